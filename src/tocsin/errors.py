@@ -1,0 +1,140 @@
+"""The one tree of errors a user can meet. A broken invariant is not here: it crashes.
+
+TocsinError
+├── InvalidInput          what was sent does not make sense            400
+│   ├── StatementError    a statement or query, with line and column   400
+│   ├── RecordError       a record that does not fit its dataset       422
+│   └── SettingError      a flag, environment variable or file key     400
+├── Unauthenticated       no token, a broken or an expired one         401
+├── Forbidden             a good token without the needed scope        403
+├── NotFound              a name or id nobody knows                    404
+├── Conflict              it exists already, or something depends on it 409
+├── Gone                  the past asked for is no longer kept         410
+├── TooLarge              a body, frame or record over its limit       413
+└── Unavailable           the service cannot answer now; try again     503
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class TocsinError(Exception):
+    """What was wrong, where (`field`), and what to do (`hint`)."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal"
+
+    def __init__(self, message: str, *, field: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.hint = hint
+
+    def as_dict(self) -> dict[str, Any]:
+        """The body that every service answers with; `error_from_dict` reads it back."""
+        told: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.field is not None:
+            told["field"] = self.field
+        if self.hint is not None:
+            told["hint"] = self.hint
+        return told
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InvalidInput(TocsinError):
+    status = 400
+    code = "invalid_input"
+
+
+class StatementError(InvalidInput):
+    """An error in a statement; line and column count from 1 in the text as the user wrote it."""
+
+    code = "statement"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        field: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, field=field, hint=hint)
+        self.line = line
+        self.column = column
+
+    def as_dict(self) -> dict[str, Any]:
+        told = super().as_dict()
+        if self.line is not None:
+            told["line"] = self.line
+            told["column"] = self.column
+        return told
+
+    def __str__(self) -> str:
+        where = f"line {self.line}, column {self.column}: " if self.line is not None else ""
+        return where + super().__str__()
+
+
+class RecordError(InvalidInput):
+    status = 422
+    code = "record"
+
+
+class SettingError(InvalidInput):
+    code = "setting"
+
+
+class Unauthenticated(TocsinError):
+    status = 401
+    code = "unauthenticated"
+
+
+class Forbidden(TocsinError):
+    status = 403
+    code = "forbidden"
+
+
+class NotFound(TocsinError):
+    status = 404
+    code = "not_found"
+
+
+class Conflict(TocsinError):
+    status = 409
+    code = "conflict"
+
+
+class Gone(TocsinError):
+    status = 410
+    code = "gone"
+
+
+class TooLarge(TocsinError):
+    status = 413
+    code = "too_large"
+
+
+class Unavailable(TocsinError):
+    status = 503
+    code = "unavailable"
+
+
+def _tree(root: type[TocsinError]) -> dict[str, type[TocsinError]]:
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        found |= _tree(child)
+    return found
+
+
+def error_from_dict(told: dict[str, Any]) -> TocsinError:
+    """Rebuild the error that a service answered with, so that clients raise the same types."""
+    kind = _tree(TocsinError).get(str(told.get("code")), TocsinError)
+    message = str(told.get("message", "the service gave no reason"))
+    known = {key: told[key] for key in ("field", "hint") if key in told}
+    if issubclass(kind, StatementError):
+        return kind(message, line=told.get("line"), column=told.get("column"), **known)
+    return kind(message, **known)

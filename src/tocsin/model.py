@@ -1,0 +1,108 @@
+"""The words of Tocsin as frozen records (docs/glossary.md says what each means).
+
+Knows nothing of storage, Spark, sockets or clocks. Times are seconds since the epoch (`_at`),
+durations are seconds (`_s`), sizes are bytes (`_bytes`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Arguments = dict[str, Any]
+"""A parameter set: the value given for each of a channel's parameters, JSON-able."""
+
+ChannelKind = Literal["continuous", "repetitive"]
+
+
+class Column(Struct, frozen=True):
+    name: str
+    type: str  # canonical SQL type text, as Spark's DDL reads it: "STRING", "ARRAY<INT>", …
+
+
+class Dataset(Struct, frozen=True):
+    """A named collection of records. `open` keeps fields that no column declares."""
+
+    name: str
+    columns: tuple[Column, ...]
+    open: bool = False
+    primary_key: tuple[str, ...] = ()
+    retain_s: float | None = None
+    created_at: float = 0.0
+
+
+class Parameter(Struct, frozen=True):
+    name: str
+    type: str
+
+
+class Channel(Struct, frozen=True):
+    """A parameterised query. `query` is the text as its author wrote it."""
+
+    name: str
+    kind: ChannelKind
+    parameters: tuple[Parameter, ...]
+    query: str
+    reads: tuple[str, ...]  # every dataset the query names
+    new: tuple[str, ...]  # those marked NEW
+    period_s: float | None = None  # repetitive only
+    push: bool = False  # payloads travel with the notice
+    created_at: float = 0.0
+
+
+class Broker(Struct, frozen=True):
+    """A broker as the cluster knows it: where notices for it go."""
+
+    name: str
+    url: str
+    created_at: float = 0.0
+
+
+class Cursor(Struct, frozen=True):
+    """How far someone has read. Positions of different epochs cannot be compared."""
+
+    epoch: str
+    position: int
+
+
+class BackendSubscription(Struct, frozen=True):
+    """Channel + parameters, shared by all who asked the same. Results in (floor, head] are kept."""
+
+    id: int
+    channel: str
+    arguments: Arguments
+    epoch: str
+    head: int = 0
+    floor: int = 0
+
+
+class Subscription(Struct, frozen=True):
+    """A frontend subscription: one person's interest, where it is served, how far it was read."""
+
+    id: int
+    subscriber: str
+    broker: str | None
+    backend: BackendSubscription
+    marker: int  # every result up to here was acknowledged
+
+
+class Result(Struct, frozen=True):
+    """One answer of a channel for one backend subscription. `payload` is a JSON object."""
+
+    backend: int
+    position: int
+    created_at: float
+    payload: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.payload)
+
+
+class Head(Struct, frozen=True):
+    """Up to which position a backend subscription has results; what a notice carries."""
+
+    backend: int
+    epoch: str
+    head: int

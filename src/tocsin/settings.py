@@ -1,0 +1,121 @@
+"""One typed settings object for every service, from defaults, a TOML file, the environment, flags.
+
+Later sources win. A key that nobody knows is an error, never ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tocsin.errors import SettingError
+
+PREFIX = "TOCSIN_"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings. The comment behind each is its documentation (docs/reference/settings.md)."""
+
+    data: Path = Path("tocsin-data")  # directory that holds everything durable
+    secret: str = ""  # signs tokens and notices; every service of one system has the same
+    host: str = "127.0.0.1"  # address that services listen on
+    cluster_port: int = 7400  # the cluster's REST port; 0 takes a free one
+    coordinator_port: int = 7410  # the coordinator's REST port; 0 takes a free one
+    broker_port: int = 7420  # a broker's REST and SSE port; 0 takes a free one
+    broker_ws_port: int = 7421  # a broker's WebSocket port; 0 takes a free one
+    cluster_url: str = "http://127.0.0.1:7400"  # where brokers find the cluster
+    coordinator_url: str = "http://127.0.0.1:7410"  # where brokers and clients find the coordinator
+    broker_name: str = "broker-1"  # a broker's name, unique in the system
+    public_host: str = ""  # host that a broker announces to clients; empty: the listening host
+
+    master: str = "local[*]"  # where Spark runs
+    spark_memory: str = "1g"  # memory of Spark's driver
+    store: str = ""  # database URL; empty: SQLite in the data directory
+
+    segment_bytes: int = 16 * 1024 * 1024  # a log segment is closed at this size
+    batch_bytes: int = 8 * 1024 * 1024  # the most one micro-batch reads from the log
+    flush_interval_s: float = 10.0  # how often the log's tail becomes Parquet
+    compact_files: int = 8  # so many small files of a dataset are merged into one
+    result_retention_s: float = 7 * 24 * 3600.0  # results older than this are dropped
+    record_limit_bytes: int = 1024 * 1024  # the largest single record
+    body_limit_bytes: int = 64 * 1024 * 1024  # the largest request body
+    run_limit_s: float = 60.0  # a channel's run that takes longer is stopped and reported
+
+    cache_policy: str = "lsc"  # the broker's result cache policy: lru, lsc, ttl, none
+    cache_bytes: int = 64 * 1024 * 1024  # byte budget of the broker's result cache
+    connection_bytes: int = 1024 * 1024  # unsent bytes after which a stalled client is closed
+    frame_limit_bytes: int = 64 * 1024  # the largest frame a client may send
+    heartbeat_s: float = 1.0  # how often a broker reports to the coordinator
+    news_poll_s: float = 2.0  # how often a broker asks what it may have missed
+    marker_flush_s: float = 0.05  # acknowledgements are gathered this long before they are stored
+
+    log_level: str = "info"  # debug, info, warning, error
+    log_format: str = "auto"  # json, console, or auto: console in a terminal
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Settings from all sources. Flags that are None were not given."""
+    values: dict[str, Any] = {}
+    if file is not None:
+        values |= _from_file(file)
+    values |= _from_environment(os.environ if environ is None else environ)
+    values |= {key: value for key, value in (flags or {}).items() if value is not None}
+    return convert(values)
+
+
+def convert(values: Mapping[str, Any]) -> Settings:
+    """Typed settings from loose values; text becomes numbers and paths as each field asks."""
+    known = {field.name for field in msgspec.structs.fields(Settings)}
+    for key in values:
+        if key not in known:
+            raise SettingError(f"no setting is called {key!r}", field=key, hint="see tocsin settings")
+    clean = {key: str(v) if isinstance(v, Path) else v for key, v in values.items()}
+    try:
+        settings = msgspec.convert(clean, Settings, strict=False, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("`$.")[2].rstrip("`") or None
+        raise SettingError(f"setting {field}: {error}", field=field) from None
+    for name in ("segment_bytes", "batch_bytes", "record_limit_bytes", "body_limit_bytes"):
+        _positive(settings, name)
+    for name in ("flush_interval_s", "heartbeat_s", "news_poll_s", "run_limit_s"):
+        _positive(settings, name)
+    if settings.cache_bytes < 0:
+        raise SettingError("setting cache_bytes must not be negative", field="cache_bytes")
+    return settings
+
+
+def _positive(settings: Settings, name: str) -> None:
+    if getattr(settings, name) <= 0:
+        raise SettingError(f"setting {name} must be greater than zero", field=name)
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as handle:
+            return tomllib.load(handle)
+    except OSError as error:
+        raise SettingError(f"cannot read the settings file {file}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"the settings file {file} is not TOML: {error}") from None
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found = {k[len(PREFIX) :].lower(): v for k, v in environ.items() if k.startswith(PREFIX)}
+    found.pop("token", None)  # the command line's own: TOCSIN_TOKEN is a credential, not a setting
+    return found
+
+
+def _decode(kind: type, value: Any) -> Any:
+    if kind is Path:
+        return Path(value)
+    raise NotImplementedError(kind)
