@@ -78,7 +78,9 @@ def convert(values: Mapping[str, Any]) -> Settings:
     known = {field.name for field in msgspec.structs.fields(Settings)}
     for key in values:
         if key not in known:
-            raise SettingError(f"no setting is called {key!r}", field=key, hint="see tocsin settings")
+            raise SettingError(
+                f"no setting is called {key!r}", field=key, hint="see tocsin settings"
+            )
     clean = {key: str(v) if isinstance(v, Path) else v for key, v in values.items()}
     try:
         settings = msgspec.convert(clean, Settings, strict=False, dec_hook=_decode)

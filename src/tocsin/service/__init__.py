@@ -1,0 +1,1 @@
+"""What every service shares: tokens, signed notices, routes, logs, serving. No domain knowledge."""

@@ -1,0 +1,99 @@
+"""Run services in one event loop until a signal asks them to stop, gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+
+import structlog
+import uvicorn
+from starlette.applications import Starlette
+
+from tocsin.errors import SettingError
+
+GRACE_S = 5
+
+
+def configure_logs(level: str, style: str) -> None:
+    """Structured logs on standard error: JSON lines, or readable ones in a terminal."""
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise SettingError(f"no log level is called {level!r}", field="log_level")
+    if style not in ("auto", "json", "console"):
+        raise SettingError("log_format is json, console or auto", field="log_format")
+    console = style == "console" or (style == "auto" and sys.stderr.isatty())
+    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.dict_tracebacks,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. A taken port is the user's to solve."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise SettingError(
+            f"cannot listen on {host}:{port}: {error.strerror}", field="port", hint="choose another"
+        ) from None
+    listener.listen(2048)
+    listener.setblocking(False)
+    return listener
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its own signal handlers: the process has one place that decides to stop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve `app` while the block runs; open calls get a moment to finish after it."""
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S, lifespan="on"
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started and not task.done():
+        await asyncio.sleep(0.005)
+    if task.done():
+        task.result()
+        raise RuntimeError("the service did not start")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def until_stopped() -> None:
+    """Wait for SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()

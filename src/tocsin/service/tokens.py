@@ -1,0 +1,115 @@
+"""Bearer tokens (JWT, HS256) with scopes, and the signature on notices.
+
+Both use the one secret that all services of a system share. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+import jwt
+from msgspec import Struct
+
+from tocsin.errors import Forbidden, InvalidInput, SettingError, Unauthenticated
+
+SCOPES = ("publish", "subscribe", "admin", "broker")
+MINIMUM_SECRET_CHARACTERS = 16
+NOTICE_TOLERANCE_S = 300.0
+
+
+class Identity(Struct, frozen=True):
+    """Who is calling, and what they may do."""
+
+    subject: str
+    scopes: frozenset[str]
+    expires_at: float
+
+    def require(self, *any_of: str) -> None:
+        """Raise unless at least one of the scopes was granted; no scope asked means any token."""
+        if any_of and not self.scopes.intersection(any_of):
+            needed = " or ".join(any_of)
+            raise Forbidden(
+                f"this token of {self.subject!r} lacks the scope {needed}",
+                field="scope",
+                hint=f"make one with: tocsin token --scope {any_of[0]}",
+            )
+
+
+def check_secret(secret: str) -> str:
+    """Refuse a secret that guessing would find."""
+    if len(secret) < MINIMUM_SECRET_CHARACTERS:
+        raise SettingError(
+            f"setting secret needs at least {MINIMUM_SECRET_CHARACTERS} characters",
+            field="secret",
+            hint="set TOCSIN_SECRET to a long random text, the same for every service",
+        )
+    return secret
+
+
+def mint(secret: str, subject: str, scopes: Iterable[str], *, expires_s: float, now: float) -> str:
+    """A signed token for `subject`."""
+    granted = sorted(set(scopes))
+    if not subject:
+        raise InvalidInput("a token needs a subject", field="subject")
+    if not granted:
+        raise InvalidInput(f"a token needs a scope: {', '.join(SCOPES)}", field="scope")
+    for scope in granted:
+        if scope not in SCOPES:
+            raise InvalidInput(
+                f"no scope is called {scope!r}", field="scope", hint=f"one of {', '.join(SCOPES)}"
+            )
+    if expires_s <= 0:
+        raise InvalidInput("a token must expire in the future", field="expires")
+    claims = {
+        "sub": subject,
+        "scope": " ".join(granted),
+        "iat": int(now),
+        "exp": int(now + expires_s),
+    }
+    return jwt.encode(claims, check_secret(secret), algorithm="HS256")
+
+
+def verify(secret: str, token: str | None) -> Identity:
+    """Who the token speaks for; raises Unauthenticated with what is wrong with it."""
+    if not token:
+        raise Unauthenticated(
+            "this call needs a token", hint="send the header Authorization: Bearer TOKEN"
+        )
+    try:
+        claims = jwt.decode(
+            token, secret, algorithms=["HS256"], options={"require": ["exp", "sub"]}
+        )
+    except jwt.ExpiredSignatureError:
+        raise Unauthenticated("the token has expired", hint="ask for a new one") from None
+    except jwt.InvalidTokenError as error:
+        raise Unauthenticated(f"the token is not valid: {error}") from None
+    scopes = frozenset(str(claims.get("scope", "")).split())
+    return Identity(subject=str(claims["sub"]), scopes=scopes, expires_at=float(claims["exp"]))
+
+
+def bearer(header: str | None) -> str | None:
+    """The token inside an Authorization header."""
+    kind, _, token = (header or "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
+
+
+def sign_notice(secret: str, body: bytes, now: float) -> str:
+    """The value of the Tocsin-Signature header."""
+    stamp = str(int(now))
+    return f"t={stamp},v1={_digest(secret, stamp, body)}"
+
+
+def verify_notice(secret: str, body: bytes, header: str | None, now: float) -> None:
+    """Raise unless the notice was signed with our secret, recently."""
+    parts = dict(part.partition("=")[::2] for part in (header or "").split(","))
+    stamp, given = parts.get("t", ""), parts.get("v1", "")
+    if not stamp.isdigit() or not hmac.compare_digest(_digest(secret, stamp, body), given):
+        raise Unauthenticated("the notice's signature is missing or wrong", field="signature")
+    if abs(now - int(stamp)) > NOTICE_TOLERANCE_S:
+        raise Unauthenticated("the notice was signed too long ago", field="signature")
+
+
+def _digest(secret: str, stamp: str, body: bytes) -> str:
+    return hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
