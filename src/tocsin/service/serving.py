@@ -78,7 +78,7 @@ async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started and not task.done():
+    while not server.started and not task.done():  # noqa: ASYNC110 (uvicorn gives no event)
         await asyncio.sleep(0.005)
     if task.done():
         task.result()
