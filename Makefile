@@ -1,0 +1,53 @@
+# Everything a person does with a checkout of Tocsin. `make help` lists it.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+BIN := .venv/bin
+
+# Spark takes the Java that set-up found (its note is read when a recipe runs, not before).
+WITH_JAVA = JAVA_HOME="$$(cat .venv/tocsin-java)"
+heading = @printf '\n== %s\n' '$(1)'
+
+.PHONY: help setup demo test check pytest bench lint format pin clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install everything into .venv; find or install Java
+	@scripts/setup
+
+demo: setup ## a city's emergencies reach 400 subscribers (ARGS="--seconds 30 …")
+	@$(WITH_JAVA) $(BIN)/tocsin demo $(ARGS)
+
+test: setup check pytest ## format, lint, types, import directions and all tests
+
+check: setup
+	$(call heading,format (ruff format --check))
+	@$(BIN)/ruff format --check .
+	$(call heading,lint (ruff check))
+	@$(BIN)/ruff check .
+	$(call heading,types (mypy --strict))
+	@$(BIN)/mypy
+	$(call heading,import directions (lint-imports))
+	@$(BIN)/lint-imports
+
+pytest: setup check
+	$(call heading,tests (pytest))
+	@$(WITH_JAVA) $(BIN)/python -m pytest $(ARGS)
+
+bench: setup ## every speed claim, measured here and now
+	@$(WITH_JAVA) $(BIN)/python -m bench $(ARGS)
+
+lint: setup check ## the checks of `make test` without the tests
+
+format: setup ## rewrite the code in the house format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+pin: setup ## write constraints.txt from what .venv has now
+	@scripts/pin
+
+clean: ## remove .venv, caches and what the demo left
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		build dist spark-warehouse metastore_db derby.log src/*.egg-info
+	@find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
