@@ -1,0 +1,1 @@
+"""Everything durable: the publication log, the catalog, subscriptions, markers and results."""

@@ -1,0 +1,202 @@
+"""Datasets, channels and brokers by name. Knows no SQL text of channels and runs nothing."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
+
+from tocsin.errors import Conflict, InvalidInput, NotFound
+from tocsin.model import Broker, Channel, Dataset
+from tocsin.storage import schema
+from tocsin.storage.database import Database
+
+_SHOWN = 5  # how many dependents an error names
+
+_Named = TypeVar("_Named", Dataset, Channel)
+
+
+class Catalog:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # Datasets
+
+    def create_dataset(self, dataset: Dataset) -> Dataset:
+        """Store it; a `created_at` of 0 becomes now."""
+        return self._create(schema.datasets, "dataset", dataset)
+
+    def dataset(self, name: str) -> Dataset:
+        return self._get(schema.datasets, Dataset, name)
+
+    def datasets(self) -> list[Dataset]:
+        with self._database.read() as connection:
+            return _all(connection, schema.datasets, Dataset)
+
+    def drop_dataset(self, name: str) -> None:
+        with self._database.write() as write:
+            _require(write.connection, schema.datasets, "dataset", name)
+            channels = _all(write.connection, schema.channels, Channel)
+            readers = [one.name for one in channels if name in (*one.reads, *one.new)]
+            if readers:
+                raise Conflict(
+                    f"dataset {name} is read by {_listed('channel', readers)}",
+                    field="name",
+                    hint="drop what reads it first",
+                )
+            write.connection.execute(delete(schema.datasets).where(schema.datasets.c.name == name))
+
+    # Channels
+
+    def create_channel(self, channel: Channel) -> Channel:
+        """Store it; every dataset it reads must be there, so that none can vanish meanwhile."""
+        return self._create(schema.channels, "channel", channel, needs=channel.reads + channel.new)
+
+    def channel(self, name: str) -> Channel:
+        return self._get(schema.channels, Channel, name)
+
+    def channels(self) -> list[Channel]:
+        with self._database.read() as connection:
+            return _all(connection, schema.channels, Channel)
+
+    def drop_channel(self, name: str) -> None:
+        """Remove it and the memory of its runs."""
+        backend, frontend = schema.backend_subscriptions, schema.frontend_subscriptions
+        with self._database.write() as write:
+            _require(write.connection, schema.channels, "channel", name)
+            of_channel = (frontend.c.backend == backend.c.id) & (backend.c.channel == name)
+            _refuse_subscribed(write.connection, f"channel {name}", of_channel)
+            write.connection.execute(delete(schema.runs).where(schema.runs.c.channel == name))
+            write.connection.execute(delete(schema.channels).where(schema.channels.c.name == name))
+
+    # Brokers
+
+    def create_broker(self, name: str, url: str) -> Broker:
+        with self._database.write() as write:
+            _refuse_long(name)
+            if _exists(write.connection, schema.brokers, name):
+                raise _taken("broker", name)
+            broker = Broker(name, url, write.now)
+            write.connection.execute(insert(schema.brokers), msgspec.to_builtins(broker))
+            return broker
+
+    def put_broker(self, name: str, url: str) -> Broker:
+        """Create the broker, or change where notices for it go."""
+        brokers = schema.brokers
+        with self._database.write() as write:
+            _refuse_long(name)
+            if not _exists(write.connection, brokers, name):
+                row = {"name": name, "url": url, "created_at": write.now}
+                write.connection.execute(insert(brokers), row)
+            else:
+                write.connection.execute(
+                    update(brokers)
+                    .where((brokers.c.name == name) & (brokers.c.url != url))
+                    .values(url=url)
+                )
+            return _broker(write.connection, name)
+
+    def broker(self, name: str) -> Broker:
+        with self._database.read() as connection:
+            return _broker(connection, name)
+
+    def brokers(self) -> list[Broker]:
+        with self._database.read() as connection:
+            rows = connection.execute(select(schema.brokers).order_by(schema.brokers.c.name))
+            return [Broker(row.name, row.url, row.created_at) for row in rows]
+
+    def drop_broker(self, name: str) -> None:
+        with self._database.write() as write:
+            _require(write.connection, schema.brokers, "broker", name)
+            on_broker = schema.frontend_subscriptions.c.broker == name
+            _refuse_subscribed(write.connection, f"broker {name}", on_broker)
+            gone = schema.detachments.c.broker == name
+            write.connection.execute(delete(schema.detachments).where(gone))
+            write.connection.execute(delete(schema.brokers).where(schema.brokers.c.name == name))
+
+    def _create(
+        self, table: Table, kind: str, thing: _Named, needs: tuple[str, ...] = ()
+    ) -> _Named:
+        with self._database.write() as write:
+            _refuse_long(thing.name)
+            if _exists(write.connection, table, thing.name):
+                raise _taken(kind, thing.name)
+            for dataset in needs:
+                _require(write.connection, schema.datasets, "dataset", dataset)
+            if not thing.created_at:
+                thing = msgspec.structs.replace(thing, created_at=write.now)
+            body = msgspec.json.encode(thing).decode()
+            write.connection.execute(insert(table), {"name": thing.name, "body": body})
+            return thing
+
+    def _get(self, table: Table, kind: type[_Named], name: str) -> _Named:
+        with self._database.read() as connection:
+            body = connection.execute(select(table.c.body).where(table.c.name == name)).scalar()
+        if body is None:
+            raise missing(kind.__name__.lower(), name)
+        return msgspec.json.decode(body, type=kind)
+
+
+def missing(kind: str, name: str) -> NotFound:
+    return NotFound(
+        f"there is no {kind} {name}", field=kind, hint=f"SHOW {kind.upper()}S lists them"
+    )
+
+
+def _taken(kind: str, name: str) -> Conflict:
+    return Conflict(
+        f"{kind} {name} exists already",
+        field="name",
+        hint=f"choose another name, or drop the {kind}",
+    )
+
+
+def _all(connection: Connection, table: Table, kind: type[_Named]) -> list[_Named]:
+    bodies = connection.execute(select(table.c.body).order_by(table.c.name)).scalars()
+    return [msgspec.json.decode(body, type=kind) for body in bodies]
+
+
+def _exists(connection: Connection, table: Table, name: str) -> bool:
+    return connection.execute(select(table.c.name).where(table.c.name == name)).first() is not None
+
+
+def _require(connection: Connection, table: Table, kind: str, name: str) -> None:
+    if not _exists(connection, table, name):
+        raise missing(kind, name)
+
+
+def _broker(connection: Connection, name: str) -> Broker:
+    row = connection.execute(select(schema.brokers).where(schema.brokers.c.name == name)).first()
+    if row is None:
+        raise missing("broker", name)
+    return Broker(row.name, row.url, row.created_at)
+
+
+def _refuse_long(name: str) -> None:
+    if not 0 < len(name) <= schema.NAME_CHARACTERS:
+        raise InvalidInput(
+            f"a name has 1 to {schema.NAME_CHARACTERS} characters, this one {len(name)}",
+            field="name",
+            hint="choose a shorter name" if name else "give a name",
+        )
+
+
+def _refuse_subscribed(connection: Connection, what: str, condition: Any) -> None:
+    frontend = schema.frontend_subscriptions
+    count = connection.execute(select(func.count(frontend.c.id)).where(condition)).scalar_one()
+    if count:
+        first = select(frontend.c.id).where(condition).order_by(frontend.c.id).limit(_SHOWN)
+        ids = [str(one) for one in connection.execute(first).scalars()]
+        raise Conflict(
+            f"{what} has {_listed('subscription', ids, count)}",
+            field="name",
+            hint="unsubscribe or move them first",
+        )
+
+
+def _listed(noun: str, names: list[str], count: int | None = None) -> str:
+    """'1 subscription: 4', '12 subscriptions: 1, 2, 3, 4, 5, …'"""
+    count = len(names) if count is None else count
+    shown = ", ".join(names[:_SHOWN]) + (", …" if count > _SHOWN else "")
+    return f"{count} {noun}{'' if count == 1 else 's'}: {shown}"

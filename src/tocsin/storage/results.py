@@ -1,0 +1,142 @@
+"""Results as they are read and expire. How they are written is the business of `runs`.
+
+A backend subscription keeps the results in (floor, head], without holes: retention takes a prefix
+and raises the floor in the same transaction, so that a reader can always tell what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from sqlalchemy import Connection, delete, func, select, update
+
+from tocsin.errors import NotFound
+from tocsin.model import Result
+from tocsin.storage import news, schema
+from tocsin.storage.database import Database
+from tocsin.storage.subscription_rows import chunks
+
+_EXPIRED_AT_ONCE = 20_000  # results per transaction: others may write in between
+
+_backend = schema.backend_subscriptions
+_results = schema.results
+_runs = schema.runs
+
+
+class Range(Struct, frozen=True):
+    """Asks for the results of a backend subscription with after < position <= upto."""
+
+    backend: int
+    after: int
+    upto: int
+    limit: int
+
+
+class ResultRange(Struct, frozen=True):
+    """Results in order; what lies at or below `floor` is no longer kept."""
+
+    backend: int
+    epoch: str
+    floor: int
+    head: int
+    results: list[Result]
+
+
+class Results:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self, backend: int, after: int, upto: int, limit: int) -> ResultRange:
+        found = self.read_many([Range(backend, after, upto, limit)])[0]
+        if found is None:
+            raise NotFound(f"there is no backend subscription {backend}", field="backend")
+        return found
+
+    def read_many(self, ranges: Sequence[Range]) -> list[ResultRange | None]:
+        """An answer per range, all of one moment; None where the backend subscription is gone."""
+        with self._database.read() as connection:
+            return [_read(connection, one) for one in ranges]
+
+    def expire(self, before: float) -> int:
+        """Drop the results and runs of before that time; returns how many results went.
+
+        A result stays while an older position of its backend subscription stays. The newest run
+        of each channel stays, because the next one continues from it.
+        """
+        count = 0
+        for backends in self._aged(before):
+            with self._database.write() as write:
+                count += _expire(write.connection, backends, before)
+        with self._database.write() as write:
+            _prune_runs(write.connection, before)
+            news.prune(write.connection, write.now)
+        return count
+
+    def _aged(self, before: float) -> Iterator[list[int]]:
+        """Backend subscriptions with results to drop, in groups of bounded work."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(_results.c.backend, func.count())
+                .where(_results.c.created_at < before)
+                .group_by(_results.c.backend)
+            ).all()
+        group: list[int] = []
+        size = 0
+        for backend, aged in rows:
+            group.append(backend)
+            size += aged
+            if size >= _EXPIRED_AT_ONCE:
+                yield group
+                group, size = [], 0
+        if group:
+            yield group
+
+
+def _read(connection: Connection, wanted: Range) -> ResultRange | None:
+    state = connection.execute(
+        select(_backend.c.epoch, _backend.c.floor, _backend.c.head).where(
+            _backend.c.id == wanted.backend
+        )
+    ).first()
+    if state is None:
+        return None
+    rows = connection.execute(
+        select(_results.c.position, _results.c.created_at, _results.c.payload)
+        .where(
+            _results.c.backend == wanted.backend,
+            _results.c.position > wanted.after,
+            _results.c.position <= wanted.upto,
+        )
+        .order_by(_results.c.position)
+        .limit(max(wanted.limit, 0))
+    )
+    results = [Result(wanted.backend, *row) for row in rows]
+    return ResultRange(wanted.backend, state.epoch, state.floor, state.head, results)
+
+
+def _expire(connection: Connection, backends: list[int], before: float) -> int:
+    oldest_kept = (
+        select(_results.c.position - 1)
+        .where(_results.c.backend == _backend.c.id, _results.c.created_at >= before)
+        .order_by(_results.c.position)
+        .limit(1)
+        .scalar_subquery()
+    )
+    floor = select(_backend.c.floor).where(_backend.c.id == _results.c.backend).scalar_subquery()
+    count = 0
+    for some in chunks(backends):
+        connection.execute(
+            update(_backend)
+            .where(_backend.c.id.in_(some))
+            .values(floor=func.coalesce(oldest_kept, _backend.c.head))
+        )
+        gone = delete(_results).where(_results.c.backend.in_(some), _results.c.position <= floor)
+        count += connection.execute(gone).rowcount
+    return count
+
+
+def _prune_runs(connection: Connection, before: float) -> None:
+    newest = select(func.max(_runs.c.number)).group_by(_runs.c.channel)
+    kept = list(connection.execute(newest).scalars())
+    connection.execute(delete(_runs).where(_runs.c.ended_at < before, _runs.c.number.not_in(kept)))

@@ -1,0 +1,175 @@
+"""Runs of channels: a run and all its results are committed in one transaction, exactly once.
+
+Knows nothing of Spark: a run is a name and rows of (backend subscription, payload).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from tocsin.model import Head
+from tocsin.storage import schema
+from tocsin.storage.catalog import missing
+from tocsin.storage.database import Database, Write, current_sequence
+from tocsin.storage.subscription_rows import chunks
+
+_backend = schema.backend_subscriptions
+_runs = schema.runs
+
+
+class Run(Struct, frozen=True):
+    """One run of a channel: a micro-batch ("batch-17") or a periodic run ("run-5")."""
+
+    channel: str
+    run: str
+    started_at: float
+    ended_at: float
+    window_start_us: int = 0
+    window_end_us: int = 0
+    ends: dict[str, int] = {}  # of each dataset's log, exclusive
+    rows: int = 0
+    error: str | None = None
+    overruns: int = 0
+
+
+class Committed(Struct, frozen=True):
+    """What a commit stored. Heads are those of the backend subscriptions that got results."""
+
+    channel: str
+    run: str
+    sequence: int
+    heads: list[Head]
+    count: int
+    bytes: int
+
+
+class _Backend(NamedTuple):
+    epoch: str
+    head: int
+    arguments: str
+
+
+class Runs:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def commit_run(self, run: Run, rows: Sequence[tuple[int, bytes]]) -> Committed | None:
+        """Store the run and its results, all or nothing; None if that run is there already.
+
+        Results get the positions after the head of their backend subscription, in the order
+        given, and are dated by the end of the run. Rows of backend subscriptions that are gone
+        are dropped.
+        """
+        with self._database.write() as write:
+            connection = write.connection
+            if _is_there(connection, run):
+                return None
+            backends = _backends(connection, run.channel, {backend for backend, _ in rows})
+            results, heads = _numbered(run, rows, backends)
+            connection.execute(insert(_runs), _as_row(run))
+            if results:
+                connection.execute(insert(schema.results), results)
+                _raise_heads(write, heads)
+            return Committed(
+                channel=run.channel,
+                run=run.run,
+                sequence=current_sequence(connection),
+                heads=[Head(one, backends[one].epoch, head) for one, head in heads.items()],
+                count=len(results),
+                bytes=sum(len(one["payload"]) for one in results),
+            )
+
+    def last_run(self, channel: str) -> Run | None:
+        """The newest run committed."""
+        return next(iter(self.recent_runs(channel, 1)), None)
+
+    def recent_runs(self, channel: str, count: int) -> list[Run]:
+        """The newest runs, newest first."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(_runs)
+                .where(_runs.c.channel == channel)
+                .order_by(_runs.c.number.desc())
+                .limit(count)
+            )
+            return [_as_run(row._mapping) for row in rows]
+
+
+def result_ids(channel: str, run: str, arguments: str) -> Iterator[str]:
+    """Ids of the results of a run for one parameter set, row by row: the same at every replay."""
+    prefix = blake2b(msgspec.json.encode([channel, run, arguments]), digest_size=16)
+    ordinal = 0
+    while True:
+        one = prefix.copy()
+        one.update(b"%d" % ordinal)
+        yield one.hexdigest()
+        ordinal += 1
+
+
+def _is_there(connection: Connection, run: Run) -> bool:
+    channels = schema.channels
+    found = select(channels.c.name).where(channels.c.name == run.channel)
+    if connection.execute(found).first() is None:
+        raise missing("channel", run.channel)
+    same = (_runs.c.channel == run.channel) & (_runs.c.run == run.run)
+    return connection.execute(select(_runs.c.number).where(same)).first() is not None
+
+
+def _backends(connection: Connection, channel: str, wanted: set[int]) -> dict[int, _Backend]:
+    found: dict[int, _Backend] = {}
+    for some in chunks(sorted(wanted)):
+        query = select(
+            _backend.c.id, _backend.c.epoch, _backend.c.head, _backend.c.arguments
+        ).where(_backend.c.id.in_(some), _backend.c.channel == channel)
+        for number, *rest in connection.execute(query):
+            found[number] = _Backend(*rest)
+    return found
+
+
+def _numbered(
+    run: Run, rows: Sequence[tuple[int, bytes]], backends: dict[int, _Backend]
+) -> tuple[list[dict[str, Any]], dict[int, int]]:
+    """The rows of the results table, and the new heads."""
+    heads = {number: one.head for number, one in backends.items()}
+    ids = {
+        number: result_ids(run.channel, run.run, one.arguments) for number, one in backends.items()
+    }
+    results = []
+    for backend, payload in rows:
+        if backend in heads:
+            heads[backend] += 1
+            results.append(
+                {
+                    "id": next(ids[backend]),
+                    "backend": backend,
+                    "position": heads[backend],
+                    "created_at": run.ended_at,
+                    "payload": payload,
+                }
+            )
+    return results, heads
+
+
+def _raise_heads(write: Write, heads: dict[int, int]) -> None:
+    sequence = write.sequence()
+    write.connection.execute(
+        update(_backend)
+        .where(_backend.c.id == bindparam("backend"))
+        .values(head=bindparam("to"), sequence=bindparam("at")),
+        [{"backend": number, "to": head, "at": sequence} for number, head in heads.items()],
+    )
+
+
+def _as_row(run: Run) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(run), "ends": msgspec.json.encode(run.ends).decode()}
+
+
+def _as_run(row: Any) -> Run:
+    ends = msgspec.json.decode(row["ends"], type=dict[str, int])
+    return Run(**{name: row[name] for name in Run.__struct_fields__ if name != "ends"}, ends=ends)

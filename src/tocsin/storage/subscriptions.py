@@ -1,0 +1,202 @@
+"""Frontend subscriptions, and the backend subscriptions they are merged into.
+
+A backend subscription lives while someone holds it; the last to leave takes its results along.
+Knows nothing of runs, matching or delivery.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from sqlalchemy import delete, insert, select
+
+from tocsin.errors import InvalidInput
+from tocsin.model import Arguments, Head, Subscription
+from tocsin.storage import markers, news, schema
+from tocsin.storage.catalog import missing
+from tocsin.storage.database import Database, Write, current_sequence
+from tocsin.storage.parameter_journal import ParameterChanges, ParameterJournal
+from tocsin.storage.subscription_rows import (
+    backend_hash,
+    canonical,
+    subscription,
+    subscriptions_where,
+)
+
+_backend = schema.backend_subscriptions
+_frontend = schema.frontend_subscriptions
+
+
+class Subscriptions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._journal = ParameterJournal(database.opened_at_sequence)
+
+    def subscribe(
+        self, subscriber: str, channel: str, arguments: Arguments, broker: str | None
+    ) -> tuple[Subscription, bool]:
+        """The subscriber's one subscription to these arguments, and whether its backend is new.
+
+        Arguments come in canonical form (every parameter, values of its type). A repeat gives the
+        same subscription, moved to the broker if one is given. A marker starts at the head.
+        """
+        return self.subscribe_all([(subscriber, channel, arguments, broker)])[0]
+
+    def subscribe_all(
+        self, wanted: Iterable[tuple[str, str, Arguments, str | None]]
+    ) -> list[tuple[Subscription, bool]]:
+        """Many at once: all of them are made, or none."""
+        with self._database.write() as write:
+            return [self._subscribe(write, *one) for one in wanted]
+
+    def unsubscribe(self, number: int, subscriber: str | None = None) -> Subscription:
+        with self._database.write() as write:
+            found = subscription(write.connection, number, subscriber)
+            news.detach(write, [found])
+            write.connection.execute(delete(_frontend).where(_frontend.c.id == number))
+            held = select(_frontend.c.id).where(_frontend.c.backend == found.backend.id).limit(1)
+            if write.connection.execute(held).first() is None:
+                self._remove_backend(write, found.backend.channel, found.backend.id)
+            return found
+
+    def attach(self, subscriber: str, broker: str) -> list[Subscription]:
+        """Move everything of the subscriber to the broker."""
+        with self._database.write() as write:
+            _require_broker(write, broker)
+            mine = _frontend.c.subscriber == subscriber
+            return _move(write, subscriptions_where(write.connection, mine), broker)
+
+    def move(self, number: int, broker: str) -> Subscription:
+        with self._database.write() as write:
+            _require_broker(write, broker)
+            return _move(write, [subscription(write.connection, number)], broker)[0]
+
+    def get(self, number: int) -> Subscription:
+        with self._database.read() as connection:
+            return subscription(connection, number)
+
+    def all_(self) -> list[Subscription]:
+        with self._database.read() as connection:
+            return subscriptions_where(connection)
+
+    def of_subscriber(self, name: str) -> list[Subscription]:
+        with self._database.read() as connection:
+            return subscriptions_where(connection, _frontend.c.subscriber == name)
+
+    def of_broker(self, broker: str) -> tuple[int, list[Subscription]]:
+        """All on that broker, and the sequence from which `news` continues."""
+        with self._database.read() as connection:
+            news.require_broker(connection, broker)
+            sequence = current_sequence(connection)
+            return sequence, subscriptions_where(connection, _frontend.c.broker == broker)
+
+    def news(self, broker: str, since: int) -> tuple[int, list[Head], list[int]]:
+        """What changed for that broker after a sequence: see `storage.news`."""
+        with self._database.read() as connection:
+            return news.news(connection, broker, since)
+
+    def put_markers(self, wanted: Sequence[tuple[int, str, int]]) -> list[int]:
+        """Move markers (subscription, epoch, position) forward; returns the ids nobody knows."""
+        with self._database.write() as write:
+            return markers.put(write.connection, wanted)
+
+    def parameter_sets(self, channel: str) -> list[tuple[int, Arguments]]:
+        """Every backend subscription of the channel with its arguments.
+
+        To follow changes, ask `parameter_version` first: what happens in between is then told by
+        `parameter_changes` once more, which does no harm.
+        """
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(_backend.c.id, _backend.c.arguments)
+                .where(_backend.c.channel == channel)
+                .order_by(_backend.c.id)
+            ).all()
+        decode = msgspec.json.Decoder(dict).decode
+        return [(number, decode(text)) for number, text in rows]
+
+    def parameter_version(self, channel: str) -> int:
+        """Grows with each backend subscription of the channel that comes or goes."""
+        return self._journal.version(channel)
+
+    def parameter_changes(self, channel: str, since_version: int) -> ParameterChanges | None:
+        """(version, added, removed) after that version; None: read `parameter_sets` again."""
+        return self._journal.since(channel, since_version)
+
+    def _subscribe(
+        self, write: Write, subscriber: str, channel: str, arguments: Arguments, broker: str | None
+    ) -> tuple[Subscription, bool]:
+        if not 0 < len(subscriber) <= schema.NAME_CHARACTERS:
+            raise InvalidInput(
+                f"a subscriber's name has 1 to {schema.NAME_CHARACTERS} characters",
+                field="subscriber",
+            )
+        if broker is not None:
+            _require_broker(write, broker)
+        text = canonical(arguments)
+        same = _backend.c.hash == backend_hash(channel, text)
+        row = write.connection.execute(select(_backend.c.id, _backend.c.head).where(same)).first()
+        backend, head = row or (self._create_backend(write, channel, text), 0)
+        once = (_frontend.c.subscriber == subscriber) & (_frontend.c.backend == backend)
+        known = subscriptions_where(write.connection, once) if row else []
+        if known:
+            return (_move(write, known, broker) if broker else known)[0], False
+        values = {
+            "subscriber": subscriber,
+            "broker": broker,
+            "backend": backend,
+            "marker": head,
+            "sequence": write.sequence(),
+        }
+        made = write.connection.execute(insert(_frontend), values).inserted_primary_key
+        assert made is not None
+        return subscription(write.connection, made[0]), row is None
+
+    def _create_backend(self, write: Write, channel: str, arguments: str) -> int:
+        channels = schema.channels
+        if (
+            write.connection.execute(
+                select(channels.c.name).where(channels.c.name == channel)
+            ).first()
+            is None
+        ):
+            raise missing("channel", channel)
+        values = {
+            "channel": channel,
+            "arguments": arguments,
+            "hash": backend_hash(channel, arguments),
+            "epoch": secrets.token_hex(8),
+            "head": 0,
+            "floor": 0,
+            "sequence": write.sequence(),
+        }
+        made = write.connection.execute(insert(_backend), values).inserted_primary_key
+        assert made is not None
+        number = int(made[0])
+        self._journal_later(write, channel, number, msgspec.json.decode(arguments))
+        return number
+
+    def _remove_backend(self, write: Write, channel: str, number: int) -> None:
+        write.connection.execute(delete(schema.results).where(schema.results.c.backend == number))
+        write.connection.execute(delete(_backend).where(_backend.c.id == number))
+        self._journal_later(write, channel, number, None)
+
+    def _journal_later(
+        self, write: Write, channel: str, number: int, added: Arguments | None
+    ) -> None:
+        version = write.sequence()
+        write.after_commit.append(lambda: self._journal.record(channel, version, number, added))
+
+
+def _require_broker(write: Write, broker: str) -> None:
+    news.require_broker(write.connection, broker)
+
+
+def _move(write: Write, found: list[Subscription], broker: str) -> list[Subscription]:
+    moving = [one for one in found if one.broker != broker]
+    if moving:
+        news.detach(write, moving)
+        news.arrive(write, moving, broker)
+    return [msgspec.structs.replace(one, broker=broker) for one in found]
