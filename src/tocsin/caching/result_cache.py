@@ -1,0 +1,327 @@
+"""All result caches of a broker under one byte budget.
+
+Eviction policies make room before an object comes in, so the budget holds at every moment; an
+expiry policy alone may overshoot it, which is measured. Knows backend subscriptions as numbers
+and subscribers as anonymous markers; who they are, and fetching, is the broker core's business.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from tocsin.caching.lazy_heap import Entry, LazyHeap
+from tocsin.caching.suffix import Suffix
+from tocsin.model import Result
+from tocsin.policies import CachePolicy, Candidate
+from tocsin.policies.eviction import tie
+from tocsin.policies.expiry import (
+    AVERAGE_WEIGHT,
+    LONGEST_TTL_S,
+    REESTIMATE_EVERY_S,
+    deadline,
+    growth,
+    moving_average,
+)
+
+
+class CacheCounters(Struct):
+    """inserted = evicted + expired + consumed + dropped + what is cached now."""
+
+    hits: int = 0
+    hit_bytes: int = 0
+    misses: int = 0
+    miss_bytes: int = 0
+    inserted: int = 0
+    inserted_bytes: int = 0
+    bypassed: int = 0  # not cached: too large, refused, the victim itself, or nobody waits
+    evicted: int = 0
+    evicted_bytes: int = 0
+    expired: int = 0
+    expired_bytes: int = 0
+    consumed: int = 0  # nobody waits for it any longer
+    consumed_bytes: int = 0
+    dropped: int = 0  # older than a bypassed one, of a past epoch, or the policy was switched off
+    dropped_bytes: int = 0
+    max_bytes: int = 0
+    byte_s: float = 0.0  # integral of the size over time
+    overshoot_byte_s: float = 0.0  # the same for the bytes above the budget
+
+    @property
+    def hit_ratio(self) -> float:
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else 0.0
+
+
+class ResultCache:
+    def __init__(self, policy: CachePolicy, budget_bytes: int, now: float = 0.0) -> None:
+        self.policy = policy
+        self.budget_bytes = budget_bytes
+        self.counters = CacheCounters()
+        self.size_bytes = 0
+        self._caches: dict[int, Suffix] = {}
+        self._measured_at = now  # of the size integrals
+        self._estimated_at = now  # of the arrival and consumption rates
+        self._victims: LazyHeap | None = None
+        self._deadlines: LazyHeap | None = None
+        self._build_heaps()
+
+    # -- backend subscriptions and who waits --------------------------------------------------
+
+    def open(self, backend: int, newest: int) -> None:
+        """Start an empty cache that goes on after position `newest`."""
+        if backend in self._caches:
+            raise ValueError(f"backend subscription {backend} has a result cache already")
+        suffix = self._caches[backend] = Suffix(backend, newest)
+        suffix.candidate.ttl_s = LONGEST_TTL_S
+
+    def close(self, backend: int, now: float) -> None:
+        suffix = self._caches[backend]
+        self._drop_all(suffix, now)
+        del self._caches[backend]
+        self._mark(backend)
+
+    def reset(self, backend: int, newest: int, now: float) -> None:
+        """A new epoch: nothing cached, every subscriber before the beginning."""
+        attached = self._caches[backend].attached
+        self.close(backend, now)
+        self.open(backend, newest)
+        self._caches[backend].attach(0, attached)
+
+    def attach(self, backend: int, marker: int, now: float, subscribers: int = 1) -> None:
+        """Subscribers that have taken everything up to `marker`."""
+        suffix = self._caches[backend]
+        suffix.attach(marker, subscribers)
+        self._settle(suffix, now)
+
+    def detach(self, backend: int, marker: int, now: float, subscribers: int = 1) -> None:
+        suffix = self._caches[backend]
+        suffix.detach(marker, subscribers)
+        self._settle(suffix, now)
+
+    def advance(self, backend: int, old: int, new: int, now: float, subscribers: int = 1) -> None:
+        """Subscribers that stood at `old` have taken everything up to `new`."""
+        suffix = self._caches[backend]
+        suffix.advance(old, new, subscribers)
+        self._settle(suffix, now)
+
+    # -- objects ------------------------------------------------------------------------------
+
+    def put(self, result: Result, now: float) -> bool:
+        """Append the newest object; False if it was not cached (then nothing older is either)."""
+        self.expire(now)
+        suffix = self._caches[result.backend]
+        if result.position != suffix.next:
+            raise ValueError(
+                f"backend subscription {result.backend}: position {suffix.next} comes next, "
+                f"not {result.position}"
+            )
+        if len(suffix) == 0:
+            suffix.candidate.last_access_at = now
+        if not (self._is_wanted(suffix, result) and self._make_room(suffix, result, now)):
+            self._bypass(suffix, result.position, now)
+            return False
+        self._account(now)
+        suffix.append(result, now)
+        suffix.arrival_bytes += result.size_bytes
+        self.size_bytes += result.size_bytes
+        counters = self.counters
+        counters.inserted += 1
+        counters.inserted_bytes += result.size_bytes
+        counters.max_bytes = max(counters.max_bytes, self.size_bytes)
+        if len(suffix) == 1:
+            self._mark(result.backend)
+        return True
+
+    def skip(self, backend: int, newest: int, now: float) -> None:
+        """Results up to `newest` exist but are not here: the suffix must begin after them."""
+        suffix = self._caches[backend]
+        self._drop_all(suffix, now)
+        suffix.skip(newest)
+
+    def get(self, backend: int, after: int, upto: int, now: float) -> list[Result]:
+        """The cached part of (after, upto]; what lies before `tail(backend)` is missed."""
+        self.expire(now)
+        suffix = self._caches[backend]
+        suffix.candidate.last_access_at = now
+        results = suffix.slice(after, upto)
+        self.counters.hits += len(results)
+        self.counters.hit_bytes += sum(len(result.payload) for result in results)
+        self._mark(backend)
+        return results
+
+    def missed(self, objects: int, size_bytes: int) -> None:
+        """What a get had to fetch from the cluster. It is not put back (BAD, III.B)."""
+        self.counters.misses += objects
+        self.counters.miss_bytes += size_bytes
+
+    def fetch_took(self, backend: int, delay_s: float) -> None:
+        candidate = self._caches[backend].candidate
+        first = candidate.fetch_delay_s == 0.0
+        candidate.fetch_delay_s = (
+            delay_s if first else moving_average(candidate.fetch_delay_s, delay_s, AVERAGE_WEIGHT)
+        )
+        self._mark(backend)
+
+    def tail(self, backend: int) -> int:
+        """The oldest cached position; the next one to come if nothing is cached."""
+        return self._caches[backend].tail
+
+    def contents(self, backend: int) -> list[Result]:
+        """Everything cached for one backend subscription, oldest first. Counts as no access."""
+        suffix = self._caches[backend]
+        return suffix.slice(suffix.tail - 1, suffix.next - 1)
+
+    def candidate(self, backend: int) -> Candidate:
+        """What policies see of one cache. Its tail fields are old if nothing is cached."""
+        suffix = self._caches[backend]
+        return suffix.refresh() if len(suffix) else suffix.candidate
+
+    # -- policy -------------------------------------------------------------------------------
+
+    def set_policy(self, policy: CachePolicy, now: float, budget_bytes: int | None = None) -> None:
+        """Switch at run time. What no longer fits leaves; results stay readable from the store."""
+        self._account(now)
+        self.policy = policy
+        if budget_bytes is not None:
+            self.budget_bytes = budget_bytes
+        self._build_heaps()
+        if not policy.caches:
+            for suffix in self._caches.values():
+                self._drop_all(suffix, now)
+        if policy.expire is not None:
+            self._estimate(now)
+        while self._victims is not None and self.size_bytes > self.budget_bytes:
+            victim = self._victims.smallest()
+            assert victim is not None
+            self._evict(victim, now)
+        self.expire(now)
+
+    def expire(self, now: float) -> None:
+        """Drop what is past its time to live, and re-estimate times to live when that is due."""
+        if self._deadlines is None:
+            return
+        self._drop_expired(self._deadlines, now)
+        if now - self._estimated_at >= REESTIMATE_EVERY_S:
+            self._estimate(now)
+            self._drop_expired(self._deadlines, now)
+
+    def _drop_expired(self, deadlines: LazyHeap, now: float) -> None:
+        while (first := deadlines.smallest()) is not None and first[0] <= now:
+            size_bytes = self._pop(self._caches[first[2]], now)
+            self.counters.expired += 1
+            self.counters.expired_bytes += size_bytes
+
+    def _estimate(self, now: float) -> None:
+        """Equation 7 for every cache, from moving averages (BAD IV.B)."""
+        assert self.policy.expire is not None
+        elapsed_s = now - self._estimated_at
+        self._estimated_at = now
+        subscribers = sum(suffix.attached for suffix in self._caches.values())
+        for backend, suffix in self._caches.items():
+            if elapsed_s > 0:
+                self._measure(suffix, elapsed_s)
+            share = suffix.attached / subscribers if subscribers else 0.0
+            rate = growth(suffix.arrival_rate, suffix.consumption_rate)
+            suffix.candidate.ttl_s = self.policy.expire(share, float(self.budget_bytes), rate)
+            self._mark(backend)
+
+    @staticmethod
+    def _measure(suffix: Suffix, elapsed_s: float) -> None:
+        weight = AVERAGE_WEIGHT if suffix.measured else 1.0
+        arrival, consumption = (
+            suffix.arrival_bytes / elapsed_s,
+            suffix.consumption_bytes / elapsed_s,
+        )
+        suffix.arrival_rate = moving_average(suffix.arrival_rate, arrival, weight)
+        suffix.consumption_rate = moving_average(suffix.consumption_rate, consumption, weight)
+        suffix.arrival_bytes = suffix.consumption_bytes = 0
+        suffix.measured = True
+
+    def _is_wanted(self, suffix: Suffix, result: Result) -> bool:
+        waiting = suffix.waiting_for_next
+        return waiting > 0 and result.size_bytes <= self.budget_bytes and self.policy.admit(waiting)
+
+    def _make_room(self, suffix: Suffix, result: Result, now: float) -> bool:
+        """Evict smallest scores until `result` fits; False if it is the smallest itself.
+
+        The same victims as Algorithm 1's "append, then drop while full", without the excess.
+        """
+        if self._victims is None:
+            return True
+        while self.size_bytes + result.size_bytes > self.budget_bytes:
+            victim = self._victims.smallest()
+            if len(suffix) == 0:
+                own = self._entry(suffix.describe(result, now))
+                if victim is None or own < victim:
+                    return False
+            assert victim is not None
+            self._evict(victim, now)
+        return True
+
+    def _evict(self, victim: Entry, now: float) -> None:
+        size_bytes = self._pop(self._caches[victim[2]], now)
+        self.counters.evicted += 1
+        self.counters.evicted_bytes += size_bytes
+
+    # -- what all of these share ----------------------------------------------------------------
+
+    def _build_heaps(self) -> None:
+        self._victims = LazyHeap(self._victim_entry) if self.policy.evict else None
+        self._deadlines = LazyHeap(self._deadline_entry) if self.policy.expire else None
+        for backend in self._caches:
+            self._mark(backend)
+
+    def _mark(self, backend: int) -> None:
+        if self._victims is not None:
+            self._victims.mark(backend)
+        if self._deadlines is not None:
+            self._deadlines.mark(backend)
+
+    def _victim_entry(self, backend: int) -> Entry | None:
+        suffix = self._caches.get(backend)
+        return self._entry(suffix.refresh()) if suffix else None
+
+    def _deadline_entry(self, backend: int) -> Entry | None:
+        suffix = self._caches.get(backend)
+        if not suffix:
+            return None
+        candidate = suffix.refresh()
+        return (deadline(candidate), *tie(candidate))
+
+    def _entry(self, candidate: Candidate) -> Entry:
+        assert self.policy.evict is not None
+        return (self.policy.evict(candidate), *tie(candidate))
+
+    def _settle(self, suffix: Suffix, now: float) -> None:
+        """Tail objects that nobody waits for any longer leave."""
+        while suffix.waiting == 0 and len(suffix):
+            size_bytes = self._pop(suffix, now)
+            suffix.consumption_bytes += size_bytes
+            self.counters.consumed += 1
+            self.counters.consumed_bytes += size_bytes
+        self._mark(suffix.candidate.backend)
+
+    def _bypass(self, suffix: Suffix, position: int, now: float) -> None:
+        self.counters.bypassed += 1
+        self._drop_all(suffix, now)
+        suffix.skip(position)
+
+    def _drop_all(self, suffix: Suffix, now: float) -> None:
+        while len(suffix):
+            self.counters.dropped += 1
+            self.counters.dropped_bytes += self._pop(suffix, now)
+
+    def _pop(self, suffix: Suffix, now: float) -> int:
+        self._account(now)
+        size_bytes = suffix.pop_tail().size_bytes
+        self.size_bytes -= size_bytes
+        self._mark(suffix.candidate.backend)
+        return size_bytes
+
+    def _account(self, now: float) -> None:
+        elapsed_s = now - self._measured_at
+        if elapsed_s > 0:
+            self.counters.byte_s += self.size_bytes * elapsed_s
+            excess_bytes = max(0, self.size_bytes - self.budget_bytes)
+            self.counters.overshoot_byte_s += excess_bytes * elapsed_s
+            self._measured_at = now
