@@ -1,0 +1,1 @@
+"""The demo: the emergency city of the Big Active Data paper (section VI), played in a minute."""
