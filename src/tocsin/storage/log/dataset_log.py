@@ -1,0 +1,161 @@
+"""One dataset's segments as the writer sees them: stage, commit, cut back, roll, retire, recover.
+
+Knows no threads, queues or clocks; only the log's writer thread calls it. Two ends matter:
+`written_end` is where the next record goes, `durable_end` is what may be shown to anybody. They
+differ only inside a commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import structlog
+
+from tocsin.storage.log import line
+from tocsin.storage.log.disk import Disk
+from tocsin.storage.log.reader import list_segments
+
+_logger = structlog.get_logger(__name__)
+
+
+class DatasetLog:
+    def __init__(self, directory: Path, dataset: str, *, segment_bytes: int, disk: Disk) -> None:
+        """Open and recover: afterwards every line is whole and durable."""
+        self.dataset = dataset
+        self.last_us = 0
+        self._folder = directory / dataset
+        self._segment_bytes = segment_bytes
+        self._disk = disk
+        self._staged: list[bytes] = []
+        self._handle: int | None = None
+        self._folder.mkdir(exist_ok=True)
+        disk.sync_directory(directory)
+        found = list_segments(directory, dataset)
+        self._firsts = [first for first, _ in found] or [0]
+        self.durable_end = self.written_end = self._firsts[-1] + self._recover()
+
+    def stage(self, at_us: int, record: bytes, extra: bytes | None) -> None:
+        """Take a record into the next commit. Fills and closes a segment on the way if need be."""
+        if self.written_end - self._firsts[-1] >= self._segment_bytes:
+            self._write_staged()
+            self._start_segment()
+        whole = line.encode(self.written_end, at_us, record, extra)
+        self._staged.append(whole)
+        self.written_end += len(whole)
+
+    def commit(self) -> None:
+        """Make everything staged durable, or raise OSError; then `cut_back` is due."""
+        self._write_staged()
+        self._disk.sync(self._active())
+        self.durable_end = self.written_end
+
+    def cut_back(self) -> None:
+        """Forget all that is not durable, in the files too.
+
+        After a failed fsync the system may have dropped the pages and forgotten the error, so the
+        file is closed and the part it can still vouch for, up to `durable_end`, is made sure of
+        again through a fresh handle. If that fails too, the next commit starts with it.
+        """
+        self._staged.clear()
+        self.written_end = self.durable_end
+        self._close()
+        # Newer segments go first: a crash in between must not leave a gap before them.
+        while len(self._firsts) > 1 and self._firsts[-1] > self.durable_end:
+            self._disk.remove(self._path(self._firsts[-1]))
+            self._firsts.pop()
+        self._disk.sync_directory(self._folder)
+        handle = self._disk.open(self._path(self._firsts[-1]))
+        try:
+            self._disk.truncate(handle, self.durable_end - self._firsts[-1])
+            self._disk.sync(handle)
+        except OSError:
+            self._disk.close(handle)
+            raise
+        self._handle = handle
+
+    @property
+    def poisoned(self) -> bool:
+        return self._handle is None
+
+    def roll(self) -> None:
+        """Close the current segment and start a new one, unless the current one is empty."""
+        if self.durable_end > self._firsts[-1]:
+            self._start_segment()
+
+    def retire(self, below: int) -> None:
+        """Delete the segments that end at or before `below`; the current one always stays."""
+        removed = False
+        while len(self._firsts) > 1 and self._firsts[1] <= below:
+            self._disk.remove(self._path(self._firsts[0]))
+            self._firsts.pop(0)
+            removed = True
+        if removed:
+            self._disk.sync_directory(self._folder)
+
+    def close(self) -> None:
+        self._close()
+
+    def _path(self, first: int) -> Path:
+        return self._folder / line.segment_name(first)
+
+    def _active(self) -> int:
+        if self._handle is None:
+            raise OSError("the segment is closed after a failure")
+        return self._handle
+
+    def _write_staged(self) -> None:
+        data = b"".join(self._staged)
+        self._staged.clear()
+        if data:
+            self._disk.write(self._active(), data)
+
+    def _start_segment(self) -> None:
+        # The old segment is durable before the new name exists: only the last can be torn.
+        self._disk.sync(self._active())
+        handle = self._disk.open(self._path(self.written_end))
+        self._firsts.append(self.written_end)
+        self._close()
+        self._handle = handle
+        self._disk.sync_directory(self._folder)
+
+    def _close(self) -> None:
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                self._disk.close(self._handle)
+            self._handle = None
+
+    def _recover(self) -> int:
+        """Cut the torn tail of the last segment; returns its whole bytes."""
+        for first, following in zip(self._firsts, self._firsts[1:], strict=False):
+            if first + self._path(first).stat().st_size != following:
+                raise RuntimeError(f"{self._path(first)} does not reach the segment after it")
+        last = self._path(self._firsts[-1])
+        handle = self._disk.open(last)
+        size_bytes, self.last_us = _whole(last, self._firsts[-1])
+        torn = last.stat().st_size - size_bytes
+        if torn:
+            _logger.warning(
+                "log.torn_tail", dataset=self.dataset, at=self._firsts[-1] + size_bytes, bytes=torn
+            )
+            self._disk.truncate(handle, size_bytes)
+        self._disk.sync(handle)
+        self._disk.sync_directory(self._folder)
+        self._handle = handle
+        if size_bytes == 0 and len(self._firsts) > 1:
+            _, self.last_us = _whole(self._path(self._firsts[-2]), self._firsts[-2])
+        return size_bytes
+
+
+def _whole(path: Path, first: int) -> tuple[int, int]:
+    """How many bytes from the start are whole lines, and the time of the last of them."""
+    position = first
+    newest: bytes | None = None
+    with path.open("rb") as handle:
+        for raw in handle:
+            body = line.decode(raw, position)
+            if body is None:
+                break
+            newest = body
+            position += len(raw)
+    return position - first, line.stamp(newest)[1] if newest is not None else 0

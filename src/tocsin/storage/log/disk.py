@@ -1,0 +1,42 @@
+"""The few file operations the log's durability rests on, in one place so that tests can break them.
+
+Knows nothing of records or segments. Every method raises OSError as the system reports it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class Disk:
+    def open(self, path: Path) -> int:
+        """Open for appending, creating the file if it is missing."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def write(self, handle: int, data: bytes) -> None:
+        """Write all of `data` or raise; a part of it may then be in the file."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+
+    def sync(self, handle: int) -> None:
+        """Return when the file's bytes and size survive a power cut."""
+        os.fdatasync(handle)
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the directory's names survive a power cut."""
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def truncate(self, handle: int, size_bytes: int) -> None:
+        os.ftruncate(handle, size_bytes)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)

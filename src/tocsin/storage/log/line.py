@@ -1,0 +1,62 @@
+"""The bytes of the log: one line per record, one file name per segment. Pure; no files here.
+
+    CCCCCCCC {"p":120,"t":1763258400000000,"r":{…},"x":{…}}
+
+The first eight digits are the crc32 of the JSON that follows the blank. `p` is the byte offset at
+which the line starts in its dataset's log, so a line that was moved, torn or written twice betrays
+itself. `t` is when the log took the record, in microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import re
+from zlib import crc32
+
+PREFIX_BYTES = 9  # eight digits and a blank
+SUFFIX = ".log"
+
+_DATASET_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_SEGMENT_NAME = re.compile(r"([0-9]{20})\.log\Z")
+_STAMP = re.compile(rb'\{"p":([0-9]+),"t":([0-9]+),')
+
+
+def is_dataset_name(name: str) -> bool:
+    """Names are also directory names, so nothing that a file system could read differently."""
+    return _DATASET_NAME.match(name) is not None
+
+
+def segment_name(first: int) -> str:
+    return f"{first:020d}{SUFFIX}"
+
+
+def segment_first(name: str) -> int | None:
+    """The position a segment starts at, or None if the file is not a segment."""
+    found = _SEGMENT_NAME.match(name)
+    return int(found[1]) if found else None
+
+
+def encode(position: int, at_us: int, record: bytes, extra: bytes | None) -> bytes:
+    """A whole line, newline included."""
+    if extra is None:
+        body = b'{"p":%d,"t":%d,"r":%b}' % (position, at_us, record)
+    else:
+        body = b'{"p":%d,"t":%d,"r":%b,"x":%b}' % (position, at_us, record, extra)
+    return b"%08x %b\n" % (crc32(body), body)
+
+
+def decode(line: bytes, position: int) -> bytes | None:
+    """The JSON of a line that starts at `position`, or None if it is not what was written there."""
+    if len(line) <= PREFIX_BYTES + 1 or not line.endswith(b"\n"):
+        return None
+    body = line[PREFIX_BYTES:-1]
+    if line[:PREFIX_BYTES] != b"%08x " % crc32(body):
+        return None
+    return body if body.startswith(b'{"p":%d,' % position) else None
+
+
+def stamp(body: bytes) -> tuple[int, int]:
+    """Position and time of a line's JSON, without parsing the record."""
+    found = _STAMP.match(body)
+    if found is None:
+        raise ValueError("not a line of the publication log")
+    return int(found[1]), int(found[2])

@@ -1,0 +1,94 @@
+"""Reading the log, from any process: heads, lines by byte range, the files that hold a range.
+
+Knows nothing of the writer; trusts only what lies below the durable ends it is given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tocsin.errors import Gone, NotFound
+from tocsin.storage.log import heads, line
+
+
+def read_heads(directory: Path) -> dict[str, int]:
+    """The durable end of every open dataset."""
+    return heads.read(directory).ends
+
+
+def list_segments(directory: Path, dataset: str) -> list[tuple[int, Path]]:
+    """First position and path of every segment, in order; empty if there is no such dataset."""
+    folder = directory / dataset
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    firsts = sorted(f for name in names if (f := line.segment_first(name)) is not None)
+    return [(first, folder / line.segment_name(first)) for first in firsts]
+
+
+def first_position(directory: Path, dataset: str) -> int:
+    """The first position that is still kept."""
+    found = list_segments(directory, dataset)
+    if not found:
+        raise NotFound(f"the log has no dataset {dataset!r}", field=dataset)
+    return found[0][0]
+
+
+def segments(directory: Path, dataset: str, start: int, end: int) -> list[Path]:
+    """The files that hold the records in [start, end), in order."""
+    return [path for _, path in _overlapping(directory, dataset, start, end)]
+
+
+def read_lines(
+    directory: Path, dataset: str, start: int, end: int, max_bytes: int | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Position and JSON of the records in [start, end); `start` is a record's position.
+
+    With `max_bytes` it stops before the record that would exceed them, but gives at least one.
+    """
+    position = start
+    stop = end if max_bytes is None else min(end, start + max_bytes)
+    for first, path in _overlapping(directory, dataset, start, end):
+        try:
+            handle = path.open("rb", buffering=256 * 1024)
+        except FileNotFoundError:
+            raise _gone(dataset, position) from None
+        with handle:
+            handle.seek(position - first)
+            for raw in handle:
+                if position >= end or (position + len(raw) > stop and position > start):
+                    return
+                body = line.decode(raw, position)
+                if body is None:
+                    raise RuntimeError(f"{path} is damaged at position {position} of {dataset}")
+                yield position, body
+                position += len(raw)
+    if position < end:
+        raise RuntimeError(f"the log of {dataset} ends at {position}, before {end}")
+
+
+def _overlapping(directory: Path, dataset: str, start: int, end: int) -> list[tuple[int, Path]]:
+    if start >= end:
+        return []
+    found = list_segments(directory, dataset)
+    if not found:
+        raise NotFound(f"the log has no dataset {dataset!r}", field=dataset)
+    if start < found[0][0]:
+        raise _gone(dataset, start)
+    bounds = [first for first, _ in found[1:]] + [end]
+    return [
+        (first, path)
+        for (first, path), upto in zip(found, bounds, strict=True)
+        if first < end and (upto > start)
+    ]
+
+
+def _gone(dataset: str, position: int) -> Gone:
+    return Gone(
+        f"the log of {dataset} no longer keeps position {position}",
+        field=dataset,
+        hint="older records are in the stored dataset, unless RETAIN dropped them",
+    )

@@ -1,0 +1,385 @@
+"""The publication log: what is acknowledged is there, once, in order, whatever breaks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_disk import FaultyDisk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tocsin.errors import Conflict, Gone, InvalidInput, NotFound, Unavailable
+from tocsin.storage.log import PublicationLog, read_heads, read_lines, segments
+from tocsin.storage.log.line import encode, segment_name
+
+
+def log_at(directory: Path, **options: Any) -> PublicationLog:
+    return PublicationLog(directory, **({"segment_bytes": 200} | options))
+
+
+def contents(directory: Path, dataset: str = "reports") -> list[Any]:
+    end = read_heads(directory)[dataset]
+    return [json.loads(body)["r"] for _, body in read_lines(directory, dataset, 0, end)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[PublicationLog]:
+    with log_at(tmp_path) as opened:
+        opened.open_dataset("reports")
+        yield opened
+
+
+def test_an_appended_record_is_read_back_at_its_position(
+    log: PublicationLog, tmp_path: Path
+) -> None:
+    first = log.append("reports", [b'{"a":1}', (b'{"a":2}', b'{"z":"9"}')]).result()
+    second = log.append("reports", [b'{"a":3}']).result()
+    assert first.first == 0
+    assert second.first == first.end
+    assert log.ends() == read_heads(tmp_path) == {"reports": second.end}
+    found = [(p, json.loads(b)) for p, b in read_lines(tmp_path, "reports", 0, second.end)]
+    assert [body["p"] for _, body in found] == [p for p, _ in found]
+    assert [body["r"]["a"] for _, body in found] == [1, 2, 3]
+    assert [body.get("x") for _, body in found] == [None, {"z": "9"}, None]
+
+
+def test_ranges_are_half_open_across_segments(log: PublicationLog, tmp_path: Path) -> None:
+    for n in range(30):
+        log.append("reports", [b'{"n":%d}' % n]).result()
+    end = log.ends()["reports"]
+    places = [p for p, _ in read_lines(tmp_path, "reports", 0, end)] + [end]
+    assert len(list(tmp_path.glob("reports/*.log"))) > 3
+    for a, b in itertools.combinations(range(len(places)), 2):
+        got = [p for p, _ in read_lines(tmp_path, "reports", places[a], places[b])]
+        assert got == places[a:b]
+    assert list(read_lines(tmp_path, "reports", end, end)) == []
+
+
+def test_max_bytes_bounds_a_read_but_always_gives_one_record(
+    log: PublicationLog, tmp_path: Path
+) -> None:
+    log.append("reports", [b'{"n":%d}' % n for n in range(10)]).result()
+    end = log.ends()["reports"]
+    whole = [p for p, _ in read_lines(tmp_path, "reports", 0, end)]
+    assert [p for p, _ in read_lines(tmp_path, "reports", 0, end, 1)] == whole[:1]
+    assert [p for p, _ in read_lines(tmp_path, "reports", 0, end, whole[3])] == whole[:3]
+
+
+def test_segments_are_the_files_that_overlap(log: PublicationLog, tmp_path: Path) -> None:
+    ends = [0]
+    for n in range(3):
+        log.append("reports", [b'{"n":%d}' % n]).result()
+        ends.append(log.roll("reports"))
+    names = [tmp_path / "reports" / segment_name(e) for e in ends]
+    assert segments(tmp_path, "reports", 0, ends[3]) == names[:3]
+    assert segments(tmp_path, "reports", ends[1], ends[2]) == names[1:2]
+    assert segments(tmp_path, "reports", ends[1] + 1, ends[2] + 1) == names[1:3]
+    assert segments(tmp_path, "reports", ends[1], ends[1]) == []
+
+
+def test_rolling_an_empty_segment_changes_nothing(log: PublicationLog, tmp_path: Path) -> None:
+    log.append("reports", [b"{}"]).result()
+    assert log.roll("reports") == log.roll("reports")
+    assert len(list(tmp_path.glob("reports/*.log"))) == 2
+
+
+def test_retired_segments_are_gone_and_the_rest_stays(log: PublicationLog, tmp_path: Path) -> None:
+    log.append("reports", [b'{"n":0}']).result()
+    middle = log.roll("reports")
+    log.append("reports", [b'{"n":1}']).result()
+    end = log.ends()["reports"]
+    log.retire("reports", middle - 1)
+    assert len(list(read_lines(tmp_path, "reports", 0, end))) == 2
+    log.retire("reports", end)
+    with pytest.raises(Gone):
+        list(read_lines(tmp_path, "reports", 0, end))
+    with pytest.raises(Gone):
+        segments(tmp_path, "reports", 0, end)
+    assert len(list(read_lines(tmp_path, "reports", middle, end))) == 1
+
+
+def test_a_dropped_dataset_made_again_goes_on_from_its_old_end(tmp_path: Path) -> None:
+    with log_at(tmp_path) as log:
+        log.open_dataset("reports")
+        end = log.append("reports", [b"{}"]).result().end
+        log.drop_dataset("reports")
+        assert read_heads(tmp_path) == {}
+        with pytest.raises(NotFound):
+            log.append("reports", [b"{}"]).result()
+    with log_at(tmp_path) as log:
+        assert log.open_dataset("reports") == end
+        with pytest.raises(Gone):
+            list(read_lines(tmp_path, "reports", 0, end))
+
+
+@pytest.mark.parametrize("name", ["", "..", "A", "1a", "a/b", "a b", "a\n", "_a"])
+def test_a_name_that_is_no_dataset_name_is_refused(log: PublicationLog, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        log.open_dataset(name)
+
+
+def test_a_record_of_two_lines_is_refused(log: PublicationLog) -> None:
+    with pytest.raises(InvalidInput):
+        log.append("reports", [b'{"a":\n1}'])
+
+
+def test_a_second_writer_is_refused(log: PublicationLog, tmp_path: Path) -> None:
+    with pytest.raises(Conflict):
+        log_at(tmp_path)
+
+
+def test_times_grow_strictly_though_the_clock_goes_back_and_the_log_restarts(
+    tmp_path: Path,
+) -> None:
+    clock = iter([5.0, 3.0, 3.0, 9.0, 1.0, 0.5, 0.25])
+    for _ in range(2):
+        with log_at(tmp_path, clock=lambda: next(clock)) as log:
+            for dataset in ("reports", "users", "reports"):
+                log.open_dataset(dataset)
+                log.append(dataset, [b"{}", b"{}"]).result()
+        (tmp_path / "heads").unlink()  # the segments alone must tell
+    with log_at(tmp_path) as log:
+        ends = {d: log.open_dataset(d) for d in ("reports", "users")}
+    stamps = [
+        json.loads(body)["t"]
+        for dataset, end in ends.items()
+        for _, body in read_lines(tmp_path, dataset, 0, end)
+    ]
+    assert len(set(stamps)) == 12
+    by_publication = sorted(stamps)
+    assert by_publication[:2] == [5_000_000, 5_000_001]
+    assert by_publication[6:8] == [9_000_000, 9_000_001]
+
+
+def test_a_cut_divides_records_in_before_and_after(tmp_path: Path) -> None:
+    with log_at(tmp_path, clock=lambda: 7.0) as log:
+        log.open_dataset("reports")
+        log.append("reports", [b"{}"] * 3)
+        cut = log.cut()
+        log.append("reports", [b"{}"] * 3).result()
+        end = log.ends()["reports"]
+    for position, body in read_lines(tmp_path, "reports", 0, end):
+        assert (json.loads(body)["t"] <= cut.at_us) == (position < cut.ends["reports"])
+    assert 0 < cut.ends["reports"] < end
+
+
+def test_records_after_a_restart_are_later_than_a_cut_before_it(tmp_path: Path) -> None:
+    with log_at(tmp_path, clock=lambda: 50.0) as log:
+        cut = log.cut()
+    with log_at(tmp_path, clock=lambda: 1.0) as log:
+        log.open_dataset("reports")
+        end = log.append("reports", [b"{}"]).result().end
+    ((_, body),) = read_lines(tmp_path, "reports", 0, end)
+    assert json.loads(body)["t"] > cut.at_us
+
+
+def test_publishers_that_wait_share_one_fsync(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    with log_at(tmp_path, disk=disk, segment_bytes=1 << 20) as log:
+        log.open_dataset("reports")
+        disk.sync_entered.clear()
+        disk.sync_gate = threading.Event()
+        first = log.append("reports", [b"{}"])
+        assert disk.sync_entered.wait(30)
+        before = disk.syncs
+        waiting = [log.append("reports", [b"{}"]) for _ in range(100)]
+        assert not first.done()
+        disk.sync_gate.set()
+        ends = [future.result().end for future in waiting]
+        assert disk.syncs == before + 1
+        assert ends == sorted(set(ends))
+
+
+def test_records_of_one_call_stay_together_among_many_publishers(tmp_path: Path) -> None:
+    with log_at(tmp_path) as log:
+        log.open_dataset("reports")
+
+        def publish(who: int) -> None:
+            for n in range(20):
+                log.append("reports", [b'{"w":%d,"n":%d}' % (who, n)] * 3).result()
+
+        threads = [threading.Thread(target=publish, args=(who,)) for who in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found = contents(tmp_path)
+    runs = [[*group] for _, group in itertools.groupby(found, key=lambda r: (r["w"], r["n"]))]
+    assert len(runs) == 160
+    assert all(len(run) == 3 for run in runs)
+
+
+def test_a_full_disk_fails_the_publisher_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    with log_at(tmp_path, disk=disk) as log:
+        log.open_dataset("reports")
+        log.append("reports", [b'{"n":1}']).result()
+        disk.budget_bytes = 20
+        with pytest.raises(Unavailable, match="space"):
+            log.append("reports", [b'{"n":2}'] * 20).result()
+        disk.budget_bytes = None
+        assert contents(tmp_path) == [{"n": 1}]
+        log.append("reports", [b'{"n":3}']).result()
+        assert contents(tmp_path) == [{"n": 1}, {"n": 3}]
+    with log_at(tmp_path) as log:
+        log.open_dataset("reports")
+        assert contents(tmp_path) == [{"n": 1}, {"n": 3}]
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_failed_fsync_is_never_acknowledged_and_the_log_recovers(
+    tmp_path: Path, count: int
+) -> None:
+    disk = FaultyDisk()
+    with log_at(tmp_path, disk=disk) as log:
+        log.open_dataset("reports")
+        log.append("reports", [b'{"n":1}']).result()
+        disk.sync_errors = 1
+        with pytest.raises(Unavailable):
+            log.append("reports", [b'{"n":2}'] * count).result()
+        assert contents(tmp_path) == [{"n": 1}]
+        disk.sync_errors, disk.truncate_errors = 1, 1  # the repair fails as well
+        with pytest.raises(Unavailable):
+            log.append("reports", [b'{"n":3}'] * count).result()
+        disk.truncate_errors = 1
+        with pytest.raises(Unavailable):
+            log.append("reports", [b'{"n":4}']).result()
+        log.append("reports", [b'{"n":5}']).result()
+        assert contents(tmp_path) == [{"n": 1}, {"n": 5}]
+    with log_at(tmp_path) as log:
+        log.open_dataset("reports")
+        assert contents(tmp_path) == [{"n": 1}, {"n": 5}]
+
+
+def test_one_datasets_failure_does_not_fail_another(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    with log_at(tmp_path, disk=disk) as log:
+        log.open_dataset("reports")
+        log.open_dataset("users")
+        disk.budget_bytes = 100
+        big = log.append("reports", [b'{"n":2}'] * 20)
+        small = log.append("users", [b"{}"])
+        assert small.result().first == 0
+        with pytest.raises(Unavailable):
+            big.result()
+
+
+def test_a_cancelled_publication_leaves_the_writer_alive(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    with log_at(tmp_path, disk=disk) as log:
+        log.open_dataset("reports")
+        disk.sync_entered.clear()
+        disk.sync_gate = threading.Event()
+        log.append("reports", [b'{"n":1}'])
+        assert disk.sync_entered.wait(30)
+        waiting: Future[Any] = log.append("reports", [b'{"n":2}'])
+        assert waiting.cancel()
+        disk.sync_gate.set()
+        log.append("reports", [b'{"n":3}']).result()
+        assert contents(tmp_path) == [{"n": 1}, {"n": 3}]
+
+
+def test_a_closed_log_says_so(tmp_path: Path) -> None:
+    log = log_at(tmp_path)
+    log.close()
+    with pytest.raises(Unavailable):
+        log.append("reports", [b"{}"])
+    log.close()
+
+
+sessions = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 4), max_size=6),  # acknowledged calls, by number of records
+        st.integers(0, 3),  # whole lines written but never acknowledged
+        st.one_of(st.just(b""), st.binary(max_size=60), st.integers(1, 200)),  # what tears
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(sessions, st.sampled_from([1, 90, 400]))
+def test_every_acknowledged_record_survives_any_crash_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory,
+    plan: list[tuple[list[int], int, bytes | int]],
+    segment_bytes: int,
+) -> None:
+    directory = tmp_path_factory.mktemp("log")
+    numbers = itertools.count()
+    expected: list[int] = []
+    for calls, unacknowledged, tear in plan:
+        with log_at(directory, segment_bytes=segment_bytes) as log:
+            end = log.open_dataset("reports")
+            assert [r["n"] for r in contents(directory)] == expected
+            for count in calls:
+                new = list(itertools.islice(numbers, count))
+                end = log.append("reports", [b'{"n":%d}' % n for n in new]).result().end
+                expected += new
+        # The crash: bytes that no fsync vouched for follow the durable end.
+        last = max((directory / "reports").glob("*.log"))
+        with last.open("ab") as handle:
+            whole = []
+            for n in itertools.islice(numbers, unacknowledged):
+                raw = encode(end, 10**15 + n, b'{"n":%d}' % n, None)
+                end += len(raw)
+                handle.write(raw)
+                whole.append((n, len(raw)))
+            if isinstance(tear, bytes):
+                handle.write(tear)
+        if isinstance(tear, int):  # torn in the middle of what was never acknowledged
+            kept = sum(size for _, size in whole)
+            lost = min(tear, kept)
+            with last.open("r+b") as handle:
+                handle.truncate(last.stat().st_size - lost)
+            kept -= lost
+            survivors = []
+            for n, size in whole:
+                kept -= size
+                if kept < 0:
+                    break
+                survivors.append((n, size))
+            whole = survivors
+        expected += [n for n, _ in whole]
+    with log_at(directory, segment_bytes=segment_bytes) as log:
+        log.open_dataset("reports")
+        assert [r["n"] for r in contents(directory)] == expected
+
+
+def test_a_damaged_heads_file_is_rebuilt_from_the_segments(tmp_path: Path) -> None:
+    with log_at(tmp_path) as log:
+        log.open_dataset("reports")
+        end = log.append("reports", [b"{}"]).result().end
+    (tmp_path / "heads").write_bytes(b"0badc0de 00000009 {garbage}")
+    with pytest.raises(Unavailable):
+        read_heads(tmp_path)
+    with log_at(tmp_path) as log:
+        log.open_dataset("reports")
+        assert read_heads(tmp_path) == {"reports": end}
+
+
+def test_a_reader_of_the_heads_never_sees_a_torn_or_older_state(
+    log: PublicationLog, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            seen.append(read_heads(tmp_path)["reports"])
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for n in range(300):
+        log.append("reports", [b'{"n":%d}' % n]).result()
+    stop.set()
+    watcher.join()
+    assert seen == sorted(seen)
+    assert len(contents(tmp_path)) == 300
