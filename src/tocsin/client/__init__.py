@@ -1,0 +1,25 @@
+"""What an application imports: subscribe and iterate in five lines, publish, run statements.
+
+async with Client("http://127.0.0.1:7410", token=token) as tocsin:
+    async with await tocsin.subscribe("emergencies_of_type", type="flood") as floods:
+        async for alert in floods:
+            print(alert.value)
+"""
+
+from tocsin.client.client import Client, Subscription
+from tocsin.client.cluster import Cluster, Published, Refused, StatementResult
+from tocsin.client.feed import Gap, Result
+from tocsin.client.sync import SyncClient, SyncSubscription
+
+__all__ = [
+    "Client",
+    "Cluster",
+    "Gap",
+    "Published",
+    "Refused",
+    "Result",
+    "StatementResult",
+    "Subscription",
+    "SyncClient",
+    "SyncSubscription",
+]

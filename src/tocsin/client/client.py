@@ -1,0 +1,216 @@
+"""`Client`: what an asynchronous application imports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+from urllib.parse import urlencode
+
+from tocsin.client.cluster import Cluster, Published, StatementResult
+from tocsin.client.connection import Address, Connection, Listener
+from tocsin.client.feed import Gap, Result
+from tocsin.client.http import Http, Token
+from tocsin.errors import InvalidInput, TocsinError
+
+Acknowledge = Literal["auto", "manual"]
+SETTLE_S = 5.0  # how long leaving a subscription waits for its last acknowledgement
+
+
+class Subscription:
+    """The results of one subscription, in order, each once: `async for result in subscription`.
+
+    Asking for the next result acknowledges the one before (with `ack="auto"`), and so does
+    leaving the `async with` block without an exception. The subscription itself lives on, and
+    the next session resumes behind the last acknowledged result, until `unsubscribe`.
+    """
+
+    def __init__(self, connection: Connection, listener: Listener, ack: Acknowledge) -> None:
+        self._connection = connection
+        self._listener = listener
+        self._auto = ack == "auto"
+        self._last: Result | None = None
+        self._closed = False
+
+    @property
+    def id(self) -> int:
+        assert self._listener.feed.info is not None
+        return self._listener.feed.info.subscription
+
+    @property
+    def channel(self) -> str:
+        return self._listener.channel
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Every loss so far; each is also told by the `gap` of the result that follows it."""
+        return list(self._listener.feed.gaps)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Result:
+        self._acknowledge_last()
+        while not self._closed:
+            result = self._listener.feed.take()
+            if result is not None:
+                self._last = result
+                self._connection.wake()
+                return result
+            if self._listener.error is not None:
+                raise self._listener.error
+            self._listener.changed.clear()
+            await self._listener.changed.wait()
+        raise StopAsyncIteration
+
+    def ack(self, result: Result) -> None:
+        """Acknowledge this result and all before it (for `ack="manual"`)."""
+        self._listener.feed.acknowledge(result)
+        self._connection.wake()
+
+    async def settle(self) -> None:
+        """Wait until every acknowledgement so far is durable."""
+        while not self._listener.feed.settled:
+            if self._listener.error is not None:
+                raise self._listener.error
+            self._listener.changed.clear()
+            await self._listener.changed.wait()
+
+    async def unsubscribe(self) -> None:
+        """End the subscription for good."""
+        self._end()
+        await self._connection.unsubscribe(self._listener)
+
+    async def close(self) -> None:
+        """Stop receiving; the subscription lives on."""
+        with contextlib.suppress(TimeoutError, TocsinError):
+            await asyncio.wait_for(self.settle(), SETTLE_S)
+        self._connection.forget(self._listener)
+        self._end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if self._closed:
+            return
+        if kind is None:
+            self._acknowledge_last()
+        await self.close()
+
+    def _acknowledge_last(self) -> None:
+        if self._auto and self._last is not None:
+            self.ack(self._last)
+        self._last = None
+
+    def _end(self) -> None:
+        self._closed = True
+        self._listener.changed.set()
+
+
+class Client:
+    """Subscribes through a coordinator (or one broker), publishes to a cluster.
+
+    Reconnects by itself, to another broker if need be. `token` may be a function that gives a
+    fresh token. `prefetch` bounds how many results of a subscription wait for the application.
+    `inline` lets the broker send results along with the signal, which saves a round trip.
+    """
+
+    def __init__(
+        self,
+        coordinator: str | None = None,
+        *,
+        broker: str | None = None,
+        cluster: str | None = None,
+        token: Token | None = None,
+        ack: Acknowledge = "auto",
+        prefetch: int = 256,
+        inline: bool = True,
+        open_timeout_s: float = 30.0,
+        reconnect_most_s: float = 5.0,
+    ) -> None:
+        if ack not in ("auto", "manual"):
+            raise InvalidInput('ack is "auto" or "manual"', field="ack")
+        if not 1 <= prefetch <= 10_000:
+            raise InvalidInput("prefetch is between 1 and 10000", field="prefetch")
+        self._broker = broker
+        # A broker answers "which broker?" with itself, so that its REST address serves as well.
+        finder = broker if broker and broker.startswith("http") else coordinator
+        self._finder = Http(finder, token, timeout_s=10.0) if finder else None
+        self._cluster = Cluster(cluster, token) if cluster else None
+        self._ack: Acknowledge = ack
+        self._prefetch = prefetch
+        self._open_timeout_s = open_timeout_s
+        self._connection = Connection(self._locate, token, inline=inline, most_s=reconnect_most_s)
+
+    @property
+    def broker(self) -> str | None:
+        """The name of the broker that serves us now."""
+        return self._connection.broker
+
+    async def subscribe(self, channel: str, /, *arguments: Any, **named: Any) -> Subscription:
+        """Subscribe, or resume: the same channel and arguments are the same subscription."""
+        if arguments and named:
+            raise InvalidInput("give arguments by place or by name, not both", field="arguments")
+        await self._connection.open(self._open_timeout_s)
+        listener = Listener(channel, list(arguments) if arguments else named, self._prefetch)
+        await self._connection.subscribe(listener)
+        return Subscription(self._connection, listener, self._ack)
+
+    async def listen(self, channel: str, /, *arguments: Any, **named: Any) -> AsyncIterator[Result]:
+        """Subscribe and iterate in one step."""
+        async with await self.subscribe(channel, *arguments, **named) as subscription:
+            async for result in subscription:
+                yield result
+
+    async def sql(self, text: str) -> list[StatementResult]:
+        """Run statements at the cluster."""
+        return await self._require_cluster().sql(text)
+
+    async def publish(
+        self, dataset: str, records: Mapping[str, Any] | Iterable[Mapping[str, Any]]
+    ) -> Published:
+        """Publish records; repeated after a lost answer (see `Cluster.publish`)."""
+        return await self._require_cluster().publish(dataset, records)
+
+    async def publish_file(self, dataset: str, path: str | Path) -> Published:
+        """Publish a file; repeated after a lost answer (see `Cluster.publish`)."""
+        return await self._require_cluster().publish_file(dataset, path)
+
+    async def close(self) -> None:
+        await self._connection.close()
+        if self._finder is not None:
+            await self._finder.close()
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _require_cluster(self) -> Cluster:
+        if self._cluster is None:
+            raise InvalidInput(
+                "this client knows no cluster", field="cluster", hint='Client(cluster="http://…")'
+            )
+        return self._cluster
+
+    async def _locate(self, avoid: str | None) -> Address:
+        if self._finder is None:
+            if self._broker is None:
+                raise InvalidInput(
+                    "this client knows no broker",
+                    field="coordinator",
+                    hint='Client("http://coordinator:7410", token=…)',
+                )
+            return Address(self._broker, self._broker)
+        query = "?" + urlencode({"exclude": avoid}) if avoid else ""
+        told = await self._finder.call("GET", "/v1/broker" + query, repeatable=True, attempts=1)
+        return Address(told["name"], told["ws_url"])

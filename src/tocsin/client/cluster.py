@@ -1,0 +1,111 @@
+"""Calls to the data cluster: statements, and publications from memory or from files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from tocsin.client.http import Http, Token
+from tocsin.errors import InvalidInput, RecordError
+
+CONTENT_TYPES = {
+    ".json": "application/json",
+    ".jsonl": "application/x-ndjson",
+    ".ndjson": "application/x-ndjson",
+    ".csv": "text/csv",
+    ".parquet": "application/vnd.apache.parquet",
+}
+
+
+class StatementResult(Struct, frozen=True):
+    """What one statement did."""
+
+    statement: str
+    message: str = ""
+    columns: list[str] = []
+    rows: list[list[Any]] = []
+
+
+class Refused(Struct, frozen=True):
+    """A record that did not fit, and why; it is in the dataset's dead letters."""
+
+    line: int
+    reason: str
+    field: str | None = None
+
+
+class Published(Struct, frozen=True):
+    """What became of published records. `end` is the log position after the last one."""
+
+    accepted: int
+    rejected: int = 0
+    end: int = 0
+    errors: list[Refused] = []
+
+
+class Cluster:
+    """The cluster's API for applications. Publishing needs the scope publish, statements admin."""
+
+    def __init__(self, url: str, token: Token | None, timeout_s: float = 60.0) -> None:
+        self._http = Http(url, token, timeout_s)
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def sql(self, text: str) -> list[StatementResult]:
+        """Run statements; one result for each. Not sent again once the cluster may have it."""
+        body = {"sql": text}
+        answer = await self._http.call("POST", "/v1/statements", json=body, repeatable=False)
+        return msgspec.convert(answer["results"], list[StatementResult])
+
+    async def publish(
+        self, dataset: str, records: Mapping[str, Any] | Iterable[Mapping[str, Any]]
+    ) -> Published:
+        """Publish one record or many; they are durable when this returns.
+
+        If an answer is lost on the way, the records are sent again: they may then be in the
+        dataset twice, never not at all. Give the dataset a primary key where that matters.
+        """
+        many = [records] if isinstance(records, Mapping) else records
+        body = b"\n".join(msgspec.json.encode(record) for record in many)
+        if not body:
+            return Published(accepted=0)
+        return await self._publish(dataset, body, "application/x-ndjson")
+
+    async def publish_file(self, dataset: str, path: str | Path) -> Published:
+        """Publish a file: JSON, JSON lines, CSV (with a header line) or Parquet, by its suffix.
+
+        Repeated after a lost answer, as `publish` is.
+        """
+        file = Path(path)
+        kind = CONTENT_TYPES.get(file.suffix.lower())
+        if kind is None:
+            raise InvalidInput(
+                f"cannot tell what {file.name} holds",
+                field="path",
+                hint=f"name it with one of {', '.join(CONTENT_TYPES)}",
+            )
+        try:
+            body = await asyncio.to_thread(file.read_bytes)
+        except OSError as error:
+            raise InvalidInput(f"cannot read {file}: {error.strerror}", field="path") from None
+        return await self._publish(dataset, body, kind)
+
+    async def _publish(self, dataset: str, body: bytes, kind: str) -> Published:
+        answer = await self._http.call(
+            "POST",
+            f"/v1/datasets/{dataset}/records",
+            content=body,
+            headers={"content-type": kind},
+            repeatable=True,
+        )
+        published = msgspec.convert(answer, Published)
+        if published.accepted == 0 and published.errors:
+            first = published.errors[0]
+            raise RecordError(f"line {first.line}: {first.reason}", field=first.field)
+        return published

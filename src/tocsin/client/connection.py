@@ -1,0 +1,371 @@
+"""One WebSocket connection to whichever broker serves us, kept up for as long as it is wanted.
+
+Finds a broker, connects, opens every feed again, sends what feeds want, and starts over when
+the connection breaks. What a feed has received and acknowledged is the feed's own affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from tocsin.client import frames
+from tocsin.client.feed import Feed
+from tocsin.client.http import Token, current
+from tocsin.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    TocsinError,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    error_from_dict,
+)
+from tocsin.service.backoff import Backoff
+
+log = logging.getLogger("tocsin.client")
+
+FATAL = {
+    frames.MOVED: (Conflict, "this subscriber connected elsewhere"),
+    frames.MALFORMED: (InvalidInput, "the broker could not read what this client sent"),
+    frames.TOO_LARGE: (TooLarge, "a frame was larger than the broker takes"),
+    frames.UNAUTHENTICATED: (Unauthenticated, "the token is missing, wrong or has expired"),
+}
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a broker is."""
+
+    name: str
+    ws_url: str
+
+
+Locate = Callable[[str | None], Awaitable[Address]]
+
+
+class Listener:
+    """What the application waits on for one subscription: a feed and a wake-up call."""
+
+    def __init__(self, channel: str, arguments: dict[str, Any] | list[Any], prefetch: int) -> None:
+        self.channel = channel
+        self.arguments = arguments
+        self.feed = Feed(prefetch)
+        self.changed = asyncio.Event()
+        self.error: TocsinError | None = None
+
+
+class Connection:
+    """Keeps one socket up and moves frames between it and the feeds."""
+
+    def __init__(self, locate: Locate, token: Token | None, *, inline: bool, most_s: float) -> None:
+        self._locate = locate
+        self._token = token
+        self._inline = inline
+        self._backoff = Backoff(most_s=most_s)
+        self._refs = itertools.count(1)
+        self._listeners: dict[int, Listener] = {}  # by subscription id
+        self._requests: dict[int, tuple[frames.Request, asyncio.Future[Any]]] = {}
+        self._unsent: list[frames.Request] = []
+        self._subscribing: dict[int, Listener] = {}
+        self._gets: dict[int, Listener] = {}
+        self._wake = asyncio.Event()
+        self._opened = asyncio.Event()
+        self._error: TocsinError | None = None
+        self._last_failure: Exception | None = None
+        self._avoid: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.broker: str | None = None
+
+    async def open(self, timeout_s: float) -> None:
+        """Connect if not connected; raises what makes connecting impossible."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._opened.wait(), timeout_s)
+        self._check()
+        if not self._opened.is_set():
+            reason = f": {self._last_failure}" if self._last_failure else ""
+            raise Unavailable(f"no broker could be reached in {timeout_s} s{reason}")
+
+    async def close(self) -> None:
+        """Stop. What the broker has not confirmed stays unacknowledged, and is delivered again."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._fail(Unavailable("this client is closed"))
+
+    async def subscribe(self, listener: Listener) -> None:
+        ref = next(self._refs)
+        request = frames.Subscribe(ref, listener.channel, listener.arguments)
+        self._subscribing[ref] = listener
+        try:
+            await self._request(ref, request)
+        finally:
+            del self._subscribing[ref]
+
+    async def unsubscribe(self, listener: Listener) -> None:
+        assert listener.feed.info is not None
+        self.forget(listener)
+        ref = next(self._refs)
+        # Sent again after a lost answer it is unknown: that is what was wanted.
+        with contextlib.suppress(NotFound):
+            number = listener.feed.info.subscription
+            await self._request(ref, frames.Unsubscribe(ref, number))
+
+    def forget(self, listener: Listener) -> None:
+        if listener.feed.info is not None:
+            self._listeners.pop(listener.feed.info.subscription, None)
+
+    def wake(self) -> None:
+        """A feed may want something sent."""
+        self._wake.set()
+
+    async def _request(self, ref: int, request: frames.Request) -> Any:
+        self._check()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._requests[ref] = (request, future)
+        self._unsent.append(request)
+        self._wake.set()
+        try:
+            return await future
+        finally:
+            del self._requests[ref]
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _fail(self, error: TocsinError) -> None:
+        self._error = error
+        self._opened.set()
+        for _, future in self._requests.values():
+            if not future.done():
+                future.set_exception(error)
+        for listener in self._listeners.values():
+            listener.error = listener.error or error
+            listener.changed.set()
+
+    async def _run(self) -> None:
+        renewed = False  # one try with a fresh token before giving up
+        while self._error is None:
+            try:
+                await self._connect_once()
+                renewed = False
+            except Unauthenticated as error:
+                if renewed or not callable(self._token):
+                    self._fail(error)
+                renewed = True
+            except Unavailable as error:
+                self._last_failure = error
+                log.info("no broker: %s", error)
+            except TocsinError as error:
+                self._fail(error)
+            except Exception:
+                log.exception("the connection failed in an unforeseen way; trying again")
+            self.broker = None
+            if self._error is None:
+                await asyncio.sleep(self._backoff.next_s())
+
+    async def _connect_once(self) -> None:
+        address = await self._locate(self._avoid)
+        url = f"{address.ws_url}{'&' if '?' in address.ws_url else '?'}inline={int(self._inline)}"
+        headers = {"Authorization": f"Bearer {current(self._token)}"}
+        try:
+            async with connect(
+                url,
+                additional_headers=headers,
+                compression=None,
+                max_size=None,
+                ping_interval=10,
+                ping_timeout=10,
+                close_timeout=1,
+            ) as socket:
+                await self._session(socket, address)
+        except InvalidStatus as error:
+            raise _refused(error) from None
+        except ConnectionClosed as error:
+            self._closed(error, address)
+        except (OSError, TimeoutError, WebSocketException) as error:
+            self._avoid = address.name
+            raise Unavailable(f"broker {address.name}: {error!r}") from error
+
+    def _closed(self, error: ConnectionClosed, address: Address) -> None:
+        code = error.rcvd.code if error.rcvd is not None else 1006
+        # A stalled connection is no fault of the broker; anything else may be.
+        self._avoid = None if code == frames.STALLED else address.name
+        if code in FATAL:
+            kind, message = FATAL[code]
+            reason = error.rcvd.reason if error.rcvd is not None else ""
+            raise kind(f"{message}: {reason}" if reason else message)
+        log.info("broker %s closed the connection (%s); reconnecting", address.name, code)
+
+    async def _session(self, socket: ClientConnection, address: Address) -> None:
+        welcome = frames.decode_answer(await socket.recv())
+        if not isinstance(welcome, frames.Welcome):
+            raise Unavailable(f"broker {address.name} did not say welcome")
+        self._open_again(welcome)
+        self.broker = welcome.broker
+        self._backoff.reset()
+        self._avoid = None
+        self._opened.set()
+        sender = asyncio.create_task(self._send(socket))
+        try:
+            async for message in socket:
+                self._receive(message)
+            # The iterator ends silently on codes 1000 and 1001; the caller wants to know which.
+            await socket.recv()
+        finally:
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+    def _open_again(self, welcome: frames.Welcome) -> None:
+        """After a (re)connection: all feeds resume, all unanswered requests are sent again."""
+        served = {info.subscription: info for info in welcome.subscriptions}
+        self._gets.clear()
+        self._unsent = [request for request, _ in self._requests.values()]
+        for number, listener in list(self._listeners.items()):
+            if number in served:
+                listener.feed.opened(served[number])
+            else:
+                self._subscribe_again(number)
+        self._wake.set()
+
+    def _subscribe_again(self, number: int) -> None:
+        listener = self._listeners.pop(number, None)
+        if listener is None:
+            return
+
+        async def again() -> None:
+            try:
+                await self.subscribe(listener)
+            except TocsinError as error:
+                listener.error = error
+                listener.changed.set()
+
+        task = asyncio.create_task(again())
+        _BACKGROUND.add(task)
+        task.add_done_callback(_BACKGROUND.discard)
+
+    async def _send(self, socket: ClientConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                for request in self._due():
+                    await socket.send(frames.encode(request), text=True)
+
+    def _due(self) -> list[frames.Request]:
+        due, self._unsent = self._unsent, []
+        for number, listener in self._listeners.items():
+            acknowledgement = listener.feed.acknowledgement()
+            if acknowledgement is not None:
+                due.append(frames.Ack(number, *acknowledgement))
+            wanted = listener.feed.wanted()
+            if wanted is not None:
+                ref = next(self._refs)
+                self._gets[ref] = listener
+                due.append(frames.Get(ref, number, wanted.after, wanted.epoch, wanted.limit))
+        return due
+
+    def _receive(self, message: str | bytes) -> None:
+        try:
+            frame = frames.decode_answer(message)
+        except msgspec.DecodeError as error:
+            log.warning("a frame of the broker was not understood and is left out: %s", error)
+            return
+        match frame:
+            case frames.Signal():
+                for listener in self._of(frame.backend):
+                    listener.feed.signalled(frame.epoch, frame.head)
+                self._wake.set()
+            case frames.Results(ref=ref) if ref is not UNSET:
+                asker = self._gets.pop(_number(ref), None)
+                if asker is not None:
+                    asker.feed.arrived(frame)
+                    asker.changed.set()
+                self._wake.set()
+            case frames.Results():
+                for listener in self._of(frame.backend):
+                    listener.feed.arrived(frame)
+                    listener.changed.set()
+                self._wake.set()
+            case frames.Acked():
+                if frame.subscription in self._listeners:
+                    self._listeners[frame.subscription].feed.confirmed(frame.position)
+                    self._listeners[frame.subscription].changed.set()
+            case frames.Subscribed():
+                self._subscribed(frame)
+            case frames.Unsubscribed() | frames.Pong():
+                self._answer(frame.ref, frame)
+            case frames.Failure():
+                self._failed(frame)
+
+    def _of(self, backend: int) -> list[Listener]:
+        every = self._listeners.values()
+        return [each for each in every if each.feed.info and each.feed.info.backend == backend]
+
+    def _subscribed(self, frame: frames.Subscribed) -> None:
+        # At once, not when the waiting task runs again: the next frame may already be a signal.
+        listener = self._subscribing.get(_number(frame.ref))
+        if listener is None:
+            return
+        info = frame.subscription
+        if self._listeners.setdefault(info.subscription, listener) is not listener:
+            _, future = self._requests[_number(frame.ref)]
+            message = f"this client already listens to {info.channel} with these arguments"
+            future.set_exception(Conflict(message, hint="iterate the first subscription"))
+            return
+        listener.feed.opened(info)
+        self._wake.set()
+        self._answer(frame.ref, frame)
+
+    def _answer(self, ref: frames.Ref | None, frame: Any) -> None:
+        _, future = self._requests.get(_number(ref), (None, None))
+        if future is not None and not future.done():
+            future.set_result(frame)
+
+    def _failed(self, frame: frames.Failure) -> None:
+        error = error_from_dict(frame.error)
+        asker = self._gets.pop(_number(frame.ref), None)
+        if asker is not None:
+            assert asker.feed.info is not None
+            asker.feed.answer_failed()
+            if isinstance(error, NotFound):
+                self._subscribe_again(asker.feed.info.subscription)
+            elif isinstance(error, Unavailable):
+                asyncio.get_running_loop().call_later(self._backoff.first_s * 4, self._wake.set)
+            else:
+                asker.error = error
+                asker.changed.set()
+            return
+        _, future = self._requests.get(_number(frame.ref), (None, None))
+        if future is not None and not future.done():
+            future.set_exception(error)
+        elif future is None:
+            log.warning("the broker reports: %s", error)
+
+
+_BACKGROUND: set[asyncio.Task[None]] = set()
+
+
+def _number(ref: Any) -> int:
+    return ref if isinstance(ref, int) else -1
+
+
+def _refused(error: InvalidStatus) -> TocsinError:
+    status, body = error.response.status_code, error.response.body
+    try:
+        return error_from_dict(msgspec.json.decode(body or b"")["error"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        kind = Unauthenticated if status == 401 else Unavailable
+        return kind(f"the broker refused the connection with status {status}")

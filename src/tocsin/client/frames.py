@@ -1,0 +1,147 @@
+"""The frames of the WebSocket protocol as typed records (docs/reference/protocol.md).
+
+One definition for both ends: the client encodes requests and decodes answers, the broker the
+other way round. Must not know sockets.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Position = Annotated[int, Meta(ge=0)]
+Limit = Annotated[int, Meta(ge=1, le=10_000)]
+Ref = int | str
+DEFAULT_LIMIT = 100
+
+STALLED = 4000
+MOVED = 4001
+MALFORMED = 4400
+UNAUTHENTICATED = 4401
+GOING_AWAY = 1001
+TOO_LARGE = 1009
+
+
+class SubscriptionInfo(Struct, frozen=True):
+    """A frontend subscription as services tell it."""
+
+    subscription: int
+    subscriber: str
+    backend: int
+    channel: str
+    arguments: dict[str, Any]
+    epoch: str
+    head: int
+    floor: int
+    marker: int
+    broker: str | None = None
+
+
+class Missing(Struct, frozen=True):
+    """Positions (both inclusive) that are no longer kept."""
+
+    first: int = msgspec.field(name="from")
+    last: int = msgspec.field(name="to")
+
+
+class ResultInfo(Struct, frozen=True):
+    position: int
+    at: float
+    value: Any
+
+
+# Client to broker
+
+
+class Subscribe(Struct, frozen=True, tag_field="op", tag="subscribe"):
+    ref: Ref
+    channel: str
+    arguments: dict[str, Any] | list[Any] = msgspec.field(default_factory=dict)
+
+
+class Unsubscribe(Struct, frozen=True, tag_field="op", tag="unsubscribe"):
+    ref: Ref
+    subscription: int
+
+
+class Get(Struct, frozen=True, tag_field="op", tag="get"):
+    ref: Ref
+    subscription: int
+    after: Position | None = None
+    epoch: str | None = None
+    limit: Limit = DEFAULT_LIMIT
+
+
+class Ack(Struct, frozen=True, tag_field="op", tag="ack"):
+    subscription: int
+    epoch: str
+    position: Position
+
+
+class Ping(Struct, frozen=True, tag_field="op", tag="ping"):
+    ref: Ref | None = None
+
+
+Request = Subscribe | Unsubscribe | Get | Ack | Ping
+
+
+# Broker to client
+
+
+class Welcome(Struct, frozen=True, tag_field="op", tag="welcome"):
+    broker: str
+    subscriptions: list[SubscriptionInfo]
+
+
+class Subscribed(Struct, frozen=True, tag_field="op", tag="subscribed"):
+    ref: Ref
+    subscription: SubscriptionInfo
+
+
+class Unsubscribed(Struct, frozen=True, tag_field="op", tag="unsubscribed"):
+    ref: Ref
+
+
+class Signal(Struct, frozen=True, tag_field="op", tag="signal"):
+    backend: int
+    epoch: str
+    head: int
+
+
+class Results(Struct, frozen=True, tag_field="op", tag="results", omit_defaults=True):
+    """Results in (after, upto]. Without `ref` it was sent unasked (inline)."""
+
+    backend: int
+    epoch: str
+    after: int
+    upto: int
+    head: int
+    results: list[ResultInfo]
+    gap: Missing | None = None
+    cached: int = 0
+    fetched: int = 0
+    subscription: int | UnsetType = UNSET
+    ref: Ref | UnsetType = UNSET
+
+
+class Acked(Struct, frozen=True, tag_field="op", tag="acked"):
+    subscription: int
+    position: int
+
+
+class Failure(Struct, frozen=True, tag_field="op", tag="error"):
+    error: dict[str, Any]
+    ref: Ref | None = None
+
+
+class Pong(Struct, frozen=True, tag_field="op", tag="pong"):
+    ref: Ref | None = None
+
+
+Answer = Welcome | Subscribed | Unsubscribed | Signal | Results | Acked | Failure | Pong
+
+encode = msgspec.json.Encoder().encode
+decode_request = msgspec.json.Decoder(Request).decode
+decode_answer = msgspec.json.Decoder(Answer).decode

@@ -1,0 +1,94 @@
+"""Calls to services over HTTP: tokens on, typed errors out, retries where they are safe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import msgspec
+
+from tocsin.errors import TocsinError, Unauthenticated, Unavailable, error_from_dict
+from tocsin.service.backoff import Backoff
+
+Token = str | Callable[[], str]
+"""A token, or a function that gives a fresh one whenever one is needed."""
+
+PASSING = (502, 503, 504)  # the service, or what stands before it, cannot answer just now
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+def current(token: Token | None) -> str:
+    """The token to use now."""
+    found = token() if callable(token) else token
+    if not found:
+        raise Unauthenticated("this client has no token", hint='give one: Client(…, token="…")')
+    return found
+
+
+def error_of(response: httpx.Response) -> TocsinError:
+    """The typed error that a service answered with."""
+    try:
+        return error_from_dict(msgspec.json.decode(response.content)["error"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        kind = Unavailable if response.status_code in PASSING else TocsinError
+        return kind(f"{response.request.url} answered {response.status_code} without a reason")
+
+
+class Http:
+    """One service's base URL, with the caller's token."""
+
+    def __init__(self, url: str, token: Token | None, timeout_s: float = 30.0) -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+        self._client = httpx.AsyncClient(timeout=timeout_s)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        repeatable: bool,
+        attempts: int = 6,
+        **options: Any,
+    ) -> Any:
+        """The decoded answer. A call that is not `repeatable` is only sent again when it is
+        certain that the service did not get it."""
+        headers = {"authorization": f"Bearer {current(self._token)}"} | options.pop("headers", {})
+
+        async def once() -> Any:
+            try:
+                response = await self._client.request(
+                    method, self.url + path, headers=headers, **options
+                )
+            except httpx.TransportError as error:
+                sent = not isinstance(error, NOT_SENT)
+                raise _Lost(self.url, error, again=repeatable or not sent) from error
+            if response.is_success:
+                return msgspec.json.decode(response.content)
+            raise error_of(response)
+
+        return await _retried(once, attempts)
+
+
+class _Lost(Unavailable):
+    def __init__(self, url: str, error: Exception, *, again: bool) -> None:
+        reason = str(error) or type(error).__name__
+        super().__init__(f"no answer from {url}: {reason}", hint="is the service running?")
+        self.again = again
+
+
+async def _retried(once: Callable[[], Awaitable[Any]], attempts: int) -> Any:
+    backoff = Backoff()
+    for left in range(attempts - 1, -1, -1):
+        try:
+            return await once()
+        except Unavailable as error:
+            if left == 0 or (isinstance(error, _Lost) and not error.again):
+                raise
+        await asyncio.sleep(backoff.next_s())
+    raise AssertionError("unreachable")
