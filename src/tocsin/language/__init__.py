@@ -1,0 +1,43 @@
+"""Tocsin's SQL: statements, types and arguments. No Spark, no storage."""
+
+from tocsin.language.arguments import bind_arguments
+from tocsin.language.parser import parse, parse_one
+from tocsin.language.statements import (
+    ChangeSubscription,
+    CreateBroker,
+    CreateChannel,
+    CreateDataset,
+    Describe,
+    Drop,
+    Insert,
+    Query,
+    Show,
+    Statement,
+    Subscribe,
+    Unsubscribe,
+)
+from tocsin.language.types import SqlType, coerce, coerce_text, coercer, parse_type, text_coercer
+
+__all__ = [
+    "ChangeSubscription",
+    "CreateBroker",
+    "CreateChannel",
+    "CreateDataset",
+    "Describe",
+    "Drop",
+    "Insert",
+    "Query",
+    "Show",
+    "SqlType",
+    "Statement",
+    "Subscribe",
+    "Unsubscribe",
+    "bind_arguments",
+    "coerce",
+    "coerce_text",
+    "coercer",
+    "parse",
+    "parse_one",
+    "parse_type",
+    "text_coercer",
+]

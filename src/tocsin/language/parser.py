@@ -1,0 +1,380 @@
+"""Text to statements: a small recursive descent over sqlglot's tokens.
+
+Queries are kept as text here; `tocsin.pipeline.channels` compiles them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+from sqlglot.tokenizer_core import TokenType
+
+from tocsin.language.literals import read_interval_s, read_literal
+from tocsin.language.statements import (
+    ChangeSubscription,
+    CreateBroker,
+    CreateChannel,
+    CreateDataset,
+    Describe,
+    Drop,
+    Insert,
+    Kind,
+    Query,
+    Show,
+    Shown,
+    Statement,
+    Subscribe,
+    Unsubscribe,
+)
+from tocsin.language.tokens import Reader, place
+from tocsin.language.types import SqlType, parse_type
+from tocsin.model import ChannelKind, Column, Parameter
+
+_STARTS = (
+    "CREATE, DROP, SUBSCRIBE, UNSUBSCRIBE, CHANGE, INSERT, SHOW, DESCRIBE, SELECT or WITH at the "
+    "start of a statement"
+)
+
+
+def parse(text: str) -> list[Statement]:
+    """Every statement of the text, in order; StatementError with line and column otherwise."""
+    reader = Reader(text)
+    found: list[Statement] = []
+    while reader.token is not None:
+        if reader.accept(";"):
+            continue
+        found.append(_statement(reader))
+        if not reader.ended:
+            reader.fail("';' or the end of the statement")
+    return found
+
+
+def parse_one(text: str) -> Statement:
+    found = parse(text)
+    reader = Reader(text)
+    if not found:
+        reader.fail(_STARTS)
+    if len(found) > 1:
+        second = found[1]
+        reader.fail_at(
+            text.index(second.text), "expected one statement", hint="send them one by one"
+        )
+    return found[0]
+
+
+def _statement(reader: Reader) -> Statement:
+    start = reader.offset
+    fields = _read(reader)
+    end = reader.tokens[reader.at - 1].end + 1
+    line, column = place(reader.text, start)
+    kind, given = fields
+    return kind(text=reader.text[start:end], line=line, column=column, **given)
+
+
+Read = tuple[type[Statement], dict[str, Any]]
+
+
+def _read(reader: Reader) -> Read:
+    starts: dict[str, Callable[[Reader], Read]] = {
+        "CREATE": _create,
+        "DROP": _drop,
+        "SUBSCRIBE": _subscribe,
+        "UNSUBSCRIBE": _unsubscribe,
+        "CHANGE": _change,
+        "INSERT": _insert,
+        "SHOW": _show,
+        "DESCRIBE": _describe,
+        "DESC": _describe,
+    }
+    if reader.sees("SELECT") or reader.sees("WITH"):
+        reader.rest()
+        return Query, {}
+    for word, read in starts.items():
+        if reader.accept(word):
+            return read(reader)
+    raise reader.expected(_STARTS)
+
+
+def _create(reader: Reader) -> Read:
+    if reader.accept("DATASET"):
+        return _create_dataset(reader)
+    if reader.accept("BROKER"):
+        guarded = _if_not_exists(reader)
+        name = reader.name("a broker's name")
+        reader.expect("AT")
+        url = reader.string("the broker's address in quotes")
+        return CreateBroker, {"name": name, "url": url, "if_not_exists": guarded}
+    for word in get_args(ChannelKind):
+        if reader.accept(word.upper()):
+            reader.expect("CHANNEL")
+            return _create_channel(reader, word)
+    raise reader.expected("DATASET, CONTINUOUS CHANNEL, REPETITIVE CHANNEL or BROKER")
+
+
+def _if_not_exists(reader: Reader) -> bool:
+    if not reader.accept("IF"):
+        return False
+    reader.expect("NOT", "EXISTS")
+    return True
+
+
+def _type(reader: Reader) -> SqlType:
+    start = reader.offset
+    reader.word("a type")
+    end = reader.tokens[reader.at - 1].end + 1
+    depth = 0
+    while not reader.ended and (depth or reader.sees("<") or reader.sees("(")):
+        text = reader.advance()
+        raw = reader.text[text.start : text.end + 1]
+        depth += raw.count("<") + raw.count("(") - raw.count(">") - raw.count(")")
+        end = text.end + 1
+    try:
+        return parse_type(reader.text[start:end])
+    except ValueError as error:
+        reader.fail_at(start, str(error))
+
+
+def _create_dataset(reader: Reader) -> Read:
+    guarded = _if_not_exists(reader)
+    name = reader.name("a dataset's name")
+    reader.expect("(")
+    types: dict[str, SqlType] = {}
+    while True:
+        start = reader.offset
+        column = reader.word("a column's name")
+        if column.startswith("_"):
+            reader.fail_at(
+                start,
+                f"a column cannot be called {column!r}",
+                field=column,
+                hint="names that begin with _ are kept for system columns",
+            )
+        column = column.lower()
+        if column in types:
+            reader.fail_at(start, f"two columns are called {column!r}", field=column)
+        reader.at -= 1
+        column = reader.name("a column's name")
+        types[column] = _type(reader)
+        if not reader.accept(","):
+            break
+    if not reader.accept(")"):
+        reader.fail("',' or ')' after a column")
+    given: dict[str, Any] = {
+        "name": name,
+        "columns": tuple(Column(each, str(kind)) for each, kind in types.items()),
+        "if_not_exists": guarded,
+    }
+    while not reader.ended:
+        if "open" not in given and reader.accept("OPEN"):
+            given["open"] = True
+        elif "primary_key" not in given and reader.accept("PRIMARY"):
+            reader.expect("KEY")
+            given["primary_key"] = _primary_key(reader, types)
+        elif "retain_s" not in given and reader.accept("RETAIN"):
+            given["retain_s"] = read_interval_s(reader)
+        else:
+            reader.fail("OPEN, PRIMARY KEY, RETAIN INTERVAL (each once) or the statement's end")
+    return CreateDataset, given
+
+
+def _primary_key(reader: Reader, types: dict[str, SqlType]) -> tuple[str, ...]:
+    reader.expect("(")
+    key: list[str] = []
+    while True:
+        start = reader.offset
+        column = reader.name("a primary key column")
+        if column not in types:
+            reader.fail_at(
+                start,
+                f"the primary key names {column!r}, which is no column",
+                field=column,
+                hint=f"the columns are {', '.join(types)}",
+            )
+        if not types[column].scalar:
+            reader.fail_at(
+                start, f"{column!r} is {types[column]}: a key column is scalar", field=column
+            )
+        if column in key:
+            reader.fail_at(start, f"the primary key names {column!r} twice", field=column)
+        key.append(column)
+        if not reader.accept(","):
+            break
+    reader.expect(")")
+    return tuple(key)
+
+
+def _parameters(reader: Reader) -> tuple[Parameter, ...]:
+    reader.expect("(")
+    found: dict[str, Parameter] = {}
+    if reader.accept(")"):
+        return ()
+    while True:
+        start = reader.offset
+        name = reader.name("a parameter's name")
+        if name in found:
+            reader.fail_at(start, f"two parameters are called {name!r}", field=name)
+        type_at = reader.offset
+        kind = _type(reader)
+        if not kind.scalar:
+            reader.fail_at(
+                type_at,
+                f"parameter {name!r} is {kind}: a parameter is scalar",
+                field=name,
+                hint="BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, STRING, TIMESTAMP or DATE",
+            )
+        found[name] = Parameter(name, str(kind))
+        if not reader.accept(","):
+            break
+    if not reader.accept(")"):
+        reader.fail("',' or ')' after a parameter")
+    return tuple(found.values())
+
+
+def _create_channel(reader: Reader, kind: ChannelKind) -> Read:
+    guarded = _if_not_exists(reader)
+    given: dict[str, Any] = {
+        "name": reader.name("a channel's name"),
+        "kind": kind,
+        "if_not_exists": guarded,
+        "parameters": _parameters(reader),
+    }
+    if kind == "repetitive":
+        if not reader.sees("EVERY"):
+            reader.fail("EVERY INTERVAL …", hint="a repetitive channel runs on a period")
+        reader.expect("EVERY")
+        given["period_s"] = read_interval_s(reader)
+    elif reader.sees("EVERY"):
+        reader.fail("AS or PUSH", hint="only a repetitive channel has a period")
+    given["push"] = reader.accept("PUSH")
+    reader.expect("AS")
+    if not (reader.sees("SELECT") or reader.sees("WITH") or reader.sees("(")):
+        reader.fail("a query: SELECT or WITH")
+    given["query"], start = reader.rest()
+    given["query_line"], given["query_column"] = place(reader.text, start)
+    return CreateChannel, given
+
+
+def _drop(reader: Reader) -> Read:
+    for kind in get_args(Kind):
+        if reader.accept(kind.upper()):
+            guarded = reader.accept("IF", "EXISTS")
+            return Drop, {
+                "kind": kind,
+                "if_exists": guarded,
+                "name": reader.name(f"a {kind}'s name"),
+            }
+    raise reader.expected("DATASET, CHANNEL or BROKER")
+
+
+def _subscribe(reader: Reader) -> Read:
+    reader.expect("TO")
+    channel = reader.name("a channel's name")
+    arguments = _arguments(reader)
+    broker = reader.name("a broker's name") if reader.accept("ON") else None
+    return Subscribe, {"channel": channel, "arguments": arguments, "broker": broker}
+
+
+def _arguments(reader: Reader) -> list[Any] | dict[str, Any]:
+    reader.expect("(")
+    by_position: list[Any] = []
+    by_name: dict[str, Any] = {}
+    if reader.accept(")"):
+        return by_position
+    while True:
+        start = reader.offset
+        following = reader.tokens[reader.at + 1 : reader.at + 2]
+        if following and following[0].token_type is TokenType.FARROW:
+            name = reader.name("a parameter's name")
+            reader.expect("=>")
+            if name in by_name:
+                reader.fail_at(start, f"{name!r} is given twice", field=name)
+            by_name[name] = read_literal(reader)
+        else:
+            by_position.append(read_literal(reader))
+        if by_position and by_name:
+            reader.fail_at(start, "give arguments either by position or by name, not both")
+        if not reader.accept(","):
+            break
+    if not reader.accept(")"):
+        reader.fail("',' or ')' after an argument")
+    return by_name or by_position
+
+
+def _id(reader: Reader) -> int:
+    token = reader.token
+    if token is None or not token.text.isdigit():
+        reader.fail("a subscription's number")
+    return int(reader.advance().text)
+
+
+def _unsubscribe(reader: Reader) -> Read:
+    return Unsubscribe, {"subscription": _id(reader)}
+
+
+def _change(reader: Reader) -> Read:
+    reader.expect("SUBSCRIPTION")
+    subscription = _id(reader)
+    reader.expect("TO")
+    return ChangeSubscription, {
+        "subscription": subscription,
+        "broker": reader.name("a broker's name"),
+    }
+
+
+def _insert(reader: Reader) -> Read:
+    reader.expect("INTO")
+    dataset = reader.name("a dataset's name")
+    columns: list[str] | None = None
+    if reader.accept("("):
+        columns = []
+        while True:
+            start = reader.offset
+            column = reader.word("a column's name")
+            if column in columns:
+                reader.fail_at(start, f"{column!r} is named twice", field=column)
+            columns.append(column)
+            if not reader.accept(","):
+                break
+        reader.expect(")")
+    reader.expect("VALUES")
+    rows: list[tuple[Any, ...]] = []
+    rows_at: list[tuple[int, int]] = []
+    while True:
+        start = reader.offset
+        rows_at.append(place(reader.text, start))
+        reader.expect("(")
+        row = [read_literal(reader)]
+        while reader.accept(","):
+            row.append(read_literal(reader))
+        if not reader.accept(")"):
+            reader.fail("',' or ')' after a value")
+        if columns is not None and len(row) != len(columns):
+            reader.fail_at(start, f"this row has {len(row)} values for {len(columns)} columns")
+        rows.append(tuple(row))
+        if not reader.accept(","):
+            break
+    return Insert, {
+        "dataset": dataset,
+        "columns": tuple(columns) if columns is not None else None,
+        "rows": tuple(rows),
+        "rows_at": tuple(rows_at),
+    }
+
+
+def _show(reader: Reader) -> Read:
+    for what in get_args(Shown):
+        if reader.accept(what.upper()):
+            return Show, {"what": what}
+    raise reader.expected("DATASETS, CHANNELS, BROKERS or SUBSCRIPTIONS")
+
+
+def _describe(reader: Reader) -> Read:
+    kind: Literal["dataset", "channel"] | None = None
+    after = reader.tokens[reader.at + 1 : reader.at + 2]
+    if after and after[0].token_type is not TokenType.SEMICOLON:
+        if reader.accept("DATASET"):
+            kind = "dataset"
+        elif reader.accept("CHANNEL"):
+            kind = "channel"
+    return Describe, {"kind": kind, "name": reader.name("DATASET, CHANNEL or a name")}

@@ -1,0 +1,40 @@
+"""Arguments bound to a channel's parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tocsin.errors import InvalidInput
+from tocsin.language import bind_arguments
+from tocsin.model import Channel, Parameter
+
+CHANNEL = Channel(
+    "c", "continuous", (Parameter("a", "INT"), Parameter("b", "TIMESTAMP")), "", (), ()
+)
+
+
+def test_equal_questions_bind_to_equal_arguments() -> None:
+    by_position = bind_arguments(CHANNEL, [1.0, "2026-01-01T01:00:00+01:00"])
+    by_name = bind_arguments(CHANNEL, {"B": "2026-01-01", "a": 1})
+    assert by_position == by_name == {"a": 1, "b": "2026-01-01T00:00:00.000000Z"}
+    assert list(by_name) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"a": 1}, "b"),
+        ([1], "b"),
+        ({"a": 1, "b": 0, "c": 2}, "c"),
+        ([1, 2, 3], "3"),
+        ({"a": "x", "b": 0}, "a"),
+        ({"a": 1, "b": None}, "b"),
+    ],
+)
+def test_bad_arguments_name_the_parameter(given: Any, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        bind_arguments(CHANNEL, given)
+    assert caught.value.field == field
+    assert "c(a INT, b TIMESTAMP)" in str(caught.value)
