@@ -13,6 +13,7 @@ import re
 from zlib import crc32
 
 PREFIX_BYTES = 9  # eight digits and a blank
+FRAME_BYTES = PREFIX_BYTES + 1  # what a line has besides its JSON
 SUFFIX = ".log"
 
 _DATASET_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -46,7 +47,7 @@ def encode(position: int, at_us: int, record: bytes, extra: bytes | None) -> byt
 
 def decode(line: bytes, position: int) -> bytes | None:
     """The JSON of a line that starts at `position`, or None if it is not what was written there."""
-    if len(line) <= PREFIX_BYTES + 1 or not line.endswith(b"\n"):
+    if len(line) <= FRAME_BYTES or not line.endswith(b"\n"):
         return None
     body = line[PREFIX_BYTES:-1]
     if line[:PREFIX_BYTES] != b"%08x " % crc32(body):

@@ -1,0 +1,85 @@
+"""The Spark session with the settings that bring a micro-batch from 240 ms to about 50.
+
+Knows nothing of datasets or channels.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from pyspark.sql import SparkSession
+
+from tocsin.pipeline.jars import BARE_LOCAL_FS_CLASS, find_bare_local_fs
+from tocsin.pipeline.java import require_java
+from tocsin.settings import Settings
+
+_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+_QUIET = "-Dlog4j2.level=ERROR -Dlog4j.rootLogger.level=ERROR"
+
+
+def build_session(settings: Settings, *, app_name: str = "tocsin") -> SparkSession:
+    """A session on `settings.master`; stopping it is the caller's."""
+    os.environ["JAVA_HOME"] = str(require_java())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need our packages
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.Builder().master(settings.master).appName(app_name)
+    for key, value in session_conf(settings).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def session_conf(settings: Settings) -> dict[str, str]:
+    """Every Spark setting we choose, and why."""
+    conf = {
+        "spark.driver.memory": settings.spark_memory,
+        "spark.driver.extraJavaOptions": _QUIET,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Channels run side by side: a long one must not hold the short ones back.
+        "spark.scheduler.mode": "FAIR",
+        # Checkpoints: plain renames on a local disk, no second checksum file for each.
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        "spark.sql.streaming.pollingDelay": "1ms",
+        # An idle stream is no news.
+        "spark.sql.streaming.noDataProgressEventInterval": "60s",
+        "spark.sql.streaming.metricsEnabled": "false",
+        # Table files are explicit and written once: nothing to list, merge or summarise.
+        "spark.sql.parquet.mergeSchema": "false",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.caseSensitive": "false",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str((settings.data / "spark" / "warehouse").resolve()),
+        "spark.local.dir": str((settings.data / "spark" / "local").resolve()),
+    }
+    cores = local_cores(settings.master)
+    if cores is not None:
+        # On one machine more partitions than cores only cost scheduling.
+        conf["spark.sql.shuffle.partitions"] = str(max(2, cores))
+        conf["spark.default.parallelism"] = str(max(2, cores))
+        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+        jar = find_bare_local_fs()
+        if jar is not None:
+            # On the class path, not in spark.jars: Spark needs the class to read that very list.
+            conf["spark.driver.extraClassPath"] = str(jar)
+            conf["spark.hadoop.fs.file.impl"] = BARE_LOCAL_FS_CLASS
+    return conf
+
+
+def local_cores(master: str) -> int | None:
+    """How many cores a local master uses; None when the master is elsewhere."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
+    if found is None:
+        return None
+    if found[1] is None:
+        return 1
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])

@@ -1,0 +1,22 @@
+"""What all tests share: one small Spark session for the whole run, started only when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from tocsin.pipeline.session import build_session
+    from tocsin.settings import Settings
+
+    data = tmp_path_factory.mktemp("spark")
+    session = build_session(Settings(data=data, master="local[2]"), app_name="tocsin-tests")
+    yield session
+    session.stop()
