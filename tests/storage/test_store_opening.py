@@ -1,0 +1,144 @@
+"""Opening, closing and refusing: what a store says when it cannot serve."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from tocsin.errors import SettingError, Unavailable
+from tocsin.model import Dataset
+from tocsin.storage import schema
+from tocsin.storage.database import Database
+from tocsin.storage.store import Store
+
+
+def test_id_is_made_once_and_survives_reopening(url: str) -> None:
+    with Store.open(url) as first:
+        made = first.id
+    with Store.open(url) as second:
+        assert second.id == made
+    assert len(made) == 32
+
+
+def test_two_stores_have_different_ids(tmp_path: Path) -> None:
+    with (
+        Store.open(f"sqlite:///{tmp_path}/a.db") as one,
+        Store.open(f"sqlite:///{tmp_path}/b.db") as other,
+    ):
+        assert one.id != other.id
+
+
+def test_what_was_written_is_there_after_reopening(url: str) -> None:
+    with Store.open(url) as store:
+        store.catalog.create_dataset(Dataset("reports", ()))
+    with Store.open(url) as store:
+        assert store.catalog.dataset("reports").name == "reports"
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_another_schema_version_is_refused_with_both_numbers(url: str, step: int) -> None:
+    database = Database(url)
+    other = str(schema.SCHEMA_VERSION + step)
+    with database.write() as write:
+        write.connection.execute(
+            update(schema.meta).where(schema.meta.c.name == "schema_version").values(value=other)
+        )
+    database.close()
+    with pytest.raises(SettingError, match=f"version {other}.*knows {schema.SCHEMA_VERSION}"):
+        Store.open(url)
+
+
+def test_a_closed_store_is_unavailable(store: Store) -> None:
+    store.close()
+    with pytest.raises(Unavailable, match="closed"):
+        store.catalog.datasets()
+    with pytest.raises(Unavailable, match="closed"):
+        store.catalog.put_broker("north", "http://north")
+
+
+@pytest.mark.parametrize("bad", ["", "store.db", "oracle+nonsense://x", "nosuch://x"])
+def test_an_address_that_is_none_is_a_setting_error(bad: str) -> None:
+    with pytest.raises(SettingError, match="not the address of a store"):
+        Store.open(bad)
+
+
+@pytest.mark.parametrize("bad", ["sqlite://", "sqlite:///:memory:"])
+def test_a_store_in_memory_is_refused_because_it_would_forget(bad: str) -> None:
+    with pytest.raises(SettingError, match="memory"):
+        Store.open(bad)
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="nowhere does not exist"):
+        Store.open(f"sqlite:///{tmp_path}/nowhere/store.db")
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but long enough to be looked at. " * 100)
+    before = path.read_bytes()
+    with pytest.raises(SettingError, match="not a database"):
+        Store.open(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def test_a_directory_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="unable to open"):
+        Store.open(f"sqlite:///{tmp_path}")
+
+
+def test_a_store_locked_by_another_process_is_unavailable_and_then_recovers(tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path}/store.db", busy_timeout_s=0.01) as store:
+        other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match="locked"):
+            store.catalog.put_broker("north", "http://north")
+        assert store.catalog.brokers() == []  # reading needs no lock
+        other.execute("ROLLBACK")
+        other.close()
+        store.catalog.put_broker("north", "http://north")
+        assert [one.name for one in store.catalog.brokers()] == ["north"]
+
+
+def test_a_full_disk_is_unavailable_and_leaves_nothing_half_done(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/store.db")
+    store = Store(database)
+    with database.write() as write:
+        pages = write.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        write.connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(Unavailable, match="full"):
+        store.catalog.put_broker("north", "http://" + "x" * 100_000)
+    assert store.catalog.brokers() == []
+    store.catalog.put_broker("north", "http://north")
+    store.close()
+
+
+def test_sqlite_commits_are_durable_and_references_are_checked(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/store.db")
+    with database.read() as connection:
+        asked = ("journal_mode", "synchronous", "foreign_keys")
+        told = [connection.exec_driver_sql(f"PRAGMA {one}").scalar_one() for one in asked]
+    database.close()
+    assert told == ["wal", 2, 1]
+
+
+def test_a_failed_transaction_leaves_no_trace(url: str) -> None:
+    database = Database(url)
+    store = Store(database)
+
+    def fail_at_the_end() -> None:
+        with database.write() as write:
+            assert write.sequence() == 1
+            row = {"name": "north", "url": "u", "created_at": 0.0}
+            write.connection.execute(schema.brokers.insert(), row)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_at_the_end()
+    assert store.catalog.brokers() == []
+    with database.write() as write:
+        assert write.sequence() == 1
+    store.close()
