@@ -6,6 +6,7 @@ other way round. Must not know sockets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -143,5 +144,5 @@ class Pong(Struct, frozen=True, tag_field="op", tag="pong"):
 Answer = Welcome | Subscribed | Unsubscribed | Signal | Results | Acked | Failure | Pong
 
 encode = msgspec.json.Encoder().encode
-decode_request = msgspec.json.Decoder(Request).decode
-decode_answer = msgspec.json.Decoder(Answer).decode
+decode_request: Callable[[bytes | str], Request] = msgspec.json.Decoder(Request).decode
+decode_answer: Callable[[bytes | str], Answer] = msgspec.json.Decoder(Answer).decode

@@ -1,0 +1,291 @@
+"""What a broker may rely on from any cluster, over HTTP alone.
+
+`CHECKS` are coroutines that take a driver; run each over every cluster there is. A driver says
+where the cluster is and how to make results for the channel `contract(key STRING)`, whose
+results for a key must be made in the order asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol
+
+import httpx
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tocsin.service.serving import listen, port_of, serving
+from tocsin.service.tokens import mint, verify_notice
+
+CHANNEL = "contract"
+PATIENCE_S = 60.0
+
+
+class Driver(Protocol):
+    url: str
+    secret: str
+
+    async def produce(self, key: str, count: int) -> None:
+        """Make `count` more results for contract(key); return when they are stored."""
+
+
+class Probe:
+    """A broker as the cluster sees it: a name, a place for notices, and calls."""
+
+    def __init__(self, driver: Driver, name: str, notices_url: str) -> None:
+        self.name = name
+        self.notices: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.notices_url = notices_url
+        token = mint(driver.secret, name, ["broker"], expires_s=600, now=time.time())
+        self._http = httpx.AsyncClient(
+            base_url=driver.url, headers={"authorization": f"Bearer {token}"}, timeout=30
+        )
+
+    async def call(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
+        response = await self._http.request(method, path, json=body)
+        assert response.status_code == status, (method, path, response.text)
+        return msgspec.json.decode(response.content)
+
+    async def register(self) -> Any:
+        return await self.call("PUT", f"/v1/brokers/{self.name}", {"url": self.notices_url})
+
+    async def subscribe(self, subscriber: str, key: str, *, status: int = 200) -> Any:
+        body = {
+            "subscriber": subscriber,
+            "broker": self.name,
+            "channel": CHANNEL,
+            "arguments": {"key": key},
+        }
+        return await self.call("POST", "/v1/subscriptions", body, status)
+
+    async def news(self, since: int) -> Any:
+        return await self.call("GET", f"/v1/brokers/{self.name}/news?since={since}")
+
+    async def load(self) -> Any:
+        return await self.call("GET", f"/v1/brokers/{self.name}/subscriptions")
+
+    async def fetch(self, backend: int, after: int, upto: int, limit: int = 1000) -> Any:
+        wanted = {"backend": backend, "after": after, "upto": upto, "limit": limit}
+        (answer,) = (await self.call("POST", "/v1/results", {"ranges": [wanted]}))["ranges"]
+        return answer
+
+    async def notice(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                told = await self.notices.get()
+                if wanted(told):
+                    return told
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+@contextlib.asynccontextmanager
+async def probe(driver: Driver) -> AsyncIterator[Probe]:
+    """A registered probe that hears notices."""
+    listener = listen("127.0.0.1", 0)
+
+    async def hear(request: Request) -> Response:
+        body = await request.body()
+        verify_notice(driver.secret, body, request.headers.get("tocsin-signature"), time.time())
+        made.notices.put_nowait(msgspec.json.decode(body))
+        return Response(b"{}", media_type="application/json")
+
+    app = Starlette(routes=[Route("/v1/notices", hear, methods=["POST"])])
+    name = f"probe-{uuid.uuid4().hex[:8]}"
+    made = Probe(driver, name, f"http://127.0.0.1:{port_of(listener)}")
+    async with serving(app, listener):
+        await made.register()
+        yield made
+        await made.close()
+
+
+def fresh(word: str) -> str:
+    return f"{word}-{uuid.uuid4().hex[:8]}"
+
+
+async def registering_twice_is_fine_and_names_the_store(driver: Driver) -> None:
+    async with probe(driver) as broker:
+        first, second = await broker.register(), await broker.register()
+        assert first == second
+        assert first["name"] == broker.name
+        assert first["cluster"]
+
+
+async def subscribing_is_idempotent_and_shares_the_backend_subscription(driver: Driver) -> None:
+    alice, bob, key = fresh("alice"), fresh("bob"), fresh("key")
+    async with probe(driver) as broker:
+        one = await broker.subscribe(alice, key)
+        assert await broker.subscribe(alice, key) == one
+        other = await broker.subscribe(bob, key)
+        assert other["subscription"] != one["subscription"]
+        assert (other["backend"], other["epoch"]) == (one["backend"], one["epoch"])
+        assert one["arguments"] == {"key": key}
+        assert one["broker"] == broker.name
+        listed = (await broker.load())["subscriptions"]
+        assert {s["subscription"] for s in listed} == {one["subscription"], other["subscription"]}
+
+
+async def arguments_may_be_given_by_place(driver: Driver) -> None:
+    alice, key = fresh("alice"), fresh("key")
+    async with probe(driver) as broker:
+        named = await broker.subscribe(alice, key)
+        body = {"subscriber": alice, "broker": broker.name, "channel": CHANNEL, "arguments": [key]}
+        assert await broker.call("POST", "/v1/subscriptions", body) == named
+
+
+async def results_are_dense_ordered_and_limited(driver: Driver) -> None:
+    key = fresh("key")
+    async with probe(driver) as broker:
+        made = await broker.subscribe(fresh("alice"), key)
+        await driver.produce(key, 3)
+        await driver.produce(key, 2)
+        answer = await broker.fetch(made["backend"], 0, 100)
+        assert [r["position"] for r in answer["results"]] == [1, 2, 3, 4, 5]
+        assert answer["head"] == 5
+        assert answer["floor"] == 0
+        assert answer["epoch"] == made["epoch"]
+        assert all(isinstance(r["value"], dict) for r in answer["results"])
+        part = await broker.fetch(made["backend"], 1, 4, limit=2)
+        assert [r["position"] for r in part["results"]] == [2, 3]
+
+
+async def a_notice_tells_the_new_head(driver: Driver) -> None:
+    key = fresh("key")
+    async with probe(driver) as broker:
+        made = await broker.subscribe(fresh("alice"), key)
+        await driver.produce(key, 2)
+        told = await broker.notice(
+            lambda n: any(h["backend"] == made["backend"] and h["head"] == 2 for h in n["heads"])
+        )
+        assert told["cluster"] == (await broker.register())["cluster"]
+        assert told["sequence"] > 0
+
+
+async def news_never_misses_a_head(driver: Driver) -> None:
+    key = fresh("key")
+    async with probe(driver) as broker:
+        made = await broker.subscribe(fresh("alice"), key)
+        since = (await broker.load())["sequence"]
+        await driver.produce(key, 2)
+        news = await broker.news(since)
+        assert {"backend": made["backend"], "epoch": made["epoch"], "head": 2} in [
+            {k: h[k] for k in ("backend", "epoch", "head")} for h in news["heads"]
+        ]
+        assert news["sequence"] > since
+        again = await broker.news(news["sequence"])
+        assert made["backend"] not in [h["backend"] for h in again["heads"]]
+
+
+async def attaching_moves_a_subscriber_and_tells_the_broker_it_left(driver: Driver) -> None:
+    alice, key = fresh("alice"), fresh("key")
+    async with probe(driver) as old, probe(driver) as new:
+        made = await old.subscribe(alice, key)
+        since = (await old.load())["sequence"]
+        body = {"subscriber": alice}
+        (moved,) = (await new.call("POST", f"/v1/brokers/{new.name}/attach", body))["subscriptions"]
+        assert moved == made | {"broker": new.name}
+        assert (await old.load())["subscriptions"] == []
+        assert made["subscription"] in (await old.news(since))["detached"]
+        told = await old.notice(lambda n: made["subscription"] in n["detached"])
+        assert told["sequence"] > since
+
+
+async def markers_never_move_backwards_and_survive_a_move(driver: Driver) -> None:
+    alice, key = fresh("alice"), fresh("key")
+    async with probe(driver) as broker, probe(driver) as other:
+        made = await broker.subscribe(alice, key)
+        await driver.produce(key, 3)
+
+        async def store(position: int, epoch: str = made["epoch"]) -> Any:
+            marker = {"subscription": made["subscription"], "epoch": epoch, "position": position}
+            return await broker.call("POST", "/v1/markers", {"markers": [marker]})
+
+        assert await store(2) == {"unknown": []}
+        await store(1)
+        await store(3, epoch="an epoch of long ago")
+        (listed,) = (await broker.load())["subscriptions"]
+        assert listed["marker"] == 2
+        path = f"/v1/brokers/{other.name}/attach"
+        (moved,) = (await other.call("POST", path, {"subscriber": alice}))["subscriptions"]
+        assert moved["marker"] == 2
+
+
+async def unknown_markers_are_named_and_the_others_stored(driver: Driver) -> None:
+    key = fresh("key")
+    async with probe(driver) as broker:
+        made = await broker.subscribe(fresh("alice"), key)
+        await driver.produce(key, 1)
+        number = made["subscription"]
+        markers = [
+            {"subscription": 10**9, "epoch": made["epoch"], "position": 1},
+            {"subscription": number, "epoch": made["epoch"], "position": 1},
+        ]
+        told = await broker.call("POST", "/v1/markers", {"markers": markers})
+        assert told == {"unknown": [10**9]}
+        (listed,) = (await broker.load())["subscriptions"]
+        assert listed["marker"] == 1
+
+
+async def unsubscribing_is_the_subscribers_own_right(driver: Driver) -> None:
+    alice, key = fresh("alice"), fresh("key")
+    async with probe(driver) as broker:
+        made = await broker.subscribe(alice, key)
+        path = f"/v1/subscriptions/{made['subscription']}?subscriber="
+        await broker.call("DELETE", path + fresh("mallory"), status=404)
+        assert await broker.call("DELETE", path + alice) == {}
+        await broker.call("DELETE", path + alice, status=404)
+        assert (await broker.load())["subscriptions"] == []
+
+
+async def wrong_subscriptions_are_refused_with_typed_errors(driver: Driver) -> None:
+    async with probe(driver) as broker:
+        base = {"subscriber": "x", "broker": broker.name, "channel": CHANNEL, "arguments": {}}
+        for change, status, code in (
+            ({"channel": "nobody_made_this"}, 404, "not_found"),
+            ({"arguments": {"wrong": 1}}, 400, "invalid_input"),
+            ({"broker": fresh("nobody"), "arguments": {"key": "k"}}, 404, "not_found"),
+        ):
+            told = await broker.call("POST", "/v1/subscriptions", base | change, status)
+            assert told["error"]["code"] == code
+
+
+async def only_brokers_may_call(driver: Driver) -> None:
+    token = mint(driver.secret, "alice", ["subscribe", "admin"], expires_s=60, now=time.time())
+    async with httpx.AsyncClient(base_url=driver.url) as http:
+        for method, path in (
+            ("PUT", "/v1/brokers/x"),
+            ("GET", "/v1/brokers/x/subscriptions"),
+            ("POST", "/v1/brokers/x/attach"),
+            ("GET", "/v1/brokers/x/news"),
+            ("POST", "/v1/results"),
+            ("POST", "/v1/markers"),
+        ):
+            headers = {"authorization": f"Bearer {token}"}
+            assert (await http.request(method, path, headers=headers)).status_code == 403
+            assert (await http.request(method, path)).status_code == 401
+
+
+Check = Callable[[Driver], Awaitable[None]]
+
+CHECKS: list[Check] = [
+    registering_twice_is_fine_and_names_the_store,
+    subscribing_is_idempotent_and_shares_the_backend_subscription,
+    arguments_may_be_given_by_place,
+    results_are_dense_ordered_and_limited,
+    a_notice_tells_the_new_head,
+    news_never_misses_a_head,
+    attaching_moves_a_subscriber_and_tells_the_broker_it_left,
+    markers_never_move_backwards_and_survive_a_move,
+    unknown_markers_are_named_and_the_others_stored,
+    unsubscribing_is_the_subscribers_own_right,
+    wrong_subscriptions_are_refused_with_typed_errors,
+    only_brokers_may_call,
+]

@@ -1,0 +1,313 @@
+"""A cluster in memory: the broker-facing routes, real notices, and faults on demand.
+
+It passes the same contract suite as the real one (cluster_contract.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+from starlette.applications import Starlette
+
+from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.service.serving import listen, port_of, serving
+from tocsin.service.tokens import sign_notice
+from tocsin.service.web import Call, Route, application
+
+SECRET = "a secret that only the tests know and nobody else"
+
+
+@dataclass
+class Backend:
+    id: int
+    channel: str
+    arguments: dict[str, Any]
+    epoch: str
+    results: list[dict[str, Any]] = field(default_factory=list)
+    head: int = 0
+    floor: int = 0
+    changed: int = 0  # sequence of the last change
+
+
+@dataclass
+class Frontend:
+    id: int
+    subscriber: str
+    broker: str
+    backend: Backend
+    marker: int
+
+
+class FakeCluster:
+    """State and faults. `channels` maps a channel to its parameters' names."""
+
+    def __init__(self, secret: str = SECRET) -> None:
+        self.secret = secret
+        self.store = uuid.uuid4().hex
+        self.channels: dict[str, tuple[str, ...]] = {"contract": ("key",), "floods": ("type",)}
+        self.push = False
+        self.brokers: dict[str, str] = {}
+        self.backends: dict[int, Backend] = {}
+        self.frontends: dict[int, Frontend] = {}
+        self.detached: list[tuple[int, str, int]] = []  # sequence, broker, subscription
+        self.sequence = 0
+        self.numbers = 0
+        self.drop_notices = False
+        self.down = False
+        self.fetches: list[list[dict[str, Any]]] = []
+        self.fetch_gate = asyncio.Event()
+        self.fetch_gate.set()
+        self.published: list[tuple[str, list[Any]]] = []
+        self.url = ""
+        self._http = httpx.AsyncClient()
+        self._notices: set[asyncio.Task[None]] = set()
+
+    # What tests do to it
+
+    def produce(self, channel: str, arguments: dict[str, Any], values: list[Any]) -> None:
+        """New results for one backend subscription, if anybody is subscribed."""
+        backend = self._find(channel, arguments)
+        if backend is None:
+            return
+        for value in values:
+            backend.head += 1
+            result = {"position": backend.head, "at": time.time(), "value": value}
+            backend.results.append(result)
+        self.sequence += 1
+        backend.changed = self.sequence
+        on = {f.broker for f in self.frontends.values() if f.backend is backend}
+        for broker in on:
+            self._notify(broker, backend, len(values))
+
+    def retire(self, channel: str, arguments: dict[str, Any], floor: int) -> None:
+        """Results up to `floor` are no longer kept."""
+        backend = self._find(channel, arguments)
+        assert backend is not None
+        backend.floor = max(backend.floor, floor)
+        backend.results = [r for r in backend.results if r["position"] > floor]
+
+    def wipe(self) -> None:
+        """As if the store were lost and made anew."""
+        self.store = uuid.uuid4().hex
+        self.backends.clear()
+        self.frontends.clear()
+        self.detached.clear()
+        self.brokers.clear()
+        self.sequence = 0
+
+    def marker(self, subscriber: str) -> int:
+        (found,) = [f for f in self.frontends.values() if f.subscriber == subscriber]
+        return found.marker
+
+    @contextlib.asynccontextmanager
+    async def serve(self) -> AsyncIterator[FakeCluster]:
+        listener = listen("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{port_of(listener)}"
+        async with serving(self.app(), listener):
+            yield self
+            for task in list(self._notices):
+                task.cancel()
+            await asyncio.gather(*self._notices, return_exceptions=True)
+            await self._http.aclose()
+
+    def _find(self, channel: str, arguments: dict[str, Any]) -> Backend | None:
+        for backend in self.backends.values():
+            if backend.channel == channel and backend.arguments == arguments:
+                return backend
+        return None
+
+    def _notify(self, broker: str, backend: Backend, newest: int) -> None:
+        head: dict[str, Any] = {
+            "backend": backend.id,
+            "epoch": backend.epoch,
+            "head": backend.head,
+        }
+        if self.push:
+            head["results"] = backend.results[-newest:]
+        self._post(broker, {"heads": [head], "detached": []})
+
+    def _post(self, broker: str, body: dict[str, Any]) -> None:
+        if self.drop_notices or broker not in self.brokers:
+            return
+        told = body | {"cluster": self.store, "sequence": self.sequence}
+        task = asyncio.create_task(self._deliver(self.brokers[broker], msgspec.json.encode(told)))
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
+
+    async def _deliver(self, url: str, body: bytes) -> None:
+        headers = {"tocsin-signature": sign_notice(self.secret, body, time.time())}
+        with contextlib.suppress(httpx.HTTPError):
+            await self._http.post(url + "/v1/notices", content=body, headers=headers)
+
+    # The routes
+
+    def app(self) -> Starlette:
+        broker = ("broker",)
+        table: list[tuple[str, str, Any, tuple[str, ...]]] = [
+            ("PUT", "/v1/brokers/{name}", self._register, broker),
+            ("GET", "/v1/brokers/{name}/subscriptions", self._load, broker),
+            ("POST", "/v1/brokers/{name}/attach", self._attach, broker),
+            ("GET", "/v1/brokers/{name}/news", self._news, broker),
+            ("POST", "/v1/subscriptions", self._subscribe, broker),
+            ("DELETE", "/v1/subscriptions/{id:int}", self._unsubscribe, broker),
+            ("POST", "/v1/results", self._results, broker),
+            ("POST", "/v1/markers", self._markers, broker),
+            ("POST", "/v1/statements", self._statements, ("admin",)),
+            ("POST", "/v1/datasets/{name}/records", self._publish, ("publish",)),
+        ]
+        routes = [Route(m, p, self._guarded(h), s, "") for m, p, h, s in table]
+        return application("Fake cluster", routes, secret=self.secret, limit_bytes=1 << 26)
+
+    def _guarded(self, handler: Any) -> Any:
+        async def guarded(call: Call) -> Any:
+            if self.down:
+                raise Unavailable("the cluster is down, as the test wished")
+            return await handler(call)
+
+        return guarded
+
+    def _json(self, frontend: Frontend) -> dict[str, Any]:
+        backend = frontend.backend
+        return {
+            "subscription": frontend.id,
+            "subscriber": frontend.subscriber,
+            "broker": frontend.broker,
+            "backend": backend.id,
+            "channel": backend.channel,
+            "arguments": backend.arguments,
+            "epoch": backend.epoch,
+            "head": backend.head,
+            "floor": backend.floor,
+            "marker": frontend.marker,
+        }
+
+    def _known(self, call: Call) -> str:
+        name = str(call.path["name"])
+        if name not in self.brokers:
+            raise NotFound(f"no broker is called {name!r}", field="broker")
+        return name
+
+    async def _register(self, call: Call) -> Any:
+        body = await call.body(dict)
+        self.brokers[call.path["name"]] = body["url"]
+        return {"name": call.path["name"], "cluster": self.store}
+
+    async def _load(self, call: Call) -> Any:
+        name = self._known(call)
+        mine = [self._json(f) for f in self.frontends.values() if f.broker == name]
+        return {"sequence": self.sequence, "subscriptions": mine}
+
+    def _move(self, frontend: Frontend, broker: str) -> None:
+        if frontend.broker == broker:
+            return
+        self.sequence += 1
+        self.detached.append((self.sequence, frontend.broker, frontend.id))
+        self._post(frontend.broker, {"heads": [], "detached": [frontend.id]})
+        frontend.broker = broker
+
+    async def _attach(self, call: Call) -> Any:
+        name = self._known(call)
+        subscriber = (await call.body(dict))["subscriber"]
+        moved = [f for f in self.frontends.values() if f.subscriber == subscriber]
+        for frontend in moved:
+            self._move(frontend, name)
+        return {"subscriptions": [self._json(f) for f in moved]}
+
+    async def _news(self, call: Call) -> Any:
+        name, since = self._known(call), call.query("since", int, 0)
+        mine = {f.backend.id: f.backend for f in self.frontends.values() if f.broker == name}
+        heads = [
+            {"backend": b.id, "epoch": b.epoch, "head": b.head}
+            for b in mine.values()
+            if b.changed > since
+        ]
+        gone = [s for at, broker, s in self.detached if broker == name and at > since]
+        gone = [s for s in gone if s not in self.frontends or self.frontends[s].broker != name]
+        return {"sequence": self.sequence, "heads": heads, "detached": gone}
+
+    async def _subscribe(self, call: Call) -> Any:
+        body = await call.body(dict)
+        channel, given = body["channel"], body["arguments"]
+        if channel not in self.channels:
+            raise NotFound(f"no channel is called {channel!r}", field="channel")
+        names = self.channels[channel]
+        if isinstance(given, list):
+            given = dict(zip(names, given, strict=False))
+        if set(given) != set(names):
+            raise InvalidInput(f"{channel} takes {', '.join(names)}", field="arguments")
+        if body["broker"] not in self.brokers:
+            raise NotFound(f"no broker is called {body['broker']!r}", field="broker")
+        backend = self._find(channel, given)
+        if backend is None:
+            self.numbers += 1
+            backend = Backend(self.numbers, channel, given, uuid.uuid4().hex)
+            self.backends[backend.id] = backend
+        for frontend in self.frontends.values():
+            if frontend.subscriber == body["subscriber"] and frontend.backend is backend:
+                self._move(frontend, body["broker"])
+                return self._json(frontend)
+        self.numbers += 1
+        made = Frontend(self.numbers, body["subscriber"], body["broker"], backend, backend.head)
+        self.frontends[made.id] = made
+        return self._json(made)
+
+    async def _unsubscribe(self, call: Call) -> Any:
+        frontend = self.frontends.get(call.path["id"])
+        if frontend is None or frontend.subscriber != call.query("subscriber", str):
+            raise NotFound(f"no subscription {call.path['id']}", field="subscription")
+        self.sequence += 1
+        self.detached.append((self.sequence, frontend.broker, frontend.id))
+        del self.frontends[frontend.id]
+        if not any(f.backend is frontend.backend for f in self.frontends.values()):
+            del self.backends[frontend.backend.id]
+        return {}
+
+    async def _results(self, call: Call) -> Any:
+        ranges = (await call.body(dict))["ranges"]
+        self.fetches.append(ranges)
+        await self.fetch_gate.wait()
+        answers = []
+        for each in ranges:
+            backend = self.backends.get(each["backend"])
+            if backend is None:
+                raise NotFound(f"no backend subscription {each['backend']}", field="backend")
+            found = [r for r in backend.results if each["after"] < r["position"] <= each["upto"]]
+            answers.append(
+                {
+                    "backend": backend.id,
+                    "epoch": backend.epoch,
+                    "floor": backend.floor,
+                    "head": backend.head,
+                    "results": found[: each.get("limit", 1000)],
+                }
+            )
+        return {"ranges": answers}
+
+    async def _markers(self, call: Call) -> Any:
+        unknown = []
+        for marker in (await call.body(dict))["markers"]:
+            frontend = self.frontends.get(marker["subscription"])
+            if frontend is None:
+                unknown.append(marker["subscription"])
+            elif marker["epoch"] == frontend.backend.epoch:
+                upto = min(marker["position"], frontend.backend.head)
+                frontend.marker = max(frontend.marker, upto)
+        return {"unknown": unknown}
+
+    async def _statements(self, call: Call) -> Any:
+        text = (await call.body(dict))["sql"]
+        return {"results": [{"statement": "select", "message": text, "columns": [], "rows": []}]}
+
+    async def _publish(self, call: Call) -> Any:
+        lines = (await call.bytes()).splitlines()
+        records = [msgspec.json.decode(line) for line in lines if line]
+        self.published.append((call.path["name"], records))
+        return {"accepted": len(records), "rejected": 0, "end": len(records), "errors": []}

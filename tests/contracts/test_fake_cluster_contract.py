@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+
+from contracts.cluster_contract import CHANNEL, CHECKS, Check
+from contracts.fake_cluster import FakeCluster
+
+
+class FakeDriver:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.url = cluster.url
+        self.secret = cluster.secret
+        self._cluster = cluster
+
+    async def produce(self, key: str, count: int) -> None:
+        self._cluster.produce(CHANNEL, {"key": key}, [{"n": n} for n in range(count)])
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.__name__))
+async def test_the_fake_cluster_keeps_the_contract(check: Check) -> None:
+    async with FakeCluster().serve() as cluster:
+        await check(FakeDriver(cluster))
