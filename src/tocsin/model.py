@@ -49,6 +49,7 @@ class Channel(Struct, frozen=True):
     period_s: float | None = None  # repetitive only
     push: bool = False  # payloads travel with the notice
     created_at: float = 0.0
+    starts: dict[str, int] = {}  # the logs' ends at its creation: it hears of what comes after
 
 
 class Broker(Struct, frozen=True):

@@ -1,0 +1,169 @@
+"""Commands for people with data: sql, publish, listen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.prompt import Prompt
+from rich.status import Status
+
+from tocsin.cli.output import complain, err, out, show_table
+from tocsin.client import Client, StatementResult
+from tocsin.errors import InvalidInput, TocsinError
+
+Token = Annotated[
+    str, typer.Option(envvar="TOCSIN_TOKEN", help="bearer token (tocsin token makes one)")
+]
+ClusterUrl = Annotated[str, typer.Option(envvar="TOCSIN_CLUSTER_URL", help="the cluster's address")]
+CoordinatorUrl = Annotated[
+    str, typer.Option(envvar="TOCSIN_COORDINATOR_URL", help="the coordinator's address")
+]
+CLUSTER = "http://127.0.0.1:7400"
+COORDINATOR = "http://127.0.0.1:7410"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(sql)
+    app.command()(publish)
+    app.command()(listen)
+
+
+def sql(
+    file: Annotated[Path | None, typer.Argument(help="statements; - or a pipe reads them")] = None,
+    execute: Annotated[str | None, typer.Option("--execute", "-e", help="one statement")] = None,
+    cluster: ClusterUrl = CLUSTER,
+    token: Token = "",
+) -> None:
+    """Run statements from a file, from -e, from a pipe, or interactively."""
+    if execute is not None:
+        text: str | None = execute
+    elif file is not None and str(file) != "-":
+        text = _read(file)
+    elif file is not None or not sys.stdin.isatty():
+        text = sys.stdin.read()
+    else:
+        text = None
+    if text is None:
+        asyncio.run(_interactive(cluster, token))
+    else:
+        for result in asyncio.run(_execute(cluster, token, text)):
+            _show(result)
+
+
+async def _execute(cluster: str, token: str, text: str) -> Sequence[StatementResult]:
+    async with Client(cluster=cluster, token=token) as client:
+        with Status("running …", console=err):
+            return await client.sql(text)
+
+
+async def _interactive(cluster: str, token: str) -> None:
+    """A prompt: statements end with a semicolon and may span lines."""
+    err.print(f"tocsin at {cluster}: statements end with ;  leave with \\q")
+    lines: list[str] = []
+    while True:
+        try:
+            line = Prompt.ask("[bold]tocsin>[/]" if not lines else "      [bold]…[/]", console=err)
+        except EOFError:
+            return
+        if line.strip() in ("\\q", "quit", "exit") and not lines:
+            return
+        lines.append(line)
+        if not line.rstrip().endswith(";"):
+            continue
+        text, lines = "\n".join(lines), []
+        try:
+            for result in await _execute(cluster, token, text):
+                _show(result)
+        except TocsinError as error:
+            complain(error)
+
+
+def _show(result: StatementResult) -> None:
+    if result.columns:
+        show_table(result.columns, result.rows)
+    if result.message:
+        err.print(result.message, style="dim")
+
+
+def publish(
+    dataset: Annotated[str, typer.Argument(help="the dataset")],
+    file: Annotated[Path, typer.Argument(help="JSON, JSON lines, CSV or Parquet, by its ending")],
+    cluster: ClusterUrl = CLUSTER,
+    token: Token = "",
+) -> None:
+    """Publish the records of a file; says which lines were refused, and why."""
+    if not file.exists():
+        raise InvalidInput(f"there is no file {file}", field="file")
+    asyncio.run(_publish(dataset, file, cluster, token))
+
+
+async def _publish(dataset: str, file: Path, cluster: str, token: str) -> None:
+    async with Client(cluster=cluster, token=token) as client:
+        with Status(f"publishing {file.name} …", console=err):
+            published = await client.publish_file(dataset, file)
+    for refused in published.errors:
+        where = f"line {refused.line}" + (f", field {refused.field}" if refused.field else "")
+        err.print(f"{where}: {refused.reason}", style="yellow", soft_wrap=True)
+    out.print(f"{published.accepted} accepted, {published.rejected} refused")
+    if published.rejected:
+        err.print("the refused ones are in the dataset dead_letters", style="dim")
+        raise typer.Exit(2 if published.accepted else 1)
+
+
+def listen(
+    channel: Annotated[str, typer.Argument(help="the channel")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="NAME=VALUE, as JSON or text")
+    ] = None,
+    coordinator: CoordinatorUrl = COORDINATOR,
+    token: Token = "",
+    count: Annotated[int | None, typer.Option(min=1, help="stop after so many results")] = None,
+) -> None:
+    """Subscribe and print each result as a line of JSON, until Ctrl-C."""
+    asyncio.run(_listen(channel, _arguments(arguments or []), coordinator, token, count))
+
+
+async def _listen(
+    channel: str, arguments: dict[str, Any], coordinator: str, token: str, count: int | None
+) -> None:
+    async with (
+        Client(coordinator, token=token) as client,
+        await client.subscribe(channel, **arguments) as subscription,
+    ):
+        err.print(f"subscribed at {client.broker} (subscription {subscription.id})", style="dim")
+        seen = 0
+        async for result in subscription:
+            if result.gap is not None:
+                err.print(f"missing: {result.gap}", style="yellow")
+            print(json.dumps(result.value, ensure_ascii=False), flush=True)
+            seen += 1
+            if count is not None and seen >= count:
+                return
+
+
+def _arguments(pairs: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise InvalidInput(f"{pair!r} is not NAME=VALUE", field="arguments")
+        try:
+            found[name] = json.loads(text)
+        except json.JSONDecodeError:
+            found[name] = text
+    return found
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {file}: {error.strerror}", field="file") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{file} is not UTF-8 text", field="file") from None

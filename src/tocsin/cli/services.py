@@ -1,0 +1,198 @@
+"""Commands that run services: up, cluster, broker, coordinator; and settings, token."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.status import Status
+
+from tocsin import settings as configuration
+from tocsin.cli.output import err, out, show_table
+from tocsin.errors import InvalidInput, SettingError
+from tocsin.service.serving import configure_logs, until_stopped
+from tocsin.service.tokens import SCOPES, mint
+from tocsin.settings import Settings
+from tocsin.system import System, data_directory, ensure_secret, find_secret
+
+Config = Annotated[Path | None, typer.Option(help="TOML file with settings")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="any setting: KEY=VALUE (see tocsin settings)")
+]
+Data = Annotated[Path | None, typer.Option(help="directory that holds everything durable")]
+Master = Annotated[str | None, typer.Option(help="where Spark runs, such as spark://host:7077")]
+Policy = Annotated[str | None, typer.Option(help="result cache policy: lru, lsc, ttl, none")]
+CacheBytes = Annotated[str | None, typer.Option("--cache", help="cache budget, such as 64MB")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(up)
+    app.command()(cluster)
+    app.command()(coordinator)
+    app.command()(broker)
+    app.command()(token)
+    app.command("settings")(list_settings)
+
+
+def settings_from(config: Path | None, given: list[str] | None, **flags: Any) -> Settings:
+    """Settings from file, environment and flags, the later ones winning."""
+    extra: dict[str, Any] = {}
+    for pair in given or []:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingError(f"--set {pair!r} is not KEY=VALUE", field="set")
+        extra[key.strip().replace("-", "_")] = value
+    return configuration.load(extra | flags, file=config)
+
+
+def bytes_from(text: str | None) -> int | None:
+    """64MB, 512 KiB, 1000 → bytes."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)(i?)b?\s*", text.lower())
+    if match is None:
+        raise InvalidInput(f"{text!r} is not a size", field="cache", hint="such as 64MB or 100KB")
+    unit = (1024 if match[3] else 1000) ** ("", "k", "m", "g").index(match[2])
+    return int(float(match[1]) * unit)
+
+
+def seconds_from(text: str, field: str) -> float:
+    """30s, 5m, 12h, 7d → seconds."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*", text.lower())
+    if match is None:
+        raise InvalidInput(f"{text!r} is not a duration", field=field, hint="such as 90s or 30d")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+
+
+def up(
+    data: Data = None,
+    brokers: Annotated[int, typer.Option(min=1, help="how many brokers")] = 1,
+    policy: Policy = None,
+    cache: CacheBytes = None,
+    master: Master = None,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Start cluster, coordinator and broker together; stop with Ctrl-C."""
+    settings = settings_from(
+        config, set_, data=data, master=master, cache_policy=policy, cache_bytes=bytes_from(cache)
+    )
+    data_directory(settings.data)
+    configure_logs(settings.log_level, settings.log_format)
+    asyncio.run(_up(settings, brokers))
+
+
+async def _up(settings: Settings, brokers: int) -> None:
+    system = System(settings, brokers=brokers, fixed_ports=True)
+    try:
+        with Status("starting (Spark takes some seconds) …", console=err):
+            await system.start(lambda name, url: err.print(f"  {name:<12} {url}"))
+        scopes = ("publish", "subscribe", "admin")
+        out.print(f"data         {settings.data.absolute()}", soft_wrap=True)
+        out.print(f"cluster      {system.cluster_url}   (routes: {system.cluster_url}/docs)")
+        out.print(f"coordinator  {system.coordinator_url}")
+        for name, url in system.broker_urls.items():
+            out.print(f"{name:<12} {url}")
+        out.print(f"token        {system.token('me', *scopes)}", soft_wrap=True)
+        out.print("\nready. Stop with Ctrl-C; everything is there again at the next start.")
+        await until_stopped()
+        err.print("stopping …")
+    finally:
+        await system.stop()
+
+
+def cluster(
+    data: Data = None,
+    port: Annotated[int | None, typer.Option(help="REST port")] = None,
+    master: Master = None,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Run the data cluster: datasets, channels, Spark, results."""
+    from tocsin.cluster import service
+
+    settings = settings_from(config, set_, data=data, cluster_port=port, master=master)
+    data_directory(settings.data)
+    _serve(service.run, ensure_secret(settings))
+
+
+def coordinator(
+    port: Annotated[int | None, typer.Option(help="REST port")] = None,
+    data: Data = None,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Run the coordinator: which broker for whom."""
+    from tocsin.coordinator import service
+
+    settings = settings_from(config, set_, data=data, coordinator_port=port)
+    _serve(service.run, find_secret(settings))
+
+
+def broker(
+    name: Annotated[str | None, typer.Option(help="unique name of this broker")] = None,
+    port: Annotated[int | None, typer.Option(help="REST and SSE port")] = None,
+    ws_port: Annotated[int | None, typer.Option(help="WebSocket port")] = None,
+    cluster: Annotated[str | None, typer.Option(help="the cluster's address")] = None,
+    coordinator: Annotated[str | None, typer.Option(help="the coordinator's address")] = None,
+    policy: Policy = None,
+    cache: CacheBytes = None,
+    data: Data = None,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Run a broker: subscribers, result cache, delivery."""
+    from tocsin.broker.server import run
+
+    settings = settings_from(
+        config,
+        set_,
+        data=data,
+        broker_name=name,
+        broker_port=port,
+        broker_ws_port=ws_port,
+        cluster_url=cluster,
+        coordinator_url=coordinator,
+        cache_policy=policy,
+        cache_bytes=bytes_from(cache),
+    )
+    _serve(run, find_secret(settings), fast_loop=True)
+
+
+def _serve(run: Any, settings: Settings, *, fast_loop: bool = False) -> None:
+    configure_logs(settings.log_level, settings.log_format)
+    if fast_loop:
+        import uvloop
+
+        uvloop.run(run(settings))
+    else:
+        asyncio.run(run(settings))
+
+
+def token(
+    scope: Annotated[list[str], typer.Option(help=f"what it may do: {', '.join(SCOPES)}")],
+    subject: Annotated[str, typer.Option(help="who it speaks for")] = "me",
+    expires: Annotated[str, typer.Option(help="lifetime: 90s, 12h, 30d")] = "30d",
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Make a token with the system's secret."""
+    settings = find_secret(settings_from(config, None, data=data))
+    lifetime_s = seconds_from(expires, "expires")
+    print(mint(settings.secret, subject, scope, expires_s=lifetime_s, now=time.time()))
+
+
+def list_settings(config: Config = None, set_: Set = None) -> None:
+    """List every setting with its value here, and where it can be set."""
+    settings = settings_from(config, set_)
+    rows = []
+    for field in msgspec.structs.fields(Settings):
+        value = getattr(settings, field.name)
+        shown = "(set)" if field.name == "secret" and value else value
+        rows.append([field.name, shown, configuration.PREFIX + field.name.upper()])
+    show_table(["setting", "value", "environment"], rows)

@@ -1,0 +1,1 @@
+"""The data cluster's service: statements, publishing, subscriptions, fetching, notices."""

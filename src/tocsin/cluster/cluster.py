@@ -1,0 +1,201 @@
+"""The data cluster: catalog, log, store, Spark and notices joined into the operations people call.
+
+Statements and REST routes both end here. Everything blocking runs on threads; the event loop only
+waits. Nothing durable lives in this object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from tocsin.cluster.formats import RawRecord, Unreadable
+from tocsin.cluster.inbox import Inbox
+from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published
+from tocsin.cluster.notices import Notifier
+from tocsin.errors import Conflict, NotFound, Unavailable
+from tocsin.language import CreateChannel, bind_arguments
+from tocsin.model import Broker, Channel, Dataset, Subscription
+from tocsin.pipeline.engine import Answer, Engine
+from tocsin.service.tokens import check_secret
+from tocsin.settings import Settings
+from tocsin.storage import Committed, Store
+from tocsin.storage.log import PublicationLog
+
+log = structlog.get_logger()
+
+
+class Cluster:
+    """One data cluster. Use as an async context manager."""
+
+    def __init__(self, settings: Settings) -> None:
+        check_secret(settings.secret)
+        self.settings = settings
+        data = Path(settings.data).absolute()
+        data.mkdir(parents=True, exist_ok=True)
+        self.store = Store.open(settings.store or f"sqlite:///{data / 'store.db'}")
+        self.log = PublicationLog(data / "log", segment_bytes=settings.segment_bytes)
+        self.intake = Intake(self.log, self.store.catalog.dataset, settings.record_limit_bytes)
+        self.inbox = Inbox(data / "inbox", self.log, self.intake, self.store.catalog.dataset)
+        self.notifier = Notifier(self.store, settings.secret)
+        self._engine: Engine | None = None
+        self._changing = asyncio.Lock()  # one statement at a time changes the catalog
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Cluster:
+        self._loop = asyncio.get_running_loop()
+        with contextlib.suppress(Conflict):
+            self.store.catalog.create_dataset(DEAD_LETTERS)
+        for dataset in self.store.catalog.datasets():
+            self.log.open_dataset(dataset.name)
+            self.inbox.open_dataset(dataset.name)
+        await self.inbox.recover()
+        self.notifier.start()
+        self._tasks = [
+            asyncio.create_task(self._start_engine()),
+            asyncio.create_task(self.inbox.watch()),
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._engine is not None:
+            await asyncio.to_thread(self._engine.stop)
+        await self.notifier.stop()
+        self.log.close()
+        self.store.close()
+
+    async def _start_engine(self) -> None:
+        """Spark takes seconds to come up; publishing and fetching do not wait for it."""
+        try:
+            engine = await asyncio.to_thread(
+                Engine, self.settings, self.store, self.log, self._committed
+            )
+            await asyncio.to_thread(engine.start)
+        except Exception:
+            log.exception("Spark could not be started")
+            raise
+        self._engine = engine
+        log.info("ready", spark=self.settings.master)
+
+    @property
+    def ready(self) -> bool:
+        return self._engine is not None
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise Unavailable("Spark is still starting", hint="try again in a few seconds")
+        return self._engine
+
+    def _committed(self, channel: Channel, committed: Committed) -> None:
+        """Called on a pipeline thread."""
+        self._loop.call_soon_threadsafe(self.notifier.results_committed, channel, committed)
+
+    # Catalog
+
+    async def create_dataset(self, dataset: Dataset) -> None:
+        async with self._changing:
+            await asyncio.to_thread(self.store.catalog.create_dataset, dataset)
+            await asyncio.to_thread(self.log.open_dataset, dataset.name)
+            self.inbox.open_dataset(dataset.name)
+
+    async def drop_dataset(self, name: str) -> None:
+        if name == DEAD_LETTERS.name:
+            raise Conflict(f"{name} belongs to the system", field="name")
+        engine = self.engine
+        async with self._changing:
+            await asyncio.to_thread(self.store.catalog.drop_dataset, name)
+            await asyncio.to_thread(engine.drop_dataset, name)
+            await asyncio.to_thread(self.log.drop_dataset, name)
+
+    async def create_channel(self, asked: CreateChannel) -> None:
+        engine = self.engine
+        async with self._changing:
+            await asyncio.to_thread(self._refuse_known_channel, asked.name)
+            compiled = await asyncio.to_thread(engine.check, asked)
+            await asyncio.to_thread(engine.create, asked, compiled)
+
+    def _refuse_known_channel(self, name: str) -> None:
+        """Before Spark is asked: that takes longer, and its complaint would come first."""
+        with contextlib.suppress(NotFound):
+            self.store.catalog.channel(name)
+            raise Conflict(f"there is a channel {name} already", field="name")
+
+    async def drop_channel(self, name: str) -> None:
+        engine = self.engine
+        async with self._changing:
+            await asyncio.to_thread(self.store.catalog.drop_channel, name)
+            await asyncio.to_thread(engine.drop, name)
+
+    async def create_broker(self, name: str, url: str) -> None:
+        broker = await asyncio.to_thread(self.store.catalog.create_broker, name, url.rstrip("/"))
+        self.notifier.know(broker.name, broker.url)
+
+    async def put_broker(self, name: str, url: str) -> Broker:
+        broker = await asyncio.to_thread(self.store.catalog.put_broker, name, url.rstrip("/"))
+        self.notifier.know(broker.name, broker.url)
+        return broker
+
+    async def drop_broker(self, name: str) -> None:
+        await asyncio.to_thread(self.store.catalog.drop_broker, name)
+        self.notifier.forget(name)
+
+    async def query(self, text: str) -> Answer:
+        return await asyncio.to_thread(self.engine.query, text)
+
+    # Records
+
+    async def publish(
+        self,
+        dataset: str,
+        records: Iterable[RawRecord | Unreadable],
+        *,
+        publisher: str,
+        source: str,
+    ) -> Published:
+        return await self.intake.publish(dataset, records, publisher=publisher, source=source)
+
+    # Subscriptions
+
+    async def subscribe(
+        self,
+        subscriber: str,
+        channel: str,
+        given: dict[str, Any] | list[Any],
+        broker: str | None,
+    ) -> Subscription:
+        arguments = bind_arguments(
+            await asyncio.to_thread(self.store.catalog.channel, channel), given
+        )
+        subscription, _ = await asyncio.to_thread(
+            self.store.subscriptions.subscribe, subscriber, channel, arguments, broker
+        )
+        self.notifier.wake()
+        return subscription
+
+    async def unsubscribe(self, number: int, subscriber: str | None) -> Subscription:
+        gone = await asyncio.to_thread(self.store.subscriptions.unsubscribe, number, subscriber)
+        self.notifier.wake()
+        return gone
+
+    async def move(self, number: int, broker: str) -> Subscription:
+        moved = await asyncio.to_thread(self.store.subscriptions.move, number, broker)
+        self.notifier.wake()
+        return moved
+
+    async def attach(self, subscriber: str, broker: str) -> Sequence[Subscription]:
+        """The subscriber is at `broker` now: everything of theirs is served from there."""
+        attached = await asyncio.to_thread(self.store.subscriptions.attach, subscriber, broker)
+        self.notifier.wake()
+        return attached
+
+    async def of_subscriber(self, subscriber: str) -> Sequence[Subscription]:
+        return await asyncio.to_thread(self.store.subscriptions.of_subscriber, subscriber)

@@ -1,0 +1,195 @@
+"""Files dropped into `inbox/<dataset>/` are taken like every other publication, once each.
+
+A file is read in chunks. Before a chunk is appended its place is written to a small claim beside
+the file; after a crash the log is searched from that place for the chunk, so that what was already
+appended is not appended again. A file that was taken moves to `taken/`, one that cannot be read at
+all to `refused/` with the reason beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from tocsin.cluster.formats import format_of_file, read
+from tocsin.cluster.intake import Encoded, Intake, Rejection
+from tocsin.errors import InvalidInput, TocsinError
+from tocsin.model import Dataset
+from tocsin.storage.log import PublicationLog, read_lines
+
+log = structlog.get_logger()
+
+LOOK_INTERVAL_S = 0.5
+CHUNK_RECORDS = 5000
+UNFINISHED = (".tmp", ".part", ".writing")
+
+
+class Claim(Struct):
+    """How far a file was taken: `chunks` are done, the next was about to go in at `start`."""
+
+    chunks: int
+    start: int
+
+
+class _Line(Struct):
+    r: msgspec.Raw
+    x: msgspec.Raw | None = None
+
+    @staticmethod
+    def of(body: bytes) -> Encoded:
+        line = msgspec.json.decode(body, type=_Line)
+        return bytes(line.r), None if line.x is None else bytes(line.x)
+
+
+class Inbox:
+    """Watches the drop directories of all datasets."""
+
+    def __init__(
+        self,
+        directory: Path,
+        publication_log: PublicationLog,
+        intake: Intake,
+        dataset: Callable[[str], Dataset],
+    ) -> None:
+        self._directory = directory
+        self._log = publication_log
+        self._intake = intake
+        self._dataset = dataset
+        self._seen: dict[Path, tuple[int, int]] = {}
+
+    def open_dataset(self, name: str) -> None:
+        (self._directory / name).mkdir(parents=True, exist_ok=True)
+
+    async def recover(self) -> None:
+        """Finish the files that a crash left half taken, before anyone else appends."""
+        for claim in sorted(self._directory.glob("*/.*.claim")):
+            file = claim.with_name(claim.name.removeprefix(".").removesuffix(".claim"))
+            if file.exists():
+                await self._take_or_refuse(file)
+            else:
+                claim.unlink()
+
+    async def watch(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_INTERVAL_S)
+
+    async def look(self) -> None:
+        """Take every file that has stopped growing since the last look."""
+        for file in await asyncio.to_thread(self._ready):
+            await self._take_or_refuse(file)
+
+    async def _take_or_refuse(self, file: Path) -> None:
+        try:
+            await self._take(file)
+        except InvalidInput as error:
+            self._refuse(file, error)
+        except TocsinError as error:
+            log.warning("a dropped file waits", file=file.name, reason=str(error))
+
+    def _ready(self) -> list[Path]:
+        ready = []
+        seen: dict[Path, tuple[int, int]] = {}
+        for file in sorted(self._directory.glob("*/*")):
+            if not file.is_file() or file.name.startswith(".") or file.suffix in UNFINISHED:
+                continue
+            about = file.stat()
+            seen[file] = (about.st_size, about.st_mtime_ns)
+            if self._seen.get(file) == seen[file]:
+                ready.append(file)
+        self._seen = seen
+        return ready
+
+    async def _take(self, file: Path) -> None:
+        name = file.parent.name
+        dataset = self._dataset(name)
+        body = await asyncio.to_thread(file.read_bytes)
+        records = read(body, format_of_file(file.name))
+        claim_file = file.parent / f".{file.name}.claim"
+        claim = _read_claim(claim_file)
+        number = accepted = rejected = 0
+        while chunk := list(islice(records, CHUNK_RECORDS)):
+            number += 1
+            if claim is not None and number <= claim.chunks:
+                continue
+            good, rejections, letters = self._intake.sort(dataset, chunk, "inbox", file.name)
+            if claim is not None and number == claim.chunks + 1:
+                skip = await asyncio.to_thread(self._already_there, name, claim.start, good)
+                good = good[skip:]
+            _write_claim(claim_file, Claim(number - 1, self._log.ends().get(name, 0)))
+            await self._append(name, good, letters)
+            accepted += len(good)
+            rejected += len(rejections)
+            self._tell(file, rejections)
+        taken = file.parent / "taken"
+        taken.mkdir(exist_ok=True)
+        os.replace(file, _free(taken / file.name))
+        claim_file.unlink(missing_ok=True)
+        log.info("a dropped file was taken", file=file.name, accepted=accepted, rejected=rejected)
+
+    async def _append(self, name: str, good: list[Encoded], letters: list[Encoded]) -> None:
+        if letters:
+            await asyncio.wrap_future(self._log.append("dead_letters", letters))
+        if good:
+            await asyncio.wrap_future(self._log.append(name, good))
+
+    def _already_there(self, name: str, start: int, good: list[Encoded]) -> int:
+        """How many records of the chunk the log holds. They stand together somewhere after `start`:
+        all of them, or, if the crash came in the middle, a beginning of them at the log's end."""
+        end = self._log.ends().get(name, 0)
+        lines = [_Line.of(body) for _, body in read_lines(self._log.directory, name, start, end)]
+        for first in range(len(lines)):
+            there = lines[first : first + len(good)]
+            if there == good[: len(there)]:
+                return len(there)
+        return 0
+
+    def _refuse(self, file: Path, error: TocsinError) -> None:
+        refused = file.parent / "refused"
+        refused.mkdir(exist_ok=True)
+        target = _free(refused / file.name)
+        os.replace(file, target)
+        target.with_name(target.name + ".reason").write_text(str(error) + "\n")
+        log.warning("a dropped file was refused", file=file.name, reason=str(error))
+
+    def _tell(self, file: Path, rejections: list[Rejection]) -> None:
+        for rejection in rejections[:3]:
+            log.warning(
+                "a dropped record was refused",
+                file=file.name,
+                line=rejection.line,
+                field=rejection.field,
+                reason=rejection.reason,
+            )
+
+
+def _free(path: Path) -> Path:
+    """The path, or one beside it that nothing has taken."""
+    number, candidate = 1, path
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate
+
+
+def _read_claim(file: Path) -> Claim | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Claim)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def _write_claim(file: Path, claim: Claim) -> None:
+    temporary = file.with_suffix(".writing")
+    with temporary.open("wb") as handle:
+        handle.write(msgspec.json.encode(claim))
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(temporary, file)

@@ -1,0 +1,166 @@
+"""The one door for records: does each fit its dataset, and what is said of those that do not.
+
+HTTP bodies, files, the inbox and INSERT all come through here, so a record that is in the log
+always fits. One that does not fit becomes a publication to the dataset `dead_letters`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from prometheus_client import Counter
+
+from tocsin.cluster.formats import RawRecord, Unreadable
+from tocsin.language import coerce_text, coercer
+from tocsin.model import Column, Dataset
+from tocsin.storage.log import PublicationLog
+
+ACCEPTED = Counter("tocsin_records_accepted_total", "Records taken into the log", ["dataset"])
+REJECTED = Counter("tocsin_records_rejected_total", "Records that did not fit", ["dataset"])
+
+DEAD_LETTERS = Dataset(
+    name="dead_letters",
+    columns=(
+        Column("dataset", "STRING"),
+        Column("publisher", "STRING"),
+        Column("source", "STRING"),
+        Column("line", "BIGINT"),
+        Column("field", "STRING"),
+        Column("reason", "STRING"),
+        Column("record", "STRING"),
+    ),
+    retain_s=7 * 24 * 3600.0,
+)
+MOST_ERRORS_TOLD = 100
+
+Encoded = tuple[bytes, bytes | None]
+Coercer = Callable[[Any], Any]
+
+
+class Rejection(Struct, frozen=True, omit_defaults=True):
+    """Why a record was refused: where it stood, and which field."""
+
+    line: int
+    reason: str
+    field: str | None = None
+
+
+class Published(Struct, frozen=True):
+    """What became of a publication."""
+
+    accepted: int
+    rejected: int
+    end: int
+    errors: list[Rejection]
+
+
+class Fitting:
+    """Checks records of one dataset; built once per dataset, used for every record."""
+
+    def __init__(self, dataset: Dataset, limit_bytes: int) -> None:
+        self._dataset = dataset
+        self._limit_bytes = limit_bytes
+        self._typed = {column.name: coercer(column.type) for column in dataset.columns}
+        self._textual = {
+            column.name: partial(coerce_text, type_text=column.type) for column in dataset.columns
+        }
+
+    def encode(self, raw: RawRecord) -> Encoded | Rejection:
+        """The record as the log keeps it, or what is wrong with it."""
+        coercers: Mapping[str, Coercer] = self._textual if raw.textual else self._typed
+        declared: dict[str, Any] = {}
+        extra: dict[str, str] = {}
+        for name, value in raw.fields.items():
+            fit = coercers.get(name)
+            if fit is None:
+                if not self._dataset.open:
+                    reason = f"dataset {self._dataset.name} is closed and has no column {name!r}"
+                    return Rejection(raw.line, reason, name)
+                extra[name] = value if isinstance(value, str) else _json(value).decode()
+            elif value is not None and not (raw.textual and value == ""):  # CSV has no NULL
+                try:
+                    declared[name] = fit(value)
+                except ValueError as error:
+                    return Rejection(raw.line, str(error), name)
+        for name in self._dataset.primary_key:
+            if declared.get(name) is None:
+                return Rejection(raw.line, "a primary key column needs a value", name)
+        encoded = _json(declared), _json(extra) if extra else None
+        if len(encoded[0]) + len(encoded[1] or b"") > self._limit_bytes:
+            return Rejection(raw.line, f"the record is larger than {self._limit_bytes} bytes")
+        return encoded
+
+
+class Intake:
+    """Publishes batches of raw records."""
+
+    def __init__(
+        self, log: PublicationLog, dataset: Callable[[str], Dataset], record_limit_bytes: int
+    ) -> None:
+        self._log = log
+        self._dataset = dataset
+        self._limit_bytes = record_limit_bytes
+        self._fittings: dict[Dataset, Fitting] = {}
+
+    async def publish(
+        self, name: str, records: Iterable[RawRecord | Unreadable], *, publisher: str, source: str
+    ) -> Published:
+        """Append what fits and the dead letters of the rest; return when both are durable."""
+        dataset = self._dataset(name)
+        good, rejections, letters = self.sort(dataset, records, publisher, source)
+        appending = [self._log.append(name, good)] if good else []
+        if letters:
+            appending.append(self._log.append(DEAD_LETTERS.name, letters))
+        done = [await asyncio.wrap_future(waiting) for waiting in appending]
+        ACCEPTED.labels(name).inc(len(good))
+        REJECTED.labels(name).inc(len(rejections))
+        end = done[0].end if good else self._log.ends().get(name, 0)
+        return Published(len(good), len(rejections), end, rejections[:MOST_ERRORS_TOLD])
+
+    def sort(
+        self,
+        dataset: Dataset,
+        records: Iterable[RawRecord | Unreadable],
+        publisher: str,
+        source: str,
+    ) -> tuple[list[Encoded], list[Rejection], list[Encoded]]:
+        """Part the records into those that fit, the rejections, and their dead letters."""
+        fitting = self._fittings.get(dataset)
+        if fitting is None:
+            fitting = self._fittings[dataset] = Fitting(dataset, self._limit_bytes)
+        good: list[Encoded] = []
+        rejections: list[Rejection] = []
+        letters: list[Encoded] = []
+        for raw in records:
+            if isinstance(raw, Unreadable):
+                outcome: Encoded | Rejection = Rejection(raw.line, raw.reason)
+                text = raw.text
+            else:
+                outcome = fitting.encode(raw)
+                text = ""
+            if isinstance(outcome, tuple):
+                good.append(outcome)
+                continue
+            rejections.append(outcome)
+            if not text and isinstance(raw, RawRecord):
+                text = _json(raw.fields).decode()
+            letter = {
+                "dataset": dataset.name,
+                "publisher": publisher,
+                "source": source,
+                "line": outcome.line,
+                "field": outcome.field,
+                "reason": outcome.reason,
+                "record": text[: self._limit_bytes // 2],
+            }
+            letters.append((_json(letter), None))
+        return good, rejections, letters
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.encode(value)

@@ -1,0 +1,184 @@
+"""Tell brokers up to which position their backend subscriptions have results.
+
+Notices are batched per broker, conflated while one is under way, signed, and retried with back-off.
+A notice that never arrives only delays: the broker asks "what is new since" by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+import structlog
+from prometheus_client import Counter
+
+from tocsin.errors import TocsinError
+from tocsin.model import Channel, Result, Subscription
+from tocsin.service.tokens import sign_notice
+from tocsin.storage import Committed, Store
+
+log = structlog.get_logger()
+
+NOTICES = Counter("tocsin_notices_total", "Notices sent to brokers", ["broker", "outcome"])
+
+FIRST_RETRY_S = 0.1
+LONGEST_RETRY_S = 5.0
+PUSHED_AT_MOST = 1000
+PUSHED_BYTES_AT_MOST = 512 * 1024
+
+
+@dataclass
+class _Known:
+    """A broker as its deliverer sees it. `since` is the last sequence it has surely heard of."""
+
+    name: str
+    url: str
+    since: int
+    pushed_after: dict[int, int] = field(default_factory=dict)  # backend → before its first result
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Notifier:
+    """A task per broker, so that a dead one keeps nobody waiting. A notice is the store's own
+    answer to "what is new since", so batching, conflation and repeats need no state here."""
+
+    def __init__(self, store: Store, secret: str) -> None:
+        self._store = store
+        self._secret = secret
+        self._brokers: dict[str, _Known] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._client = httpx.AsyncClient(timeout=5.0)
+
+    def start(self) -> None:
+        for broker in self._store.catalog.brokers():
+            self.know(broker.name, broker.url)
+
+    async def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._client.aclose()
+
+    def know(self, broker: str, url: str) -> None:
+        """From now on notices for `broker` go to `url`."""
+        known = self._brokers.get(broker)
+        if known is not None:
+            known.url = url
+            return
+        known = self._brokers[broker] = _Known(broker, url, self._store.sequence())
+        self._tasks[broker] = asyncio.create_task(self._deliver(known))
+
+    def forget(self, broker: str) -> None:
+        self._brokers.pop(broker, None)
+        task = self._tasks.pop(broker, None)
+        if task is not None:
+            task.cancel()
+
+    def results_committed(self, channel: Channel, committed: Committed) -> None:
+        if channel.push:
+            for head in committed.heads:
+                first = head.head - committed.counts[head.backend]
+                for known in self._brokers.values():
+                    known.pushed_after.setdefault(head.backend, first)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something changed that brokers may have to hear of."""
+        for known in self._brokers.values():
+            known.wake.set()
+
+    async def _deliver(self, known: _Known) -> None:
+        while True:
+            await known.wake.wait()
+            known.wake.clear()
+            pushed, known.pushed_after = known.pushed_after, {}
+            try:
+                sequence, notice = await asyncio.to_thread(self._notice, known, pushed)
+            except TocsinError as error:
+                log.warning("a notice could not be made", broker=known.name, reason=str(error))
+                await asyncio.sleep(FIRST_RETRY_S)
+                known.wake.set()
+                continue
+            if notice is not None:
+                await self._send(known, msgspec.json.encode(notice))
+            known.since = sequence
+
+    async def _send(self, known: _Known, body: bytes) -> None:
+        """Retry until it is through; what is new meanwhile is in the next notice."""
+        wait_s = FIRST_RETRY_S
+        while True:
+            headers = {
+                "Tocsin-Signature": sign_notice(self._secret, body, time.time()),
+                "Content-Type": "application/json",
+            }
+            try:
+                answer = await self._client.post(
+                    f"{known.url}/v1/notices", content=body, headers=headers
+                )
+                answer.raise_for_status()
+            except httpx.HTTPError as error:
+                NOTICES.labels(known.name, "failed").inc()
+                log.debug("a notice did not arrive", broker=known.name, reason=str(error))
+                await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+                wait_s = min(2 * wait_s, LONGEST_RETRY_S)
+            else:
+                NOTICES.labels(known.name, "sent").inc()
+                return
+
+    def _notice(
+        self, known: _Known, pushed_after: dict[int, int]
+    ) -> tuple[int, dict[str, Any] | None]:
+        sequence, heads, detached = self._store.subscriptions.news(known.name, known.since)
+        if not heads and not detached:
+            return sequence, None
+        room = PUSHED_BYTES_AT_MOST
+        told = []
+        for head in heads:
+            one: dict[str, Any] = msgspec.structs.asdict(head)
+            after = pushed_after.get(head.backend)
+            if after is not None and room > 0:
+                found = self._store.results.read(head.backend, after, head.head, PUSHED_AT_MOST)
+                size_bytes = sum(result.size_bytes for result in found.results)
+                whole = found.epoch == head.epoch and after + len(found.results) == head.head
+                if whole and size_bytes <= room:
+                    one["results"] = [result_json(result) for result in found.results]
+                    room -= size_bytes
+            told.append(one)
+        notice = {
+            "cluster": self._store.id,
+            "sequence": sequence,
+            "heads": told,
+            "detached": detached,
+        }
+        return sequence, notice
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """A result as the protocol carries it; the payload is JSON already and is not parsed again."""
+    return {
+        "position": result.position,
+        "at": result.created_at,
+        "value": msgspec.Raw(result.payload),
+    }
+
+
+def subscription_json(subscription: Subscription) -> dict[str, Any]:
+    """A frontend subscription as the protocol carries it."""
+    backend = subscription.backend
+    return {
+        "subscription": subscription.id,
+        "subscriber": subscription.subscriber,
+        "broker": subscription.broker,
+        "backend": backend.id,
+        "channel": backend.channel,
+        "arguments": backend.arguments,
+        "epoch": backend.epoch,
+        "head": backend.head,
+        "floor": backend.floor,
+        "marker": subscription.marker,
+    }

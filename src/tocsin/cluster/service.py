@@ -1,0 +1,306 @@
+"""The cluster's REST service: its routes and what they carry."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import structlog
+from msgspec import Struct
+from starlette.applications import Starlette
+
+from tocsin.cluster.cluster import Cluster
+from tocsin.cluster.formats import format_of_content_type, read
+from tocsin.cluster.intake import Published
+from tocsin.cluster.notices import result_json, subscription_json
+from tocsin.cluster.statements import Outcome, execute
+from tocsin.errors import Forbidden, InvalidInput
+from tocsin.model import Channel, Dataset
+from tocsin.service.serving import listen, port_of, serving, until_stopped
+from tocsin.service.web import Call, Route, application, json_response
+from tocsin.settings import Settings
+from tocsin.storage import Range
+
+log = structlog.get_logger()
+
+MOST_RANGES = 1000
+MOST_RESULTS = 10_000
+
+
+class Statements(Struct, forbid_unknown_fields=True):
+    sql: str
+    subscriber: str | None = None
+
+
+class Outcomes(Struct):
+    results: list[Outcome]
+
+
+class BrokerAddress(Struct, forbid_unknown_fields=True):
+    url: str
+
+
+class Subscriber(Struct, forbid_unknown_fields=True):
+    subscriber: str
+
+
+class Interest(Struct, forbid_unknown_fields=True):
+    channel: str
+    arguments: dict[str, Any] | list[Any] = {}
+    subscriber: str | None = None
+    broker: str | None = None
+
+
+class Ranges(Struct, forbid_unknown_fields=True):
+    ranges: list[Range]
+
+
+class Marker(Struct, forbid_unknown_fields=True):
+    subscription: int
+    epoch: str
+    position: int
+
+
+class Markers(Struct, forbid_unknown_fields=True):
+    markers: list[Marker]
+
+
+class Calls:
+    """One method per route."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._store = cluster.store
+
+    async def statements(self, call: Call) -> Any:
+        asked: Statements = await call.body(Statements)
+        results = await execute(self._cluster, asked.sql, call.identity, asked.subscriber)
+        return {"results": results}
+
+    async def records(self, call: Call) -> Any:
+        kind = format_of_content_type(call.request.headers.get("content-type"))
+        body = await call.bytes()
+        published = await self._cluster.publish(
+            call.path["name"], read(body, kind), publisher=call.identity.subject, source="http"
+        )
+        nothing_fits = published.rejected and not published.accepted
+        return json_response(published, 422 if nothing_fits else 200)
+
+    async def datasets(self, _: Call) -> Any:
+        return {"datasets": await asyncio.to_thread(self._store.catalog.datasets)}
+
+    async def dataset(self, call: Call) -> Any:
+        return await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
+
+    async def channels(self, _: Call) -> Any:
+        return {"channels": await asyncio.to_thread(self._store.catalog.channels)}
+
+    async def channel(self, call: Call) -> Any:
+        return await asyncio.to_thread(self._store.catalog.channel, call.path["name"])
+
+    async def brokers(self, _: Call) -> Any:
+        return {"brokers": await asyncio.to_thread(self._store.catalog.brokers)}
+
+    async def put_broker(self, call: Call) -> Any:
+        asked: BrokerAddress = await call.body(BrokerAddress)
+        broker = await self._cluster.put_broker(call.path["name"], asked.url)
+        return {"name": broker.name, "cluster": self._store.id}
+
+    async def broker_subscriptions(self, call: Call) -> Any:
+        sequence, found = await asyncio.to_thread(
+            self._store.subscriptions.of_broker, call.path["name"]
+        )
+        return {
+            "sequence": sequence,
+            "cluster": self._store.id,
+            "subscriptions": [subscription_json(one) for one in found],
+        }
+
+    async def attach(self, call: Call) -> Any:
+        asked: Subscriber = await call.body(Subscriber)
+        found = await self._cluster.attach(asked.subscriber, call.path["name"])
+        return {"subscriptions": [subscription_json(one) for one in found]}
+
+    async def news(self, call: Call) -> Any:
+        since = call.query("since", int, 0)
+        sequence, heads, detached = await asyncio.to_thread(
+            self._store.subscriptions.news, call.path["name"], since
+        )
+        return {
+            "sequence": sequence,
+            "cluster": self._store.id,
+            "heads": heads,
+            "detached": detached,
+        }
+
+    async def subscriptions(self, call: Call) -> Any:
+        of = self._whose(call, call.query("subscriber", str))
+        found = await self._cluster.of_subscriber(of)
+        return {"subscriptions": [subscription_json(one) for one in found]}
+
+    async def subscribe(self, call: Call) -> Any:
+        asked: Interest = await call.body(Interest)
+        subscriber = self._whose(call, asked.subscriber)
+        made = await self._cluster.subscribe(
+            subscriber, asked.channel, asked.arguments, asked.broker
+        )
+        return subscription_json(made)
+
+    async def unsubscribe(self, call: Call) -> Any:
+        subscriber = self._whose(call, call.query("subscriber", str))
+        await self._cluster.unsubscribe(call.path["number"], subscriber)
+        return {}
+
+    def _whose(self, call: Call, named: str | None) -> str:
+        """Brokers and admins act for others; everyone else for themselves."""
+        if named is None or named == call.identity.subject:
+            return call.identity.subject
+        if not call.identity.scopes & {"broker", "admin"}:
+            raise Forbidden("this token speaks for its own subject only", field="subscriber")
+        return named
+
+    async def results(self, call: Call) -> Any:
+        asked: Ranges = await call.body(Ranges)
+        if len(asked.ranges) > MOST_RANGES:
+            raise InvalidInput(f"at most {MOST_RANGES} ranges at once", field="ranges")
+        for one in asked.ranges:
+            if not 0 < one.limit <= MOST_RESULTS:
+                raise InvalidInput(f"limit must be 1 to {MOST_RESULTS}", field="limit")
+        found = await asyncio.to_thread(self._store.results.read_many, asked.ranges)
+        return {
+            "ranges": [
+                {"backend": asked_for.backend, "gone": True}
+                if one is None
+                else {
+                    "backend": one.backend,
+                    "epoch": one.epoch,
+                    "floor": one.floor,
+                    "head": one.head,
+                    "results": [result_json(result) for result in one.results],
+                }
+                for asked_for, one in zip(asked.ranges, found, strict=True)
+            ]
+        }
+
+    async def markers(self, call: Call) -> Any:
+        asked: Markers = await call.body(Markers)
+        wanted = [(one.subscription, one.epoch, one.position) for one in asked.markers]
+        return {"unknown": await asyncio.to_thread(self._store.subscriptions.put_markers, wanted)}
+
+    async def status(self, _: Call) -> Any:
+        return {"ready": self._cluster.ready, "cluster": self._store.id}
+
+
+def routes(cluster: Cluster) -> list[Route]:
+    """Everything the cluster answers."""
+    c = Calls(cluster)
+    broker, admin = ("broker",), ("admin", "broker")
+    return [
+        Route("GET", "/v1/status", c.status, None, "whether Spark is up"),
+        Route(
+            "POST",
+            "/v1/statements",
+            c.statements,
+            (),
+            "run statements; each needs its own scope",
+            Statements,
+            Outcomes,
+        ),
+        Route(
+            "POST",
+            "/v1/datasets/{name}/records",
+            c.records,
+            ("publish",),
+            "publish records: JSON, JSON lines, CSV or Parquet by Content-Type",
+            None,
+            Published,
+        ),
+        Route("GET", "/v1/datasets", c.datasets, (), "all datasets"),
+        Route("GET", "/v1/datasets/{name}", c.dataset, (), "one dataset", None, Dataset),
+        Route("GET", "/v1/channels", c.channels, (), "all channels"),
+        Route("GET", "/v1/channels/{name}", c.channel, (), "one channel", None, Channel),
+        Route("GET", "/v1/brokers", c.brokers, (), "all brokers"),
+        Route(
+            "PUT",
+            "/v1/brokers/{name}",
+            c.put_broker,
+            admin,
+            "say where a broker's notices go",
+            BrokerAddress,
+        ),
+        Route(
+            "GET",
+            "/v1/brokers/{name}/subscriptions",
+            c.broker_subscriptions,
+            broker,
+            "the frontend subscriptions that a broker serves",
+        ),
+        Route(
+            "POST",
+            "/v1/brokers/{name}/attach",
+            c.attach,
+            broker,
+            "a subscriber has come to this broker: move everything of theirs there",
+            Subscriber,
+        ),
+        Route(
+            "GET",
+            "/v1/brokers/{name}/news",
+            c.news,
+            broker,
+            "what is new for a broker since a sequence",
+        ),
+        Route(
+            "GET",
+            "/v1/subscriptions",
+            c.subscriptions,
+            ("subscribe", *admin),
+            "one's subscriptions",
+        ),
+        Route(
+            "POST",
+            "/v1/subscriptions",
+            c.subscribe,
+            ("subscribe", "broker"),
+            "subscribe; a repeat gives the same subscription",
+            Interest,
+        ),
+        Route(
+            "DELETE",
+            "/v1/subscriptions/{number:int}",
+            c.unsubscribe,
+            ("subscribe", "broker"),
+            "end a subscription",
+        ),
+        Route("POST", "/v1/results", c.results, broker, "results by ranges of positions", Ranges),
+        Route("POST", "/v1/markers", c.markers, broker, "store acknowledgements", Markers),
+    ]
+
+
+def app(cluster: Cluster) -> Starlette:
+    settings = cluster.settings
+    return application(
+        "Tocsin data cluster",
+        routes(cluster),
+        secret=settings.secret,
+        limit_bytes=settings.body_limit_bytes,
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[str]:
+    """A cluster that serves while the block runs; yields its address."""
+    listener = listen(settings.host, settings.cluster_port)
+    async with Cluster(settings) as cluster, serving(app(cluster), listener):
+        url = f"http://{settings.host}:{port_of(listener)}"
+        log.info("the cluster listens", url=url, data=str(settings.data))
+        yield url
+
+
+async def run(settings: Settings) -> None:
+    """Serve until asked to stop."""
+    async with running(settings):
+        await until_stopped()
+        log.info("the cluster stops")

@@ -1,0 +1,230 @@
+"""Spark at work: the stream of continuous channels, the schedule of repetitive ones, housekeeping.
+
+The cluster's service talks to this object alone. It is started once, is thread-safe, and everything
+it needs to go on after a kill lies in the log, the store and Spark's checkpoint.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import structlog
+from prometheus_client import Counter
+from pyspark.sql import DataFrame, SparkSession
+
+from tocsin.language import CreateChannel
+from tocsin.model import Channel, Dataset
+from tocsin.pipeline.adhoc import Answer, answer
+from tocsin.pipeline.channels import CompiledChannel
+from tocsin.pipeline.repetition import Schedule
+from tocsin.pipeline.runner import Runner, Window
+from tocsin.pipeline.session import build_session
+from tocsin.pipeline.stream import ContinuousStream
+from tocsin.pipeline.tables import Tables
+from tocsin.settings import Settings
+from tocsin.storage import Committed, Store
+from tocsin.storage.log import Cut, PublicationLog
+
+log = structlog.get_logger()
+
+OVERRUNS = Counter("tocsin_overruns_total", "Ticks of a channel that passed unused", ["channel"])
+
+CONCURRENT_RUNS = 2
+RETENTION_INTERVAL_S = 60.0
+LONGEST_WAIT_S = 1.0
+
+
+class Engine:
+    """Owns the Spark session."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        publication_log: PublicationLog,
+        on_commit: Callable[[Channel, Committed], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._log = publication_log
+        self._spark = build_session(settings)
+        data = Path(settings.data).absolute()
+        self._tables = Tables(
+            self._spark,
+            publication_log.directory,
+            data / "datasets",
+            store.files,
+            compact_files=settings.compact_files,
+        )
+        self._runner = Runner(
+            self._spark,
+            self._tables,
+            store,
+            limit_s=settings.run_limit_s,
+            on_commit=on_commit,
+        )
+        self._stream = ContinuousStream(
+            self._spark,
+            self._runner,
+            self._tables,
+            store,
+            publication_log,
+            data / "stream",
+            batch_bytes=settings.batch_bytes,
+        )
+        self._schedule = Schedule()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._pool = ThreadPoolExecutor(CONCURRENT_RUNS, thread_name_prefix="repetitive")
+        self._threads = [
+            threading.Thread(target=self._repeat, name="schedule", daemon=True),
+            threading.Thread(target=self._keep_house, name="housekeeping", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Take up every channel of the catalog where it was left."""
+        for channel in self._store.catalog.channels():
+            self._activate(channel, self.check(channel))
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+        self._pool.shutdown(wait=True)
+        self._stream.stop()
+        self._spark.stop()
+
+    def check(self, asked: CreateChannel | Channel) -> CompiledChannel:
+        """Compile and analyse; raises StatementError with the position of what is wrong."""
+        datasets = {dataset.name: dataset for dataset in self._store.catalog.datasets()}
+        return self._runner.compile(asked, datasets)
+
+    def create(self, asked: CreateChannel, compiled: CompiledChannel) -> Channel:
+        """From now on the channel hears of every record; earlier ones are not its own."""
+        cut = self._log.cut()
+        channel = Channel(
+            name=asked.name,
+            kind=asked.kind,
+            parameters=asked.parameters,
+            query=asked.query,
+            reads=compiled.reads,
+            new=compiled.new,
+            period_s=asked.period_s,
+            push=asked.push,
+            created_at=cut.at_us / 1_000_000,
+            starts=cut.ends,
+        )
+        self._store.catalog.create_channel(channel)
+        self._activate(channel, compiled)
+        return channel
+
+    def drop(self, name: str) -> None:
+        with self._lock:
+            self._schedule.remove(name)
+        self._stream.unwatch(name)
+        self._runner.forget(name)
+
+    def describe(self, name: str) -> list[tuple[str, str]]:
+        return self._runner.describe(name)
+
+    def query(self, text: str) -> Answer:
+        """An ad hoc SELECT over the datasets as they are now."""
+        cut = self._log.cut()
+        return answer(self._spark, text, lambda name: self._view(name, cut))
+
+    def drop_dataset(self, name: str) -> None:
+        self._tables.drop(name)
+
+    def _view(self, name: str, cut: Cut) -> DataFrame:
+        return self._tables.stored(
+            self._store.catalog.dataset(name), cut.ends.get(name, 0), cut.at_us
+        )
+
+    def _activate(self, channel: Channel, compiled: CompiledChannel) -> None:
+        self._runner.prepare(channel, compiled)
+        if channel.kind == "continuous":
+            self._stream.watch(channel)
+            return
+        assert channel.period_s is not None
+        with self._lock:
+            self._schedule.add(channel.name, channel.period_s, channel.created_at, time.time())
+        self._wake.set()
+
+    def _repeat(self) -> None:
+        """Start what is due; runs themselves are on the pool's threads."""
+        while not self._stopping.is_set():
+            with self._lock:
+                due = self._schedule.due(time.time())
+                next_at = self._schedule.next_at()
+            for name in due:
+                self._pool.submit(self._run_once, name)
+            wait_s = LONGEST_WAIT_S if next_at is None else next_at - time.time()
+            self._wake.wait(max(0.0, min(wait_s, LONGEST_WAIT_S)))
+            self._wake.clear()
+
+    def _run_once(self, name: str) -> None:
+        try:
+            self._run_repetitive(name)
+        except Exception:
+            log.exception("a repetitive run broke", channel=name)
+        finally:
+            with self._lock:
+                overruns = self._schedule.finished(name)
+            if overruns:
+                OVERRUNS.labels(name).inc(overruns)
+                self._store.runs.add_overruns(name, overruns)
+                log.warning("a channel overran its period", channel=name, ticks=overruns)
+
+    def _run_repetitive(self, name: str) -> None:
+        channel = self._store.catalog.channel(name)
+        last = self._store.runs.last_run(name)
+        start_us = last.window_end_us if last else round(channel.created_at * 1_000_000)
+        starts = last.ends if last else channel.starts
+        cut = self._log.cut()
+        window = Window(start_us, cut.at_us, cut.ends)
+
+        def new(_: SparkSession) -> Mapping[str, DataFrame]:
+            return {
+                dataset: self._tables.window(
+                    self._store.catalog.dataset(dataset),
+                    starts.get(dataset, 0),
+                    cut.ends.get(dataset, 0),
+                )
+                for dataset in channel.new
+            }
+
+        nothing_new = any(starts.get(d, 0) == cut.ends.get(d, 0) for d in channel.new)
+        self._runner.run(name, f"until-{cut.at_us}", window, new, nothing_new=nothing_new)
+
+    def _keep_house(self) -> None:
+        expired_at = 0.0
+        while not self._stopping.wait(self._settings.flush_interval_s):
+            self._stream.restart_if_failed()
+            passed = self._stream.passed()
+            for dataset in self._store.catalog.datasets():
+                try:
+                    self._tidy(dataset, passed)
+                except Exception:
+                    log.exception("housekeeping failed", dataset=dataset.name)
+            if time.time() - expired_at > RETENTION_INTERVAL_S:
+                expired_at = time.time()
+                self._store.results.expire(expired_at - self._settings.result_retention_s)
+                self._tables.sweep()
+
+    def _tidy(self, dataset: Dataset, passed: dict[str, int]) -> None:
+        end = self._log.ends().get(dataset.name, 0)
+        if end > self._store.files.stored_end(dataset.name):
+            self._log.roll(dataset.name)
+            self._tables.flush(dataset, end)
+            self._tables.compact(dataset)
+        stored_end = self._store.files.stored_end(dataset.name)
+        self._log.retire(dataset.name, min(stored_end, passed.get(dataset.name, stored_end)))

@@ -1,0 +1,211 @@
+"""One run of one channel: views in, matched results committed, failures contained.
+
+Continuous and repetitive channels differ only in what their NEW datasets are; both end here. A run
+that fails or takes too long is reported on its channel and harms no other.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+from msgspec import Struct
+from prometheus_client import Counter, Histogram
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tocsin.language import CreateChannel
+from tocsin.model import Channel, Dataset
+from tocsin.pipeline.channels import (
+    CompiledChannel,
+    ParameterTable,
+    analyse,
+    compile_channel,
+    match,
+)
+from tocsin.pipeline.tables import Tables
+from tocsin.storage import Committed, Run, Store
+
+log = structlog.get_logger()
+
+RUN_TIME = Histogram("tocsin_run_seconds", "Time of a channel's run", ["channel"])
+RESULTS = Counter("tocsin_results_total", "Results stored", ["channel"])
+FAILURES = Counter("tocsin_run_failures_total", "Runs that failed", ["channel"])
+
+ATTEMPTS = 3
+
+
+class Window(Struct, frozen=True):
+    """What a run looks at: records below `ends`, stamped in (start, end]."""
+
+    start_us: int
+    end_us: int
+    ends: dict[str, int]
+
+    def times(self) -> tuple[dt.datetime, dt.datetime]:
+        return _time(self.start_us), _time(self.end_us)
+
+
+@dataclass
+class _Prepared:
+    channel: Channel
+    compiled: CompiledChannel
+    parameters: ParameterTable
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    failures: int = 0
+
+
+class Runner:
+    """Knows how to run every channel that was prepared."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        tables: Tables,
+        store: Store,
+        *,
+        limit_s: float,
+        on_commit: Callable[[Channel, Committed], None],
+    ) -> None:
+        self._spark = spark
+        self._tables = tables
+        self._store = store
+        self._limit_s = limit_s
+        self._on_commit = on_commit
+        self._prepared: dict[str, _Prepared] = {}
+
+    def compile(
+        self, asked: CreateChannel | Channel, datasets: Mapping[str, Dataset]
+    ) -> CompiledChannel:
+        """Compile and let Spark analyse and plan it; a StatementError says what is wrong."""
+        compiled = compile_channel(asked, datasets)
+        analyse(self._spark, compiled, datasets)
+        return compiled
+
+    def prepare(self, channel: Channel, compiled: CompiledChannel) -> None:
+        table = ParameterTable(self._spark, channel)
+        self._prepared[channel.name] = _Prepared(channel, compiled, table)
+
+    def forget(self, name: str) -> None:
+        prepared = self._prepared.pop(name, None)
+        if prepared is not None:
+            prepared.parameters.close()
+
+    def describe(self, name: str) -> list[tuple[str, str]]:
+        return self._prepared[name].compiled.describe()
+
+    def run(
+        self,
+        name: str,
+        run: str,
+        window: Window,
+        new: Callable[[SparkSession], Mapping[str, DataFrame]],
+        *,
+        spark: SparkSession | None = None,
+        nothing_new: bool = False,
+    ) -> bool:
+        """Match, store and tell. False: it failed, was reported, and may be tried again.
+
+        `nothing_new`: a NEW dataset is empty, so that many queries need not be asked at all.
+        """
+        prepared = self._prepared.get(name)
+        if prepared is None:  # dropped since it was chosen
+            return True
+        started_at = time.time()
+        error: str | None = None
+        rows: list[tuple[int, bytes]] = []
+        with prepared.lock:
+            try:
+                if not (nothing_new and prepared.compiled.needs_new_records):
+                    rows = self._match(prepared, run, window, new, spark or self._spark)
+            except Exception as failure:
+                error = _reason(failure)
+                prepared.failures += 1
+                FAILURES.labels(name).inc()
+                log.error("a run failed", channel=name, run=run, reason=error)
+                if prepared.failures < ATTEMPTS:
+                    return False
+            prepared.failures = 0
+        record = Run(
+            channel=name,
+            run=run,
+            started_at=started_at,
+            ended_at=time.time(),
+            window_start_us=window.start_us,
+            window_end_us=window.end_us,
+            ends=window.ends,
+            rows=len(rows),
+            error=error,
+        )
+        committed = self._store.runs.commit_run(record, rows)
+        RUN_TIME.labels(name).observe(record.ended_at - started_at)
+        if committed is not None and committed.count:
+            RESULTS.labels(name).inc(committed.count)
+            self._on_commit(prepared.channel, committed)
+        return True
+
+    def _match(
+        self,
+        prepared: _Prepared,
+        run: str,
+        window: Window,
+        new: Callable[[SparkSession], Mapping[str, DataFrame]],
+        spark: SparkSession,
+    ) -> list[tuple[int, bytes]]:
+        channel = prepared.channel
+        parameters = self._refreshed(prepared)
+        if parameters is None:
+            return []
+        stored = {
+            name: self._tables.stored(
+                self._store.catalog.dataset(name), window.ends.get(name, 0), window.end_us
+            )
+            for name in prepared.compiled.stored
+        }
+        group = f"{channel.name}/{run}"
+        context = spark.sparkContext
+        timer = threading.Timer(self._limit_s, context.cancelJobGroup, [group])
+        timer.daemon = True
+        context.setJobGroup(group, f"channel {channel.name}", interruptOnCancel=True)
+        timer.start()
+        try:
+            matched = match(
+                spark, prepared.compiled, parameters, stored, new(spark), window.times()
+            )
+            found = matched.toArrow()
+        finally:
+            timer.cancel()
+        found = found.sort_by(
+            [("__backend", "ascending"), ("__order", "ascending"), ("payload", "ascending")]
+        )
+        payloads = found.column("payload").to_pylist()
+        backends = found.column("__backend").to_pylist()
+        return [(b, p.encode()) for b, p in zip(backends, payloads, strict=True)]
+
+    def _refreshed(self, prepared: _Prepared) -> DataFrame | None:
+        """The parameter table as of now; None when nobody subscribes."""
+        changes = self._store.subscriptions.parameter_changes(
+            prepared.channel.name, prepared.parameters.version
+        )
+        return prepared.parameters.refresh(changes)
+
+
+def _time(stamp_us: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(stamp_us // 1_000_000, dt.UTC) + dt.timedelta(
+        microseconds=stamp_us % 1_000_000
+    )
+
+
+def _reason(failure: Exception) -> str:
+    """One line of why, from Spark's many."""
+    if isinstance(failure, PySparkException):
+        text = failure.getMessage() or str(failure)
+    else:
+        text = str(failure) or type(failure).__name__
+    if "cancelled" in text.lower():
+        return "stopped: it took longer than run_limit_s"
+    return text.strip().splitlines()[0][:500]

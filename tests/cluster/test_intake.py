@@ -1,0 +1,107 @@
+"""A record in the log always fits its dataset; one that does not is told and kept as a letter."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tocsin.cluster.formats import RawRecord, Unreadable
+from tocsin.cluster.intake import DEAD_LETTERS, Fitting, Intake, Rejection
+from tocsin.errors import NotFound
+from tocsin.model import Column, Dataset
+from tocsin.storage.log import PublicationLog, read_lines
+
+CLOSED = Dataset(
+    name="reports",
+    columns=(Column("id", "STRING"), Column("severity", "INT"), Column("at", "TIMESTAMP")),
+    primary_key=("id",),
+)
+OPEN = msgspec.structs.replace(CLOSED, name="open_reports", open=True)
+DATASETS = {one.name: one for one in (CLOSED, OPEN, DEAD_LETTERS)}
+
+
+def fit(dataset: Dataset, fields: dict[str, Any], *, textual: bool = False) -> Any:
+    return Fitting(dataset, limit_bytes=200).encode(RawRecord(7, fields, textual))
+
+
+def test_fitting_record_is_kept_in_canonical_form() -> None:
+    record, extra = fit(CLOSED, {"id": "a", "severity": 3.0, "at": "2026-01-02T03:04:05+01:00"})
+    assert msgspec.json.decode(record) == {
+        "id": "a",
+        "severity": 3,
+        "at": "2026-01-02T02:04:05.000000Z",
+    }
+    assert extra is None
+
+
+def test_closed_dataset_refuses_an_unknown_field_by_name() -> None:
+    refused = fit(CLOSED, {"id": "a", "mood": "grim"})
+    assert isinstance(refused, Rejection)
+    assert (refused.line, refused.field) == (7, "mood")
+
+
+def test_open_dataset_keeps_unknown_fields_apart() -> None:
+    record, extra = fit(OPEN, {"id": "a", "mood": "grim", "tags": [1, 2]})
+    assert msgspec.json.decode(record) == {"id": "a"}
+    assert msgspec.json.decode(extra) == {"mood": "grim", "tags": "[1,2]"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"id": "a", "severity": "high"}, "severity"),
+        ({"id": "a", "severity": 2**40}, "severity"),
+        ({"id": "a", "at": "yesterday"}, "at"),
+        ({"severity": 1}, "id"),
+        ({"id": None}, "id"),
+    ],
+)
+def test_record_that_does_not_fit_is_refused_with_its_field(
+    fields: dict[str, Any], field: str
+) -> None:
+    refused = fit(CLOSED, fields)
+    assert isinstance(refused, Rejection)
+    assert refused.field == field
+
+
+def test_csv_text_is_read_by_type_and_an_empty_value_is_null() -> None:
+    record, _ = fit(CLOSED, {"id": "a", "severity": "12", "at": ""}, textual=True)
+    assert msgspec.json.decode(record) == {"id": "a", "severity": 12}
+
+
+def test_record_over_the_limit_is_refused() -> None:
+    assert isinstance(fit(CLOSED, {"id": "x" * 300}), Rejection)
+
+
+async def test_publish_answers_when_good_records_and_letters_are_in_the_log(tmp_path: Path) -> None:
+    with PublicationLog(tmp_path, segment_bytes=1 << 20) as log:
+        for name in DATASETS:
+            log.open_dataset(name)
+        intake = Intake(log, DATASETS.__getitem__, 1000)
+        records = [
+            RawRecord(1, {"id": "a", "severity": 1}),
+            RawRecord(2, {"id": "b", "severity": "x"}),
+            Unreadable(3, "garbage", "not JSON"),
+        ]
+        published = await intake.publish("reports", records, publisher="ann", source="http")
+        assert (published.accepted, published.rejected) == (1, 2)
+        assert [(e.line, e.field) for e in published.errors] == [(2, "severity"), (3, None)]
+        ends = log.ends()
+        assert published.end == ends["reports"]
+        letters = [
+            msgspec.json.decode(body)["r"]
+            for _, body in read_lines(tmp_path, "dead_letters", 0, ends["dead_letters"])
+        ]
+        assert [letter["record"] for letter in letters] == ['{"id":"b","severity":"x"}', "garbage"]
+        assert letters[0]["publisher"] == "ann"
+        assert letters[0]["reason"]
+
+
+async def test_unknown_dataset_takes_nothing(tmp_path: Path) -> None:
+    def unknown(name: str) -> Dataset:
+        raise NotFound(f"there is no dataset {name}", field="name")
+
+    with PublicationLog(tmp_path, segment_bytes=1 << 20) as log:
+        with pytest.raises(NotFound):
+            await Intake(log, unknown, 1000).publish("no", [], publisher="ann", source="http")
