@@ -23,9 +23,9 @@ from tocsin.storage.store import Store
 
 from .conftest import STORES, Clock, furnish
 
-SUBSCRIBERS = st.sampled_from(["alice", "bob", "carol"])
+SUBSCRIBERS = st.sampled_from(["alice", "bob"])
 BROKERS = st.sampled_from(["north", "south"])
-TYPES = st.sampled_from(["flood", "fire", "storm"])
+TYPES = st.sampled_from(["flood", "fire"])
 
 
 @dataclass
@@ -223,8 +223,8 @@ def test_the_store_behaves_as_the_model(kind: str) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
-            stateful_step_count=30,
+            max_examples=60,
+            stateful_step_count=50,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],
         ),

@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
-from tocsin.errors import Conflict, InvalidInput, NotFound
+from tocsin.errors import Conflict
 from tocsin.model import Broker, Channel, Dataset
 from tocsin.storage import schema
 from tocsin.storage.database import Database
+from tocsin.storage.names import exists, missing, refuse_unstorable, require
 
 _SHOWN = 5  # how many dependents an error names
 
@@ -36,7 +37,7 @@ class Catalog:
 
     def drop_dataset(self, name: str) -> None:
         with self._database.write() as write:
-            _require(write.connection, schema.datasets, "dataset", name)
+            require(write.connection, "dataset", name)
             channels = _all(write.connection, schema.channels, Channel)
             readers = [one.name for one in channels if name in (*one.reads, *one.new)]
             if readers:
@@ -64,7 +65,7 @@ class Catalog:
         """Remove it and the memory of its runs."""
         backend, frontend = schema.backend_subscriptions, schema.frontend_subscriptions
         with self._database.write() as write:
-            _require(write.connection, schema.channels, "channel", name)
+            require(write.connection, "channel", name)
             of_channel = (frontend.c.backend == backend.c.id) & (backend.c.channel == name)
             _refuse_subscribed(write.connection, f"channel {name}", of_channel)
             write.connection.execute(delete(schema.runs).where(schema.runs.c.channel == name))
@@ -74,8 +75,8 @@ class Catalog:
 
     def create_broker(self, name: str, url: str) -> Broker:
         with self._database.write() as write:
-            _refuse_long(name)
-            if _exists(write.connection, schema.brokers, name):
+            refuse_unstorable(name)
+            if exists(write.connection, "broker", name):
                 raise _taken("broker", name)
             broker = Broker(name, url, write.now)
             write.connection.execute(insert(schema.brokers), msgspec.to_builtins(broker))
@@ -85,8 +86,8 @@ class Catalog:
         """Create the broker, or change where notices for it go."""
         brokers = schema.brokers
         with self._database.write() as write:
-            _refuse_long(name)
-            if not _exists(write.connection, brokers, name):
+            refuse_unstorable(name)
+            if not exists(write.connection, "broker", name):
                 row = {"name": name, "url": url, "created_at": write.now}
                 write.connection.execute(insert(brokers), row)
             else:
@@ -108,7 +109,7 @@ class Catalog:
 
     def drop_broker(self, name: str) -> None:
         with self._database.write() as write:
-            _require(write.connection, schema.brokers, "broker", name)
+            require(write.connection, "broker", name)
             on_broker = schema.frontend_subscriptions.c.broker == name
             _refuse_subscribed(write.connection, f"broker {name}", on_broker)
             gone = schema.detachments.c.broker == name
@@ -119,11 +120,11 @@ class Catalog:
         self, table: Table, kind: str, thing: _Named, needs: tuple[str, ...] = ()
     ) -> _Named:
         with self._database.write() as write:
-            _refuse_long(thing.name)
-            if _exists(write.connection, table, thing.name):
+            refuse_unstorable(thing.name)
+            if exists(write.connection, kind, thing.name):
                 raise _taken(kind, thing.name)
             for dataset in needs:
-                _require(write.connection, schema.datasets, "dataset", dataset)
+                require(write.connection, "dataset", dataset)
             if not thing.created_at:
                 thing = msgspec.structs.replace(thing, created_at=write.now)
             body = msgspec.json.encode(thing).decode()
@@ -136,12 +137,6 @@ class Catalog:
         if body is None:
             raise missing(kind.__name__.lower(), name)
         return msgspec.json.decode(body, type=kind)
-
-
-def missing(kind: str, name: str) -> NotFound:
-    return NotFound(
-        f"there is no {kind} {name}", field=kind, hint=f"SHOW {kind.upper()}S lists them"
-    )
 
 
 def _taken(kind: str, name: str) -> Conflict:
@@ -157,29 +152,11 @@ def _all(connection: Connection, table: Table, kind: type[_Named]) -> list[_Name
     return [msgspec.json.decode(body, type=kind) for body in bodies]
 
 
-def _exists(connection: Connection, table: Table, name: str) -> bool:
-    return connection.execute(select(table.c.name).where(table.c.name == name)).first() is not None
-
-
-def _require(connection: Connection, table: Table, kind: str, name: str) -> None:
-    if not _exists(connection, table, name):
-        raise missing(kind, name)
-
-
 def _broker(connection: Connection, name: str) -> Broker:
     row = connection.execute(select(schema.brokers).where(schema.brokers.c.name == name)).first()
     if row is None:
         raise missing("broker", name)
     return Broker(row.name, row.url, row.created_at)
-
-
-def _refuse_long(name: str) -> None:
-    if not 0 < len(name) <= schema.NAME_CHARACTERS:
-        raise InvalidInput(
-            f"a name has 1 to {schema.NAME_CHARACTERS} characters, this one {len(name)}",
-            field="name",
-            hint="choose a shorter name" if name else "give a name",
-        )
 
 
 def _refuse_subscribed(connection: Connection, what: str, condition: Any) -> None:

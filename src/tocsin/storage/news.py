@@ -13,8 +13,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from tocsin.model import Head, Subscription
 from tocsin.storage import schema
-from tocsin.storage.catalog import missing
 from tocsin.storage.database import Write, current_sequence
+from tocsin.storage.names import require
 from tocsin.storage.subscription_rows import chunks
 
 DETACHMENTS_KEPT_S = 86_400.0
@@ -24,15 +24,9 @@ _frontend = schema.frontend_subscriptions
 _detachments = schema.detachments
 
 
-def require_broker(connection: Connection, broker: str) -> None:
-    brokers = schema.brokers
-    if connection.execute(select(brokers.c.name).where(brokers.c.name == broker)).first() is None:
-        raise missing("broker", broker)
-
-
 def news(connection: Connection, broker: str, since: int) -> tuple[int, list[Head], list[int]]:
     """(sequence, heads, detached): what changed for the broker after `since`, up to `sequence`."""
-    require_broker(connection, broker)
+    require(connection, "broker", broker)
     sequence = current_sequence(connection)  # read first: what is newer than it is told twice
     columns = (_backend.c.id, _backend.c.epoch, _backend.c.head)
     here = _frontend.c.broker == broker

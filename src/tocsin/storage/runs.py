@@ -15,8 +15,8 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from tocsin.model import Head
 from tocsin.storage import schema
-from tocsin.storage.catalog import missing
 from tocsin.storage.database import Database, Write, current_sequence
+from tocsin.storage.names import require
 from tocsin.storage.subscription_rows import chunks
 
 _backend = schema.backend_subscriptions
@@ -113,10 +113,7 @@ def result_ids(channel: str, run: str, arguments: str) -> Iterator[str]:
 
 
 def _is_there(connection: Connection, run: Run) -> bool:
-    channels = schema.channels
-    found = select(channels.c.name).where(channels.c.name == run.channel)
-    if connection.execute(found).first() is None:
-        raise missing("channel", run.channel)
+    require(connection, "channel", run.channel)
     same = (_runs.c.channel == run.channel) & (_runs.c.run == run.run)
     return connection.execute(select(_runs.c.number).where(same)).first() is not None
 

@@ -20,17 +20,20 @@ _CHUNK = 1000  # databases limit how many values one statement may carry
 _backend = schema.backend_subscriptions
 _frontend = schema.frontend_subscriptions
 
-_JOINED = select(
-    _frontend.c.id,
-    _frontend.c.subscriber,
-    _frontend.c.broker,
-    _frontend.c.marker,
+_BACKEND_COLUMNS = (
     _backend.c.id.label("backend_id"),
     _backend.c.channel,
     _backend.c.arguments,
     _backend.c.epoch,
     _backend.c.head,
     _backend.c.floor,
+)
+_JOINED = select(
+    _frontend.c.id,
+    _frontend.c.subscriber,
+    _frontend.c.broker,
+    _frontend.c.marker,
+    *_BACKEND_COLUMNS,
 ).join_from(_frontend, _backend, _frontend.c.backend == _backend.c.id)
 
 
@@ -48,6 +51,12 @@ def chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
         yield items[start : start + _CHUNK]
 
 
+def backend_with(connection: Connection, hash_: str) -> BackendSubscription | None:
+    query = select(*_BACKEND_COLUMNS).where(_backend.c.hash == hash_)
+    row = connection.execute(query).first()
+    return None if row is None else _as_backend(row)
+
+
 def subscriptions_where(connection: Connection, *conditions: Any) -> list[Subscription]:
     """Frontend subscriptions by id; those that share a backend subscription share its object."""
     backends: dict[int, BackendSubscription] = {}
@@ -55,14 +64,7 @@ def subscriptions_where(connection: Connection, *conditions: Any) -> list[Subscr
     for row in connection.execute(_JOINED.where(*conditions).order_by(_frontend.c.id)):
         backend = backends.get(row.backend_id)
         if backend is None:
-            backend = backends[row.backend_id] = BackendSubscription(
-                id=row.backend_id,
-                channel=row.channel,
-                arguments=msgspec.json.decode(row.arguments),
-                epoch=row.epoch,
-                head=row.head,
-                floor=row.floor,
-            )
+            backend = backends[row.backend_id] = _as_backend(row)
         found.append(Subscription(row.id, row.subscriber, row.broker, backend, row.marker))
     return found
 
@@ -79,3 +81,14 @@ def subscription(
             hint="SHOW SUBSCRIPTIONS lists them",
         )
     return found[0]
+
+
+def _as_backend(row: Any) -> BackendSubscription:
+    return BackendSubscription(
+        id=row.backend_id,
+        channel=row.channel,
+        arguments=msgspec.json.decode(row.arguments),
+        epoch=row.epoch,
+        head=row.head,
+        floor=row.floor,
+    )

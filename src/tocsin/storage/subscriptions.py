@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Table, delete, insert, select
 
-from tocsin.errors import InvalidInput
-from tocsin.model import Arguments, Head, Subscription
+from tocsin.model import Arguments, BackendSubscription, Head, Subscription
 from tocsin.storage import markers, news, schema
-from tocsin.storage.catalog import missing
 from tocsin.storage.database import Database, Write, current_sequence
+from tocsin.storage.names import refuse_unstorable, require
 from tocsin.storage.parameter_journal import ParameterChanges, ParameterJournal
 from tocsin.storage.subscription_rows import (
     backend_hash,
+    backend_with,
     canonical,
     subscription,
     subscriptions_where,
@@ -64,13 +65,13 @@ class Subscriptions:
     def attach(self, subscriber: str, broker: str) -> list[Subscription]:
         """Move everything of the subscriber to the broker."""
         with self._database.write() as write:
-            _require_broker(write, broker)
+            require(write.connection, "broker", broker)
             mine = _frontend.c.subscriber == subscriber
             return _move(write, subscriptions_where(write.connection, mine), broker)
 
     def move(self, number: int, broker: str) -> Subscription:
         with self._database.write() as write:
-            _require_broker(write, broker)
+            require(write.connection, "broker", broker)
             return _move(write, [subscription(write.connection, number)], broker)[0]
 
     def get(self, number: int) -> Subscription:
@@ -88,7 +89,7 @@ class Subscriptions:
     def of_broker(self, broker: str) -> tuple[int, list[Subscription]]:
         """All on that broker, and the sequence from which `news` continues."""
         with self._database.read() as connection:
-            news.require_broker(connection, broker)
+            require(connection, "broker", broker)
             sequence = current_sequence(connection)
             return sequence, subscriptions_where(connection, _frontend.c.broker == broker)
 
@@ -128,55 +129,43 @@ class Subscriptions:
     def _subscribe(
         self, write: Write, subscriber: str, channel: str, arguments: Arguments, broker: str | None
     ) -> tuple[Subscription, bool]:
-        if not 0 < len(subscriber) <= schema.NAME_CHARACTERS:
-            raise InvalidInput(
-                f"a subscriber's name has 1 to {schema.NAME_CHARACTERS} characters",
-                field="subscriber",
-            )
+        refuse_unstorable(subscriber, "subscriber")
         if broker is not None:
-            _require_broker(write, broker)
+            require(write.connection, "broker", broker)
         text = canonical(arguments)
-        same = _backend.c.hash == backend_hash(channel, text)
-        row = write.connection.execute(select(_backend.c.id, _backend.c.head).where(same)).first()
-        backend, head = row or (self._create_backend(write, channel, text), 0)
-        once = (_frontend.c.subscriber == subscriber) & (_frontend.c.backend == backend)
-        known = subscriptions_where(write.connection, once) if row else []
-        if known:
-            return (_move(write, known, broker) if broker else known)[0], False
+        found = backend_with(write.connection, backend_hash(channel, text))
+        backend = found or self._create_backend(write, channel, text)
+        if found:
+            once = (_frontend.c.subscriber == subscriber) & (_frontend.c.backend == found.id)
+            known = subscriptions_where(write.connection, once)
+            if known:
+                return (_move(write, known, broker) if broker else known)[0], False
         values = {
             "subscriber": subscriber,
             "broker": broker,
-            "backend": backend,
-            "marker": head,
+            "backend": backend.id,
+            "marker": backend.head,
             "sequence": write.sequence(),
         }
-        made = write.connection.execute(insert(_frontend), values).inserted_primary_key
-        assert made is not None
-        return subscription(write.connection, made[0]), row is None
+        number = _inserted(write, _frontend, values)
+        return Subscription(number, subscriber, broker, backend, backend.head), found is None
 
-    def _create_backend(self, write: Write, channel: str, arguments: str) -> int:
-        channels = schema.channels
-        if (
-            write.connection.execute(
-                select(channels.c.name).where(channels.c.name == channel)
-            ).first()
-            is None
-        ):
-            raise missing("channel", channel)
+    def _create_backend(self, write: Write, channel: str, arguments: str) -> BackendSubscription:
+        require(write.connection, "channel", channel)
+        epoch = secrets.token_hex(8)
         values = {
             "channel": channel,
             "arguments": arguments,
             "hash": backend_hash(channel, arguments),
-            "epoch": secrets.token_hex(8),
+            "epoch": epoch,
             "head": 0,
             "floor": 0,
             "sequence": write.sequence(),
         }
-        made = write.connection.execute(insert(_backend), values).inserted_primary_key
-        assert made is not None
-        number = int(made[0])
-        self._journal_later(write, channel, number, msgspec.json.decode(arguments))
-        return number
+        number = _inserted(write, _backend, values)
+        made = BackendSubscription(number, channel, msgspec.json.decode(arguments), epoch)
+        self._journal_later(write, channel, number, made.arguments)
+        return made
 
     def _remove_backend(self, write: Write, channel: str, number: int) -> None:
         write.connection.execute(delete(schema.results).where(schema.results.c.backend == number))
@@ -190,13 +179,15 @@ class Subscriptions:
         write.after_commit.append(lambda: self._journal.record(channel, version, number, added))
 
 
-def _require_broker(write: Write, broker: str) -> None:
-    news.require_broker(write.connection, broker)
-
-
 def _move(write: Write, found: list[Subscription], broker: str) -> list[Subscription]:
     moving = [one for one in found if one.broker != broker]
     if moving:
         news.detach(write, moving)
         news.arrive(write, moving, broker)
     return [msgspec.structs.replace(one, broker=broker) for one in found]
+
+
+def _inserted(write: Write, table: Table, values: dict[str, Any]) -> int:
+    key = write.connection.execute(insert(table), values).inserted_primary_key
+    assert key is not None
+    return int(key[0])
