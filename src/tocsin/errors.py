@@ -16,6 +16,7 @@ TocsinError
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 
@@ -121,6 +122,12 @@ class TooLarge(TocsinError):
 class Unavailable(TocsinError):
     status = 503
     code = "unavailable"
+
+
+def field_named(reason: Exception) -> str | None:
+    """The field that a msgspec validation error speaks of."""
+    found = re.search(r"`\$\.([^`]+)`|field `([^`]+)`", str(reason))
+    return (found[1] or found[2]) if found else None
 
 
 def _tree(root: type[TocsinError]) -> dict[str, type[TocsinError]]:

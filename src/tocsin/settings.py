@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tocsin.errors import SettingError
+from tocsin.errors import SettingError, field_named
 
 PREFIX = "TOCSIN_"
 
@@ -85,7 +85,7 @@ def convert(values: Mapping[str, Any]) -> Settings:
     try:
         settings = msgspec.convert(clean, Settings, strict=False, dec_hook=_decode)
     except msgspec.ValidationError as error:
-        field = str(error).rpartition("`$.")[2].rstrip("`") or None
+        field = field_named(error)
         raise SettingError(f"setting {field}: {error}", field=field) from None
     for name in ("segment_bytes", "batch_bytes", "record_limit_bytes", "body_limit_bytes"):
         _positive(settings, name)

@@ -102,6 +102,5 @@ async def test_unknown_dataset_takes_nothing(tmp_path: Path) -> None:
     def unknown(name: str) -> Dataset:
         raise NotFound(f"there is no dataset {name}", field="name")
 
-    with PublicationLog(tmp_path, segment_bytes=1 << 20) as log:
-        with pytest.raises(NotFound):
-            await Intake(log, unknown, 1000).publish("no", [], publisher="ann", source="http")
+    with PublicationLog(tmp_path, segment_bytes=1 << 20) as log, pytest.raises(NotFound):
+        await Intake(log, unknown, 1000).publish("no", [], publisher="ann", source="http")

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route as StarletteRoute
 
-from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge
+from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_named
 from tocsin.service.openapi import describe, page
 from tocsin.service.tokens import Identity, bearer, verify
 
@@ -70,8 +70,8 @@ class Call:
         try:
             return msgspec.json.decode(await self.bytes(), type=kind)
         except msgspec.ValidationError as error:
-            field = str(error).rpartition("`$.")[2].rstrip("`") or None
-            raise InvalidInput(f"the body does not fit: {error}", field=field) from None
+            told = f"the body does not fit: {error}"
+            raise InvalidInput(told, field=field_named(error)) from None
         except msgspec.DecodeError as error:
             raise InvalidInput(f"the body is not JSON: {error}") from None
 

@@ -1,0 +1,81 @@
+"""Tokens carry who and what; anything doubtful about them is refused, with the reason."""
+
+import time
+
+import jwt
+import pytest
+
+from tocsin.errors import Forbidden, InvalidInput, SettingError, Unauthenticated
+from tocsin.service.tokens import bearer, mint, sign_notice, verify, verify_notice
+
+SECRET = "a secret that is long enough to sign with"
+NOW = time.time()
+
+
+def test_token_says_who_and_what() -> None:
+    token = mint(SECRET, "ann", ["subscribe", "publish"], expires_s=60, now=NOW)
+    identity = verify(SECRET, token)
+    assert identity.subject == "ann"
+    assert identity.scopes == {"subscribe", "publish"}
+    identity.require("admin", "publish")
+    identity.require()
+    with pytest.raises(Forbidden, match="admin"):
+        identity.require("admin")
+
+
+@pytest.mark.parametrize("token", [None, "", "nonsense", "a.b.c"])
+def test_missing_or_broken_token_is_refused(token: str | None) -> None:
+    with pytest.raises(Unauthenticated):
+        verify(SECRET, token)
+
+
+def test_expired_token_is_refused_as_expired() -> None:
+    with pytest.raises(Unauthenticated, match="expired"):
+        verify(SECRET, mint(SECRET, "ann", ["publish"], expires_s=60, now=1_000_000_000))
+
+
+def test_token_of_another_secret_or_algorithm_is_refused() -> None:
+    with pytest.raises(Unauthenticated):
+        verify(SECRET, mint(SECRET + "!", "ann", ["publish"], expires_s=60, now=NOW))
+    unsigned = jwt.encode(
+        {"sub": "ann", "exp": int(NOW) + 60, "scope": "admin"}, "", algorithm="none"
+    )
+    with pytest.raises(Unauthenticated):
+        verify(SECRET, unsigned)
+
+
+@pytest.mark.parametrize(
+    ("subject", "scopes", "expires_s"),
+    [("", ["publish"], 60), ("ann", [], 60), ("ann", ["root"], 60), ("ann", ["publish"], 0)],
+)
+def test_token_that_makes_no_sense_is_not_made(
+    subject: str, scopes: list[str], expires_s: float
+) -> None:
+    with pytest.raises(InvalidInput):
+        mint(SECRET, subject, scopes, expires_s=expires_s, now=NOW)
+
+
+def test_short_secret_is_refused() -> None:
+    with pytest.raises(SettingError, match="secret"):
+        mint("short", "ann", ["publish"], expires_s=60, now=NOW)
+
+
+def test_bearer_is_read_from_the_header() -> None:
+    assert bearer("Bearer abc") == "abc"
+    assert bearer("bearer  abc ") == "abc"
+    assert bearer("Basic abc") is None
+    assert bearer(None) is None
+
+
+def test_notice_signature_covers_body_and_time() -> None:
+    header = sign_notice(SECRET, b"body", 1000.0)
+    verify_notice(SECRET, b"body", header, 1010.0)
+    for body, given, now in [
+        (b"other", header, 1010.0),
+        (b"body", header, 9000.0),
+        (b"body", header.replace("t=1000", "t=1001"), 1010.0),
+        (b"body", None, 1010.0),
+        (b"body", "t=,v1=", 1010.0),
+    ]:
+        with pytest.raises(Unauthenticated):
+            verify_notice(SECRET, body, given, now)
