@@ -1,0 +1,356 @@
+"""The broker's core: events in, effects out. The live server, the fault simulation and the tests
+drive this one object; it reads no clock, opens no socket, starts no task.
+
+It keeps memory only. Everything durable is at the cluster, so that after a crash `loaded` and the
+news since then restore all. Rules that hold throughout:
+
+- Heads are absolute: a notice may be lost, repeated, late or stale without harm.
+- Notices are hints. What takes something away (a subscription that left, a new epoch) is believed
+  only from an answer to a question that was asked after the core learned the contrary.
+- Clients are told of results only after these were cached or deliberately passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from tocsin.broker.attachments import Attachments, Backend, Frontend, Get
+from tocsin.broker.effects import MOVED, Acked, CloseConnection, Effect, Fail, Marker, Request
+from tocsin.broker.events import Moment, NewHead, RangeAnswer
+from tocsin.broker.gets import Gets, unknown_subscription
+from tocsin.broker.intake import Fetches, Intake
+from tocsin.broker.markers import Markers
+from tocsin.broker.news import News
+from tocsin.caching import ResultCache
+from tocsin.model import BackendSubscription, Subscription
+from tocsin.policies import CachePolicy
+
+
+class BrokerCore:
+    def __init__(
+        self,
+        policy: CachePolicy,
+        budget_bytes: int,
+        now: float,
+        *,
+        news_poll_s: float = 2.0,
+        fetch_limit: int = 1000,
+    ) -> None:
+        self.cache = ResultCache(policy, budget_bytes, now)
+        self.attachments = Attachments()
+        self._fetches = Fetches(self.attachments, fetch_limit)
+        self._gets = Gets(self.cache, self.attachments, self._fetches)
+        self._intake = Intake(self.cache, self.attachments, self._fetches, self._gets.grown)
+        self._markers = Markers()
+        self._news = News(news_poll_s)
+
+    @property
+    def moment(self) -> Moment:
+        """To be taken before a question to the cluster and handed back with its answer."""
+        return Moment(self.attachments.next_event(), self._news.sequence)
+
+    # -- what is attached here ------------------------------------------------------------------
+
+    def loaded(
+        self, sequence: int, subscriptions: Sequence[Subscription], asked: Moment, now: float
+    ) -> list[Effect]:
+        """All subscriptions that the cluster has for this broker, at start or to start anew."""
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        listed = {one.id for one in subscriptions}
+        for frontend in list(self.attachments.frontends.values()):
+            if frontend.id not in listed and frontend.attached < asked.event:
+                self._detach(frontend, now, effects)
+        for one in subscriptions:
+            self._attach(one, asked, now, effects)
+        self._news.start(sequence, now)
+        return effects + self._news.ask(self.attachments.next_event(), now)
+
+    def connected(
+        self,
+        connection: int,
+        subscriber: str,
+        inline: bool,
+        subscriptions: Sequence[Subscription],
+        asked: Moment,
+        now: float,
+    ) -> list[Effect]:
+        """A connection of a subscriber, whose subscriptions the cluster has attached here: all."""
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        listed = {one.id for one in subscriptions}
+        for frontend in list(self.attachments.of(subscriber).frontends.values()):
+            if frontend.id not in listed and frontend.attached < asked.event:
+                self._remove(frontend, now)
+        for one in subscriptions:
+            self._attach(one, asked, now, effects)
+        self.attachments.connect(connection, subscriber, inline)
+        self._news.again_from(asked.sequence)
+        return effects
+
+    def disconnected(self, connection: int) -> list[Effect]:
+        """The subscriber stays attached: what comes meanwhile is cached for its return."""
+        self.attachments.next_event()
+        self.attachments.disconnect(connection)
+        return []
+
+    def subscribed(self, subscription: Subscription, asked: Moment, now: float) -> list[Effect]:
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        self._attach(subscription, asked, now, effects)
+        self._news.again_from(asked.sequence)
+        return effects
+
+    def unsubscribed(self, subscription: int, now: float) -> list[Effect]:
+        self.attachments.next_event()
+        frontend = self.attachments.frontends.get(subscription)
+        if frontend is not None:
+            self._remove(frontend, now)
+        return []
+
+    def _attach(self, one: Subscription, asked: Moment, now: float, effects: list[Effect]) -> None:
+        told = one.backend
+        frontend = self.attachments.frontends.get(one.id)
+        if frontend and (frontend.backend.id, frontend.subscriber) != (told.id, one.subscriber):
+            self._remove(frontend, now)  # the number was given again
+            frontend = None
+        backend = self.attachments.backends.get(told.id) or self._open(told)
+        if not self._is_current(backend, told.epoch, asked.event, now):
+            durable = marker = 0
+        else:
+            durable = one.marker
+            marker = max(durable, self._markers.latest(one.id, told.epoch))
+        event = self.attachments.event
+        if frontend is None:
+            frontend = Frontend(one.id, one.subscriber, backend, marker, durable, event)
+            self.attachments.add(frontend)
+            self.cache.attach(backend.id, marker, now)
+        else:
+            frontend.attached = event
+            self._advance(frontend, marker, now)
+            frontend.durable = max(frontend.durable, durable)
+        if told.epoch == backend.epoch:
+            self._intake.hear(backend, told.head, (), now, effects)
+
+    def _open(self, told: BackendSubscription) -> Backend:
+        # What exists already is read from the store; what comes from now on is cached.
+        backend = Backend(told.id, told.epoch, told.head, told.head, self.attachments.event)
+        self.attachments.backends[told.id] = backend
+        self.cache.open(told.id, told.head)
+        return backend
+
+    def _detach(self, frontend: Frontend, now: float, effects: list[Effect]) -> None:
+        """It is served elsewhere now. A subscriber of whom nothing is left has moved."""
+        name = frontend.subscriber
+        self._remove(frontend, now)
+        subscriber = self.attachments.of(name)
+        if subscriber.frontends:
+            return
+        for connection in list(subscriber.connections):
+            self.attachments.disconnect(connection)
+            effects.append(CloseConnection(connection, MOVED))
+
+    def _remove(self, frontend: Frontend, now: float) -> None:
+        backend = frontend.backend
+        self.attachments.remove(frontend)
+        self.cache.detach(backend.id, frontend.marker, now)
+        if not backend.frontends:
+            del self.attachments.backends[backend.id]
+            self.cache.close(backend.id, now)
+
+    def _advance(self, frontend: Frontend, marker: int, now: float) -> bool:
+        if marker <= frontend.marker:
+            return False
+        self.cache.advance(frontend.backend.id, frontend.marker, marker, now)
+        frontend.marker = marker
+        return True
+
+    # -- news: heads and departures ---------------------------------------------------------------
+
+    def notice(
+        self, heads: Iterable[NewHead], detached: Collection[int], now: float
+    ) -> list[Effect]:
+        """From the cluster, perhaps repeated, late or out of order: heads count, the rest hints."""
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        doubtful = any(one in self.attachments.frontends for one in detached)
+        for told in heads:
+            backend = self.attachments.backends.get(told.backend)
+            if backend is None:
+                continue
+            if backend.epoch == told.epoch:
+                self._intake.hear(backend, told.head, told.results, now, effects)
+            else:
+                doubtful = True
+        if doubtful:
+            self._news.soon(now)
+            effects += self._news.ask(self.attachments.next_event(), now)
+        return effects
+
+    def news(
+        self, sequence: int, heads: Iterable[NewHead], detached: Iterable[int], now: float
+    ) -> list[Effect]:
+        """The cluster's answer to AskNews."""
+        asked = self._news.answered()
+        if asked is None:
+            return []
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        again = False
+        for number in detached:
+            frontend = self.attachments.frontends.get(number)
+            if frontend is None:
+                continue
+            if frontend.attached < asked.event:
+                self._detach(frontend, now, effects)
+            else:  # it came since we asked: has it left again, or is this from before?
+                again = True
+        for told in heads:
+            backend = self.attachments.backends.get(told.backend)
+            if backend is None:
+                continue
+            if self._is_current(backend, told.epoch, asked.event, now):
+                self._intake.hear(backend, told.head, told.results, now, effects)
+            else:
+                again = True
+        self._news.heard(sequence)
+        if again:
+            self._news.again_from(asked.sequence)
+            self._news.soon(now)
+        return effects + self._news.ask(self.attachments.next_event(), now)
+
+    def news_failed(self, now: float) -> list[Effect]:
+        self._news.failed(now)
+        return []
+
+    def _is_current(self, backend: Backend, epoch: str, asked: int, now: float) -> bool:
+        """Is this the present epoch? If the answer is newer than what we know, it is now."""
+        if epoch == backend.epoch:
+            return True
+        if asked <= backend.learned:
+            return False
+        backend.epoch, backend.learned = epoch, self.attachments.event
+        backend.head = backend.fetched = 0
+        for frontend in backend.frontends.values():
+            frontend.marker = frontend.durable = 0
+        self.cache.reset(backend.id, 0, now)
+        return True
+
+    # -- fetches, gets, acknowledgements ----------------------------------------------------------
+
+    def fetched(self, fetch: int, answer: RangeAnswer, now: float) -> list[Effect]:
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        fetching = self._fetches.end(fetch)
+        if fetching is None:
+            return effects
+        backend = fetching.backend
+        current = False
+        if self.attachments.holds(backend):
+            current = self._is_current(backend, answer.epoch, fetching.event, now)
+            self.cache.fetch_took(backend.id, now - fetching.at)
+            if fetching.gets is None:
+                self._intake.fill(fetching, answer if current else None, now, effects)
+            elif current:
+                self._intake.hear(backend, answer.head, (), now, effects)
+        self._gets.fetched(fetching, answer, now, effects)
+        return effects
+
+    def fetch_failed(self, fetch: int, now: float) -> list[Effect]:
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        fetching = self._fetches.end(fetch)
+        if fetching is not None:
+            if fetching.gets is None:
+                self._intake.retry_later(fetching.backend, now)
+            self._gets.failed(fetching, effects)
+        return effects
+
+    def get(
+        self,
+        request: Request,
+        subscriber: str,
+        subscription: int,
+        now: float,
+        *,
+        after: int | None = None,
+        epoch: str | None = None,
+        limit: int | None = None,
+        wait_until: float | None = None,
+    ) -> list[Effect]:
+        """Results after a cursor (None: the marker). One Answer or Fail follows, now or later.
+
+        A cursor of another epoch is answered from the beginning of the present one; the epoch of
+        the answer tells. With `wait_until` an empty answer is held back until then.
+        """
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        most = self._fetches.limit
+        limit = most if limit is None else max(1, min(limit, most))
+        get = Get(request, subscriber, subscription, after, epoch, limit, wait_until)
+        self._gets.start(get, now, effects)
+        return effects
+
+    def ack(
+        self,
+        subscriber: str,
+        subscription: int,
+        epoch: str,
+        position: int,
+        now: float,
+        *,
+        connection: int | None = None,
+        request: Request = None,
+    ) -> list[Effect]:
+        """Everything up to `position` was taken. Acked follows when that is durable."""
+        self.attachments.next_event()
+        frontend = self.attachments.frontends.get(subscription)
+        if frontend is None or frontend.subscriber != subscriber:
+            error = unknown_subscription(subscription)
+            return [Fail(request, error)] if request is not None else []
+        backend = frontend.backend
+        position = min(position, backend.head)
+        if epoch != backend.epoch:  # not compared, nothing moves
+            connection = None
+        elif position > frontend.durable:
+            marker = Marker(subscription, epoch, position)
+            if self._advance(frontend, position, now):
+                self._markers.gather(marker)
+            self._markers.confirm(marker, connection, request)
+            return []
+        told = [connection] if connection is not None else []
+        requests = [request] if request is not None else []
+        return [Acked(subscription, frontend.durable, told, requests)] if told or requests else []
+
+    def markers_stored(self, unknown: Collection[int]) -> list[Effect]:
+        """The markers under way are durable, but for subscriptions that the cluster has not."""
+        self.attachments.next_event()
+        stored, effects = self._markers.stored(unknown)
+        for marker in stored:
+            frontend = self.attachments.frontends.get(marker.subscription)
+            if frontend is not None and frontend.backend.epoch == marker.epoch:
+                frontend.durable = max(frontend.durable, marker.position)
+        return effects
+
+    def markers_failed(self, now: float) -> list[Effect]:
+        self._markers.failed(now)
+        return []
+
+    def tick(self, now: float) -> list[Effect]:
+        """Whatever time brings: markers to store, retries, news to ask for, expiry, polls to end.
+
+        To be called every few hundredths of a second; that is how long markers are gathered.
+        """
+        event = self.attachments.next_event()
+        effects: list[Effect] = []
+        self.cache.expire(now)
+        self._intake.retry(now, effects)
+        self._gets.expire(now, effects)
+        return effects + self._markers.flush(now) + self._news.ask(event, now)
+
+    def set_policy(
+        self, policy: CachePolicy, now: float, budget_bytes: int | None = None
+    ) -> list[Effect]:
+        """Switch the cache policy or budget at run time. Nothing is lost: gets read the store."""
+        self.cache.set_policy(policy, now, budget_bytes)
+        return []

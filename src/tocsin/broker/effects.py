@@ -1,0 +1,120 @@
+"""What the broker core asks its driver to do, and the answers it makes. Plain records, no I/O.
+
+`connections` of a Signal or SendInline share one frame: encode once, write to all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from tocsin.errors import TocsinError
+from tocsin.model import Result
+
+Request = Any
+"""Whatever the driver gave with a get or an ack, to find again who asked."""
+
+
+class Gap(Struct, frozen=True):
+    """Positions that can no longer be served, both ends included."""
+
+    first: int
+    last: int
+
+
+class Marker(Struct, frozen=True):
+    subscription: int
+    epoch: str
+    position: int
+
+
+class Fetch(Struct, frozen=True):
+    """Read (after, upto] from the result store, at most `limit`; answer with `fetched`.
+
+    The driver may batch; each ends in exactly one `fetched` or `fetch_failed`.
+    """
+
+    fetch: int
+    backend: int
+    after: int
+    upto: int
+    limit: int
+    ahead: bool  # True: to fill the cache; False: somebody waits for a missed part
+
+
+class AskNews(Struct, frozen=True):
+    """Ask the cluster what changed after `since`; answer with `news` or `news_failed`."""
+
+    since: int
+
+
+class Signal(Struct, frozen=True):
+    """Results up to `head` can be had."""
+
+    backend: int
+    epoch: str
+    head: int
+    connections: list[int]
+
+
+class SendInline(Struct, frozen=True):
+    """Results that continue at `after`. A client that has not read up to there gets instead."""
+
+    backend: int
+    epoch: str
+    after: int
+    head: int
+    results: list[Result]
+    connections: list[int]
+
+
+class Answer(Struct, frozen=True):
+    """One ordered answer to a get: fetched ones first, then the cached suffix."""
+
+    request: Request
+    subscription: int
+    backend: int
+    epoch: str
+    after: int
+    upto: int
+    head: int
+    gap: Gap | None
+    cached: int
+    fetched: int
+    results: list[Result]
+
+
+class Fail(Struct, frozen=True):
+    request: Request
+    error: TocsinError
+
+
+class StoreMarkers(Struct, frozen=True):
+    """Make these durable; answer with `markers_stored` or `markers_failed`. One at a time."""
+
+    markers: list[Marker]
+
+
+class Acked(Struct, frozen=True):
+    """The marker is durable at the cluster."""
+
+    subscription: int
+    position: int
+    connections: list[int]
+    requests: list[Request]
+
+
+class CloseConnection(Struct, frozen=True):
+    """The core has forgotten the connection already."""
+
+    connection: int
+    code: int
+
+
+MOVED = 4001
+"""Close code: this subscriber connected elsewhere."""
+
+Effect = (
+    Fetch | AskNews | Signal | SendInline | Answer | Fail | StoreMarkers | Acked | CloseConnection
+)

@@ -1,0 +1,160 @@
+"""Gets: the cached suffix, the store for the missed part, one ordered answer.
+
+Gets that miss the same range share one fetch. What was fetched for a get is not cached (BAD III).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from tocsin.broker.attachments import Attachments, Backend, Get
+from tocsin.broker.effects import Answer, Effect, Fail, Gap
+from tocsin.broker.events import RangeAnswer
+from tocsin.broker.intake import Fetches, Fetching
+from tocsin.caching import ResultCache
+from tocsin.errors import NotFound, Unavailable
+from tocsin.model import Result
+
+
+class Gets:
+    def __init__(self, cache: ResultCache, attachments: Attachments, fetches: Fetches) -> None:
+        self._cache = cache
+        self._attachments = attachments
+        self._fetches = fetches
+        self._missed: dict[tuple[Backend, str, int, int], list[Get]] = {}
+        self._polls: list[tuple[float, int, Get]] = []  # heap: gets that wait for results
+        self._poll_count = 0
+
+    def start(self, get: Get, now: float, effects: list[Effect]) -> None:
+        frontend = self._attachments.frontends.get(get.subscription)
+        if frontend is None or frontend.subscriber != get.subscriber:
+            effects.append(Fail(get.request, unknown_subscription(get.subscription)))
+            return
+        backend = frontend.backend
+        other_epoch = get.epoch is not None and get.epoch != backend.epoch
+        begin = frontend.marker if get.after is None else max(get.after, 0)
+        if other_epoch:
+            begin = 0  # positions of different epochs cannot be compared
+        if begin >= backend.fetched and not other_epoch and self._poll(get, backend, now):
+            return
+        get.epoch = backend.epoch
+        get.begin = get.after = begin
+        get.upto = max(begin, min(begin + get.limit, backend.fetched))
+        get.cached = self._cache.get(backend.id, begin, get.upto, now)
+        get.tail = self._cache.tail(backend.id)
+        missed_upto = min(get.tail - 1, get.upto)
+        if missed_upto > begin:
+            self._fetch(get, backend, missed_upto, now, effects)
+        else:
+            self._answer(get, backend, get.upto, None, [], effects)
+
+    def _fetch(
+        self, get: Get, backend: Backend, upto: int, now: float, effects: list[Effect]
+    ) -> None:
+        sharing = self._missed.setdefault((backend, backend.epoch, get.begin, upto), [])
+        sharing.append(get)
+        if len(sharing) == 1:
+            effects.append(self._fetches.start(backend, get.begin, upto, now, sharing))
+
+    def fetched(
+        self, fetching: Fetching, answer: RangeAnswer, now: float, effects: list[Effect]
+    ) -> None:
+        held = self._attachments.holds(fetching.backend)
+        for get in self._end(fetching):
+            if held and get.epoch == answer.epoch == fetching.backend.epoch:
+                self._complete(get, fetching, answer, effects)
+            else:  # the epoch changed meanwhile, or the subscription left: look again
+                self.start(get, now, effects)
+
+    def failed(self, fetching: Fetching, effects: list[Effect]) -> None:
+        effects += [_again(get, "the cluster did not answer") for get in self._end(fetching)]
+
+    def _end(self, fetching: Fetching) -> list[Get]:
+        gets = fetching.gets or []
+        if gets and gets[0].epoch is not None:
+            key = (fetching.backend, gets[0].epoch, fetching.after, fetching.upto)
+            del self._missed[key]
+        return gets
+
+    def _complete(
+        self, get: Get, fetching: Fetching, answer: RangeAnswer, effects: list[Effect]
+    ) -> None:
+        reached, gap = get.begin, None
+        if answer.floor > get.begin:
+            # Retention took them; what is still cached here can be served nevertheless.
+            reached = min(answer.floor, get.tail - 1)
+            gap = Gap(get.begin + 1, reached)
+        results = [result for result in answer.results if result.position > reached]
+        if any(result.position != reached + n for n, result in enumerate(results, 1)):
+            effects.append(_again(get, "the cluster's answer had a hole"))
+            return
+        self._cache.missed(len(results), sum(result.size_bytes for result in results))
+        reached += len(results)
+        if reached == get.begin:
+            effects.append(_again(get, "the cluster had no results"))
+            return
+        if reached < fetching.upto:
+            get.cached = []  # the cluster gave less than asked: the cached part comes next time
+        upto = max(reached, get.upto) if get.cached else reached
+        self._answer(get, fetching.backend, upto, gap, results, effects)
+
+    def _answer(
+        self,
+        get: Get,
+        backend: Backend,
+        upto: int,
+        gap: Gap | None,
+        fetched: list[Result],
+        effects: list[Effect],
+    ) -> None:
+        effects.append(
+            Answer(
+                request=get.request,
+                subscription=get.subscription,
+                backend=backend.id,
+                epoch=backend.epoch,
+                after=get.begin,
+                upto=upto,
+                head=backend.fetched,
+                gap=gap,
+                cached=len(get.cached),
+                fetched=len(fetched),
+                results=fetched + get.cached,
+            )
+        )
+
+    # -- gets that wait until there is something -------------------------------------------------
+
+    def _poll(self, get: Get, backend: Backend, now: float) -> bool:
+        if get.wait_until is None or get.wait_until <= now:
+            return False
+        self._poll_count += 1
+        heapq.heappush(self._polls, (get.wait_until, self._poll_count, get))
+        backend.polls.append(get)
+        return True
+
+    def grown(self, backend: Backend, now: float, effects: list[Effect]) -> None:
+        polls, backend.polls = backend.polls, []
+        for get in polls:
+            self._wake(get, now, effects)
+
+    def expire(self, now: float, effects: list[Effect]) -> None:
+        while self._polls and self._polls[0][0] <= now:
+            self._wake(heapq.heappop(self._polls)[2], now, effects)
+
+    def _wake(self, get: Get, now: float, effects: list[Effect]) -> None:
+        if not get.done:
+            get.done = True
+            get.wait_until = None
+            self.start(get, now, effects)
+
+
+def unknown_subscription(number: int) -> NotFound:
+    return NotFound(
+        f"no subscription {number} of yours is served by this broker",
+        hint="connect to this broker first, or ask the one you are connected to",
+    )
+
+
+def _again(get: Get, reason: str) -> Fail:
+    return Fail(get.request, Unavailable(f"results cannot be read now: {reason}", hint="ask again"))
