@@ -53,6 +53,11 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.metricsEnabled": "false",
         # Table files are explicit and written once: nothing to list, merge or summarise.
         "spark.sql.parquet.mergeSchema": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # has statistics
+        # Table files are written aside and renamed by us: the committer need not be careful too.
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.caseSensitive": "false",
         "spark.sql.ansi.enabled": "true",

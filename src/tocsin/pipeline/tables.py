@@ -1,0 +1,232 @@
+"""Stored datasets: Parquet up to a position, the publication log's tail from there.
+
+A read takes the manifest once and builds on that snapshot, so that a flush or a compaction that
+commits meanwhile changes nothing for it. Files that a manifest no longer names, and log segments
+that have become Parquet, stay for `grace_s`: longer than any query that still reads them may run.
+
+Knows the manifest only as a protocol, and neither catalog nor channels.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from math import inf
+from pathlib import Path
+from threading import Lock
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tocsin.errors import NotFound
+from tocsin.model import Dataset
+from tocsin.pipeline.records import (
+    POSITION,
+    keep_newest,
+    keep_positions,
+    keep_retained,
+    oldest_kept_us,
+    parse,
+    schema_of,
+)
+from tocsin.pipeline.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
+from tocsin.storage.data_file import DataFile
+from tocsin.storage.log.reader import first_position, segments
+
+__all__ = ["Manifest", "Tables", "parse"]
+
+FLUSH_BYTES = 256 * 1024 * 1024  # log bytes that become one Parquet file at most
+
+
+class Tables:
+    def __init__(
+        self,
+        spark: SparkSession,
+        log_directory: Path,
+        directory: Path,
+        manifest: Manifest,
+        *,
+        compact_files: int = 8,
+        grace_s: float = 600.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._spark = spark
+        self._log_directory = log_directory
+        self._directory = directory
+        self._manifest = manifest
+        self._compact_files = compact_files
+        self._grace_s = grace_s
+        self._clock = clock
+        self._maintenance = Lock()  # one flush, compaction or sweep at a time
+        self._parquet: dict[tuple[str, str], tuple[tuple[str, ...], DataFrame]] = {}
+        self._flushed: dict[str, list[tuple[float, int]]] = {}  # when, and the end until then
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def stored(self, dataset: Dataset, end: int, as_of_us: int | None = None) -> DataFrame:
+        """The dataset as of a position: each record below `end` once, newest per primary key.
+
+        RETAIN counts back from `as_of_us`; without it, it is not applied.
+        """
+        records = self._records(dataset, self._manifest.files(dataset.name), None, end)
+        oldest_us = None if as_of_us is None else oldest_kept_us(dataset, as_of_us)
+        if oldest_us is not None:
+            records = records.transform(keep_retained, oldest_us)
+        return records.transform(keep_newest, dataset)
+
+    def window(self, dataset: Dataset, start: int, end: int) -> DataFrame:
+        """The records in [start, end), all of them: a primary key hides nothing here."""
+        return self._records(dataset, self._manifest.files(dataset.name), start, end)
+
+    def stored_end(self, dataset: Dataset) -> int:
+        """Records below this position are Parquet, the others are in the log."""
+        return self._stored_end(dataset.name, self._manifest.files(dataset.name))
+
+    def flush(self, dataset: Dataset, end: int) -> int:
+        """Turn the log up to `end` into Parquet; returns how many files that gave.
+
+        Each file is committed on its own. A crash leaves the log to be flushed again, and at most
+        a file that no manifest names.
+        """
+        count = 0
+        with self._maintenance:
+            start = self.stored_end(dataset)
+            for first, upto in self._flush_ranges(dataset.name, start, end):
+                tail = self._tail(dataset, first, upto)
+                added = write_file(tail, self._directory, dataset.name, first, upto)
+                self._flushed.setdefault(dataset.name, []).append((self._clock(), first))
+                self._manifest.replace(dataset.name, [], [added])
+                count += 1
+        return count
+
+    def retire_below(self, dataset: Dataset, bound: int) -> int:
+        """Below which position the log may be retired, if its other readers are past `bound`.
+
+        Records flushed within the grace period stay: a running query may have planned to read them
+        from the log.
+        """
+        now = self._clock()
+        recent = self._flushed.get(dataset.name, [])
+        recent[:] = [(at, end) for at, end in recent if at > now - self._grace_s]
+        return min([bound, self.stored_end(dataset), *(end for _, end in recent)])
+
+    def compact(self, dataset: Dataset, horizon: int | None = None) -> bool:
+        """Merge small files and drop those wholly outside RETAIN; False if there was nothing to do.
+
+        With a primary key, merging keeps only the newest record per key. Nobody may then ask for
+        the dataset as of a position below the merged files' end, or for a window that starts
+        there; `horizon` is the lowest position that somebody still may (none: all have moved on).
+        """
+        with self._maintenance:
+            files = self._manifest.files(dataset.name)
+            # A run that is repeated after a restart looks back from its own, earlier moment.
+            as_of_us = round((self._clock() - self._grace_s) * 1e6)
+            oldest_us = oldest_kept_us(dataset, as_of_us)
+            # The last file stays though it be old: its end says where the log's part begins.
+            expired = [
+                file for file in files[:-1] if oldest_us and file.max_received_us <= oldest_us
+            ]
+            kept = [file for file in files if file not in expired]
+            reached = [file for file in kept if horizon is None or file.end_position <= horizon]
+            full_bytes = None if dataset.primary_key else FULL_BYTES
+            run = choose_run(reached, self._compact_files, full_bytes=full_bytes)
+            if not run and not expired:
+                return False
+            added = [self._merge(dataset, run, oldest_us)] if run else []
+            gone = [file.path for file in (*expired, *run)]
+            self._manifest.replace(dataset.name, gone, added)
+        return True
+
+    def drop(self, dataset: Dataset) -> None:
+        """Let go of all files; `sweep` deletes them after the grace period."""
+        with self._maintenance:
+            paths = [file.path for file in self._manifest.files(dataset.name)]
+            if paths:
+                self._manifest.replace(dataset.name, paths, [])
+            self._flushed.pop(dataset.name, None)
+            for key in [key for key in self._parquet if key[0] == dataset.name]:
+                self._parquet.pop(key, None)
+
+    def sweep(self, grace_s: float | None = None) -> int:
+        """Delete what was retired a grace period ago and what a crash left; returns how many."""
+        before = self._clock() - (self._grace_s if grace_s is None else grace_s)
+        count = 0
+        with self._maintenance:
+            for dataset, path in self._manifest.retired(before):
+                delete(self._directory / path)
+                self._manifest.forget(dataset, path)
+                count += 1
+            known = {path for _, path in self._manifest.retired(inf)}
+            for folder in self._directory.iterdir():
+                known |= {file.path for file in self._manifest.files(folder.name)}
+            for stray in list(strays(self._directory, known, before)):
+                delete(stray)
+                count += 1
+        return count
+
+    def _records(
+        self, dataset: Dataset, files: tuple[DataFile, ...], start: int | None, end: int
+    ) -> DataFrame:
+        """The records in [start, end) by one snapshot of the manifest; no start: from the first."""
+        tail_start = self._stored_end(dataset.name, files)
+        below, parts = -1 if start is None else start, []
+        wanted = [f for f in files if f.first_position < end and f.end_position > below]
+        if wanted:
+            records = self._read(dataset, wanted)
+            if start is not None and wanted[0].first_position < start:
+                records = records.where(F.col(POSITION) >= start)
+            if max(file.end_position for file in wanted) > end:
+                records = records.where(F.col(POSITION) < end)
+            parts.append(records)
+        tail_start = max(tail_start, below)
+        if tail_start < end:
+            parts.append(self._tail(dataset, tail_start, end))
+        if not parts:
+            return self._spark.sql("SELECT '' AS line WHERE false").transform(parse, dataset)
+        return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+    def _stored_end(self, dataset: str, files: tuple[DataFile, ...]) -> int:
+        """By a snapshot of the manifest. Before the first flush: where the log begins."""
+        if files:
+            return max(file.end_position for file in files)
+        try:
+            return first_position(self._log_directory, dataset)
+        except NotFound:
+            return 0
+
+    def _read(self, dataset: Dataset, files: list[DataFile]) -> DataFrame:
+        """The files as one DataFrame, kept until the dataset has others: planning it lists them."""
+        paths = tuple(file.path for file in files)
+        schema = schema_of(dataset)
+        known = self._parquet.get((dataset.name, schema))
+        if known is not None and known[0] == paths:
+            return known[1]
+        whole = [str(self._directory / path) for path in paths]
+        records = self._spark.read.schema(schema).parquet(*whole)
+        self._parquet[dataset.name, schema] = (paths, records)
+        return records
+
+    def _tail(self, dataset: Dataset, start: int, end: int) -> DataFrame:
+        """The log's records in [start, end), read by Spark from the segments' text."""
+        paths = [str(p) for p in segments(self._log_directory, dataset.name, start, end)]
+        lines = self._spark.read.text(paths, lineSep="\n")
+        return lines.transform(keep_positions, start, end).transform(parse, dataset)
+
+    def _flush_ranges(self, dataset: str, start: int, end: int) -> list[tuple[int, int]]:
+        """[start, end) cut at segment boundaries into pieces of about FLUSH_BYTES."""
+        if end <= start:
+            return []
+        firsts = [int(p.stem) for p in segments(self._log_directory, dataset, start, end)]
+        cuts = [start]
+        for first in firsts[1:]:
+            if first - cuts[-1] >= FLUSH_BYTES:
+                cuts.append(first)
+        return list(zip(cuts, [*cuts[1:], end], strict=True))
+
+    def _merge(self, dataset: Dataset, run: Sequence[DataFile], oldest_us: int | None) -> DataFile:
+        whole = [str(self._directory / file.path) for file in run]
+        records = self._spark.read.schema(schema_of(dataset)).parquet(*whole)
+        if oldest_us is not None:
+            records = records.transform(keep_retained, oldest_us)
+        records = records.transform(keep_newest, dataset)
+        first, end = run[0].first_position, run[-1].end_position
+        return write_file(records, self._directory, dataset.name, first, end)
