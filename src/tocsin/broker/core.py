@@ -15,7 +15,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from tocsin.broker.attachments import Attachments, Backend, Frontend, Get
-from tocsin.broker.effects import MOVED, Acked, CloseConnection, Effect, Fail, Marker, Request
+from tocsin.broker.effects import (
+    MOVED,
+    Acked,
+    CloseConnection,
+    Effect,
+    Fail,
+    Marker,
+    Request,
+    Signal,
+)
 from tocsin.broker.events import Moment, NewHead, RangeAnswer
 from tocsin.broker.gets import Gets, unknown_subscription
 from tocsin.broker.intake import Fetches, Intake
@@ -75,7 +84,11 @@ class BrokerCore:
         asked: Moment,
         now: float,
     ) -> list[Effect]:
-        """A connection of a subscriber, whose subscriptions the cluster has attached here: all."""
+        """A connection of a subscriber, whose subscriptions the cluster has attached here: all.
+
+        The driver sends the welcome before it carries out the effects: a Signal among them
+        corrects a head in it that is older than what this broker has told everyone else.
+        """
         self.attachments.next_event()
         effects: list[Effect] = []
         listed = {one.id for one in subscriptions}
@@ -86,7 +99,7 @@ class BrokerCore:
             self._attach(one, asked, now, effects)
         self.attachments.connect(connection, subscriber, inline)
         self._news.again_from(asked.sequence)
-        return effects
+        return effects + self._correct(subscriptions, [connection])
 
     def disconnected(self, connection: int) -> list[Effect]:
         """The subscriber stays attached: what comes meanwhile is cached for its return."""
@@ -99,7 +112,28 @@ class BrokerCore:
         effects: list[Effect] = []
         self._attach(subscription, asked, now, effects)
         self._news.again_from(asked.sequence)
-        return effects
+        connections = list(self.attachments.of(subscription.subscriber).connections)
+        return effects + self._correct([subscription], connections)
+
+    def _correct(self, told: Iterable[Subscription], connections: list[int]) -> list[Effect]:
+        """Signals that these connections missed: sent while the cluster's answer was under way."""
+        if not connections:
+            return []
+        backends = [(self.attachments.backends[one.backend.id], one.backend) for one in told]
+        return [
+            Signal(here.id, here.epoch, here.fetched, connections)
+            for here, there in backends
+            if (here.epoch != there.epoch or here.fetched > there.head) and here.fetched > 0
+        ]
+
+    def unsubscribing(self, subscription: int) -> list[Effect]:
+        """To be told before the cluster is: so that news of the departure, which may overtake the
+        cluster's answer, are not taken for a move to another broker."""
+        self.attachments.next_event()
+        frontend = self.attachments.frontends.get(subscription)
+        if frontend is not None:
+            frontend.leaving = True
+        return []
 
     def unsubscribed(self, subscription: int, now: float) -> list[Effect]:
         self.attachments.next_event()
@@ -144,7 +178,7 @@ class BrokerCore:
         name = frontend.subscriber
         self._remove(frontend, now)
         subscriber = self.attachments.of(name)
-        if subscriber.frontends:
+        if subscriber.frontends or frontend.leaving:
             return
         for connection in list(subscriber.connections):
             self.attachments.disconnect(connection)

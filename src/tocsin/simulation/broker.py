@@ -1,0 +1,225 @@
+"""A broker process in the simulated world: drives a real core, loses it in a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tocsin.broker.core import BrokerCore
+from tocsin.broker.effects import (
+    Acked,
+    Answer,
+    AskNews,
+    CloseConnection,
+    Effect,
+    Fail,
+    Fetch,
+    SendInline,
+    Signal,
+    StoreMarkers,
+)
+from tocsin.broker.events import NewHead, RangeAnswer
+from tocsin.policies import parse_policy
+from tocsin.simulation.checkers import BrokerChecker, promise
+from tocsin.simulation.client import SimulatedClient
+
+if TYPE_CHECKING:
+    from tocsin.simulation.world import World
+
+
+class SimulatedBroker:
+    """A broker process: a core, or none while it is down."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.core: BrokerCore | None = None
+        self.checker: BrokerChecker | None = None
+        self.ready = False
+        self.incarnation = 0
+        self.connections: dict[int, str] = {}
+
+    def start(self) -> None:
+        world = self.world
+        self.incarnation += 1
+        policy = parse_policy(world.random.choice(world.policies))
+        limit = world.random.choice([2, 5, 1000])
+        self.core = BrokerCore(policy, world.budget_bytes, world.now, fetch_limit=limit)
+        self.checker = BrokerChecker(world.cluster, self.core)
+        self._load()
+        self._tick(self.incarnation)
+
+    def crash(self) -> None:
+        self.core = self.checker = None
+        self.ready = False
+        for connection in list(self.connections):
+            self.world.break_connection(connection)
+        self.connections.clear()
+
+    def _load(self) -> None:
+        core = self.core
+        assert core is not None
+        asked = core.moment
+
+        def loaded(answer: Any) -> list[Effect]:
+            self.ready = True
+            return core.loaded(answer[0], answer[1], asked, self.world.now)
+
+        self.call(lambda: self.world.cluster.load(self.name), loaded, self._load)
+
+    def _tick(self, incarnation: int) -> None:
+        if self.core is not None and incarnation == self.incarnation:
+            if self.ready:
+                self.do(self.core.tick(self.world.now))
+            self.world.later(0.1 * self.world.scale, lambda: self._tick(incarnation))
+
+    def call(
+        self,
+        work: Callable[[], Any],
+        answered: Callable[[Any], list[Effect]],
+        failed: Callable[[], list[Effect] | None],
+    ) -> None:
+        """A call to the cluster: request or answer may be lost, both take their time."""
+        world, incarnation = self.world, self.incarnation
+        fate = world.random.random() if world.faulty else 1.0
+
+        def alive() -> bool:
+            return self.core is not None and self.incarnation == incarnation
+
+        def arrive() -> None:
+            answer = work() if fate > 0.05 else None
+            world.later(world.delay_s(), lambda: come_back(answer))
+
+        def come_back(answer: Any) -> None:
+            if alive():
+                self.do((failed() or []) if fate < 0.1 else answered(answer))
+
+        world.later(world.delay_s(), arrive)
+
+    def notice(self, heads: list[NewHead], detached: list[int]) -> None:
+        if self.core is not None and self.ready:
+            self.do(self.core.notice(heads, detached, self.world.now))
+
+    # -- clients' frames ------------------------------------------------------------------------
+
+    def accept(self, connection: int, client: SimulatedClient) -> None:
+        core, world = self.core, self.world
+        if core is None or not self.ready:
+            world.break_connection(connection)
+            return
+        self.connections[connection] = client.name
+        asked = core.moment
+
+        def attached(subscriptions: Any) -> list[Effect]:
+            if connection not in self.connections:
+                return []  # the client gave up meanwhile
+            effects = core.connected(
+                connection, client.name, client.inline, subscriptions, asked, world.now
+            )
+            world.to_client(connection, lambda c: c.welcomed(subscriptions))
+            return effects
+
+        def failed() -> None:
+            world.break_connection(connection)
+
+        self.call(
+            lambda: world.cluster.attach(client.name, self.name, connection), attached, failed
+        )
+
+    def hang_up(self, connection: int) -> None:
+        if self.connections.pop(connection, None) is not None and self.core is not None:
+            self.do(self.core.disconnected(connection))
+
+    def receive(self, connection: int, frame: tuple[Any, ...]) -> None:
+        core, world = self.core, self.world
+        name = self.connections.get(connection)
+        if core is None or name is None or connection not in core.attachments.connections:
+            return  # frames that come before the welcome are refused
+        kind, number, *rest = frame
+        if kind == "get":
+            after, epoch, limit = rest
+            request = (connection, number)
+            self.do(
+                core.get(request, name, number, world.now, after=after, epoch=epoch, limit=limit)
+            )
+        elif kind == "ack":
+            epoch, position = rest
+            self.do(core.ack(name, number, epoch, position, world.now, connection=connection))
+        elif kind == "subscribe":
+            asked = core.moment
+
+            def subscribed(one: Any) -> list[Effect]:
+                effects = core.subscribed(one, asked, world.now)
+
+                def opened(client: SimulatedClient) -> None:
+                    client.opened(one)
+                    client.look()
+
+                world.to_client(connection, opened)
+                return effects
+
+            self.call(lambda: world.cluster.subscribe(name, self.name, number), subscribed, list)
+        elif kind == "unsubscribe":
+            self.do(core.unsubscribing(number))
+            self.call(
+                lambda: world.cluster.unsubscribe(number),
+                lambda _: core.unsubscribed(number, world.now),
+                list,
+            )
+
+    # -- effects ----------------------------------------------------------------------------------
+
+    def do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._do(effect)
+        if self.core is not None and self.checker is not None:
+            self.checker.check()
+
+    def _do(self, effect: Effect) -> None:
+        world, core = self.world, self.core
+        assert core is not None
+        match effect:
+            case Fetch(fetch, backend, after, upto, limit):
+
+                def fetched(answer: RangeAnswer | None) -> list[Effect]:
+                    if answer is None:
+                        return core.fetch_failed(fetch, world.now)
+                    return core.fetched(fetch, answer, world.now)
+
+                self.call(
+                    lambda: world.cluster.read(backend, after, upto, limit),
+                    fetched,
+                    lambda: core.fetch_failed(fetch, world.now),
+                )
+            case AskNews(since):
+                self.call(
+                    lambda: world.cluster.news(self.name, since),
+                    lambda told: core.news(told[0], told[1], told[2], world.now),
+                    lambda: core.news_failed(world.now),
+                )
+            case StoreMarkers(markers):
+                world.delivery.stored(markers)
+                self.call(
+                    lambda: world.cluster.put_markers(markers),
+                    lambda unknown: core.markers_stored(unknown),
+                    lambda: core.markers_failed(world.now),
+                )
+            case Signal():
+                for connection in effect.connections:
+                    world.to_client(connection, lambda c: c.signalled(effect))
+            case SendInline():
+                for connection in effect.connections:
+                    world.to_client(connection, lambda c: c.sent_inline(effect))
+            case Answer():
+                world.to_client(effect.request[0], lambda c: c.answered(effect))
+            case Fail():
+                world.to_client(effect.request[0], lambda c: world.retry(c, effect.request))
+            case Acked():
+                pass
+            case CloseConnection(connection):
+                name = self.connections.pop(connection)
+                promise(
+                    world.cluster.served[name] != connection,
+                    f"{name} was closed as moved on the connection that serves it",
+                )
+                world.break_connection(connection)

@@ -1,0 +1,173 @@
+"""A cluster in memory, as small as can be: the truth that the checkers compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tocsin.broker.effects import Marker
+from tocsin.broker.events import NewHead, RangeAnswer
+from tocsin.model import BackendSubscription, Result, Subscription
+
+
+@dataclass
+class StoredBackend:
+    id: int
+    epoch: str
+    head: int = 0
+    floor: int = 0
+    sequence: int = 0
+
+
+@dataclass
+class StoredFrontend:
+    id: int
+    subscriber: str
+    backend: int
+    broker: str
+    marker: int
+    sequence: int
+
+
+@dataclass
+class ModelCluster:
+    sequence: int = 0
+    epochs: int = 0
+    subscriptions: int = 0
+    backends: dict[int, StoredBackend] = field(default_factory=dict)
+    frontends: dict[int, StoredFrontend] = field(default_factory=dict)
+    detachments: dict[tuple[str, int], int] = field(default_factory=dict)
+    history: dict[tuple[str, int], Result] = field(default_factory=dict)  # (epoch, position)
+    floors: dict[str, int] = field(default_factory=dict)  # epoch -> highest floor ever
+    epoch_order: dict[str, int] = field(default_factory=dict)
+    served: dict[str, int] = field(default_factory=dict)  # subscriber -> connection that attached
+
+    def _step(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+    def _new_epoch(self) -> str:
+        self.epochs += 1
+        name = f"epoch-{self.epochs}"
+        self.epoch_order[name] = self.epochs
+        self.floors[name] = 0
+        return name
+
+    # -- what makes the world change ----------------------------------------------------------
+
+    def publish(self, backend: int, now: float, payload: bytes) -> Result | None:
+        stored = self.backends.get(backend)
+        if stored is None:
+            return None
+        stored.head += 1
+        stored.sequence = self._step()
+        result = Result(backend, stored.head, now, payload)
+        self.history[stored.epoch, stored.head] = result
+        return result
+
+    def retire(self, backend: int, keep: int) -> None:
+        stored = self.backends.get(backend)
+        if stored is not None:
+            stored.floor = max(stored.floor, stored.head - keep)
+            self.floors[stored.epoch] = stored.floor
+
+    def remake(self, backend: int) -> None:
+        """Dropped and made again: a new epoch from position 0."""
+        stored = self.backends.get(backend)
+        if stored is not None:
+            self.backends[backend] = StoredBackend(
+                backend, self._new_epoch(), sequence=self._step()
+            )
+            for frontend in self.frontends.values():
+                if frontend.backend == backend:
+                    frontend.marker = 0
+
+    def brokers_of(self, backend: int) -> set[str]:
+        return {f.broker for f in self.frontends.values() if f.backend == backend}
+
+    # -- what brokers ask ---------------------------------------------------------------------
+
+    def subscribe(self, subscriber: str, broker: str, backend: int) -> Subscription:
+        if backend not in self.backends:
+            self.backends[backend] = StoredBackend(
+                backend, self._new_epoch(), sequence=self._step()
+            )
+        for frontend in self.frontends.values():
+            if (frontend.subscriber, frontend.backend) == (subscriber, backend):
+                self._move(frontend, broker)
+                return self._told(frontend)
+        self.subscriptions += 1
+        frontend = StoredFrontend(
+            self.subscriptions,
+            subscriber,
+            backend,
+            broker,
+            self.backends[backend].head,
+            self._step(),
+        )
+        self.frontends[frontend.id] = frontend
+        return self._told(frontend)
+
+    def unsubscribe(self, subscription: int) -> None:
+        frontend = self.frontends.pop(subscription, None)
+        if frontend is None:
+            return
+        self.detachments[frontend.broker, subscription] = self._step()
+        if not any(f.backend == frontend.backend for f in self.frontends.values()):
+            del self.backends[frontend.backend]  # the id will be used again, with another epoch
+
+    def attach(self, subscriber: str, broker: str, connection: int) -> list[Subscription]:
+        mine = [f for f in self.frontends.values() if f.subscriber == subscriber]
+        for frontend in mine:
+            self._move(frontend, broker)
+        self.served[subscriber] = connection
+        return [self._told(frontend) for frontend in mine]
+
+    def _move(self, frontend: StoredFrontend, broker: str) -> None:
+        if frontend.broker != broker:
+            self.detachments[frontend.broker, frontend.id] = self._step()
+            self.detachments.pop((broker, frontend.id), None)
+            frontend.broker, frontend.sequence = broker, self.sequence
+
+    def _told(self, frontend: StoredFrontend) -> Subscription:
+        b = self.backends[frontend.backend]
+        told = BackendSubscription(b.id, "channel", {"key": b.id}, b.epoch, b.head, b.floor)
+        return Subscription(
+            frontend.id, frontend.subscriber, frontend.broker, told, frontend.marker
+        )
+
+    def load(self, broker: str) -> tuple[int, list[Subscription]]:
+        here = [f for f in self.frontends.values() if f.broker == broker]
+        return self.sequence, [self._told(f) for f in here]
+
+    def news(self, broker: str, since: int) -> tuple[int, list[NewHead], list[int]]:
+        here = [f for f in self.frontends.values() if f.broker == broker]
+        changed = {
+            f.backend
+            for f in here
+            if f.sequence > since or self.backends[f.backend].sequence > since
+        }
+        heads = [NewHead(b, self.backends[b].epoch, self.backends[b].head) for b in sorted(changed)]
+        gone = [s for (name, s), at in self.detachments.items() if name == broker and at > since]
+        return self.sequence, heads, gone
+
+    def read(self, backend: int, after: int, upto: int, limit: int) -> RangeAnswer | None:
+        b = self.backends.get(backend)
+        if b is None:
+            return None
+        first, last = max(after, b.floor) + 1, min(upto, b.head, max(after, b.floor) + limit)
+        results = [self.history[b.epoch, p] for p in range(first, last + 1)]
+        return RangeAnswer(b.epoch, b.floor, b.head, results)
+
+    def put_markers(self, markers: Iterable[Marker]) -> set[int]:
+        unknown = set()
+        for marker in markers:
+            frontend = self.frontends.get(marker.subscription)
+            if frontend is None:
+                unknown.add(marker.subscription)
+                continue
+            b = self.backends[frontend.backend]
+            if b.epoch == marker.epoch:
+                assert marker.position <= b.head
+                frontend.marker = max(frontend.marker, marker.position)
+        return unknown

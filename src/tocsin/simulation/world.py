@@ -1,0 +1,222 @@
+"""A whole system in one process and virtual time: cluster, two brokers, clients, a bad network.
+
+Everything random comes from one seed, so that a failing run can be run again exactly.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tocsin.broker.events import NewHead
+from tocsin.policies import parse_policy, policy_names
+from tocsin.simulation.broker import SimulatedBroker
+from tocsin.simulation.checkers import DeliveryChecker
+from tocsin.simulation.client import SimulatedClient
+from tocsin.simulation.model_cluster import ModelCluster
+
+BACKENDS = 4
+
+
+class World:
+    def __init__(self, seed: int, policies: Sequence[str] = ()) -> None:
+        combined = ["evict=lru expire=ttl", "evict=lsc expire=ttl"]
+        self.policies = list(policies) or [*policy_names(), *combined]
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.scale = self.random.choice([1.0, 1.0, 30.0])  # long runs reach TTL's re-estimation
+        self.budget_bytes = self.random.choice([0, 60, 200, 1000])
+        self.faulty = True
+        self.cluster = ModelCluster()
+        self.delivery = DeliveryChecker(self.cluster)
+        self._agenda: list[tuple[float, int, Callable[[], Any]]] = []
+        self._count = 0
+        self._connections = 0
+        self._pipes: dict[int, tuple[SimulatedClient, SimulatedBroker]] = {}
+        self._arrivals: dict[tuple[int, str], float] = {}  # frames of a connection stay in order
+        self.brokers = [SimulatedBroker(self, name) for name in ("east", "west")]
+        self.clients = [self._client(f"client-{n}") for n in range(self.random.randint(1, 5))]
+
+    def _client(self, name: str) -> SimulatedClient:
+        inline = self.random.random() < 0.4
+        limit = self.random.choice([1, 3, 1000])
+        client = SimulatedClient(
+            name,
+            inline,
+            limit,
+            self.delivery,
+            lambda frame: self.to_broker(client, frame),
+            lambda: not self.faulty or self.random.random() < 0.6,
+        )
+        return client
+
+    # -- time and network ---------------------------------------------------------------------
+
+    def later(self, delay_s: float, action: Callable[[], Any]) -> None:
+        self._count += 1
+        heapq.heappush(self._agenda, (self.now + delay_s, self._count, action))
+
+    def run_until(self, end: float) -> None:
+        while self._agenda and self._agenda[0][0] <= end:
+            self.now, _, action = heapq.heappop(self._agenda)
+            action()
+        self.now = end
+
+    def delay_s(self) -> float:
+        slow = self.faulty and self.random.random() < 0.1
+        return self.random.expovariate(1.0 if slow else 20.0) * self.scale
+
+    def _in_order(self, connection: int, direction: str, action: Callable[[], None]) -> None:
+        at = max(self._arrivals.get((connection, direction), 0.0), self.now + self.delay_s())
+        self._arrivals[connection, direction] = at
+        self.later(at - self.now, action)
+
+    def to_client(self, connection: int, action: Callable[[SimulatedClient], None]) -> None:
+        def arrive() -> None:
+            pipe = self._pipes.get(connection)
+            if pipe is not None and pipe[0].connection == connection:
+                action(pipe[0])
+
+        self._in_order(connection, "down", arrive)
+
+    def to_broker(self, client: SimulatedClient, frame: tuple[Any, ...]) -> None:
+        connection = client.connection
+        if connection is None:
+            return
+
+        def arrive() -> None:
+            pipe = self._pipes.get(connection)
+            if pipe is not None:
+                pipe[1].receive(connection, frame)
+
+        self._in_order(connection, "up", arrive)
+
+    def connect(self, client: SimulatedClient) -> None:
+        if client.connection is not None:
+            return
+        self._connections += 1
+        connection = client.connection = self._connections
+        broker = self.random.choice(self.brokers)
+        self._pipes[connection] = (client, broker)
+        self._in_order(connection, "up", lambda: broker.accept(connection, client))
+
+    def break_connection(self, connection: int) -> None:
+        """The client notices after a while, the broker perhaps later."""
+        pipe = self._pipes.pop(connection, None)
+        if pipe is None:
+            return
+        client, broker = pipe
+
+        def noticed() -> None:
+            if client.connection == connection:
+                client.connection = None
+                self.later(self.delay_s(), lambda: self.connect(client))
+
+        self.later(self.delay_s(), noticed)
+        incarnation = broker.incarnation
+
+        def hang_up() -> None:
+            if broker.incarnation == incarnation:
+                broker.hang_up(connection)
+
+        self.later(self.delay_s() * 3, hang_up)
+
+    def retry(self, client: SimulatedClient, request: tuple[int, int]) -> None:
+        connection, number = request
+
+        def again() -> None:
+            if client.connection == connection:
+                client.failed(number)
+                client.look()
+
+        self.later(0.5 * self.scale, again)
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    def publish(self, backend: int) -> None:
+        for _ in range(self.random.choice([1, 1, 1, 2, 6])):
+            size = self.random.choice([5, 20, 60, 300])
+            payload = self.random.randbytes(4) * (size // 4)
+            self.cluster.publish(backend, self.now, payload)
+        self.send_notices(backend, [])
+
+    def send_notices(self, backend: int, detached: list[int]) -> None:
+        stored = self.cluster.backends.get(backend)
+        heads = []
+        if stored is not None:
+            pushed = self.random.choice([0, 0, 1, 3])
+            first = max(stored.floor, stored.head - pushed)
+            results = [
+                self.cluster.history[stored.epoch, p] for p in range(first + 1, stored.head + 1)
+            ]
+            heads = [NewHead(backend, stored.epoch, stored.head, results)]
+        for broker in self.brokers:
+            if not detached and broker.name not in self.cluster.brokers_of(backend):
+                continue
+            for _ in range(self.random.choice([0, 1, 1, 1, 2]) if self.faulty else 1):
+                self.later(
+                    self.delay_s() * self.random.choice([1, 1, 10]),
+                    lambda b=broker: b.notice(heads, detached),  # type: ignore[misc]
+                )
+
+    def happen(self) -> None:
+        """One random thing."""
+        draw, choose = self.random.random(), self.random.choice
+        client, broker = choose(self.clients), choose(self.brokers)
+        backend = self.random.randrange(BACKENDS)
+        if draw < 0.50:
+            self.publish(backend)
+        elif draw < 0.62:
+            self.to_broker(client, ("subscribe", backend))
+        elif draw < 0.66 and client.feeds:
+            number = choose(sorted(client.feeds))
+            client.forget(number)
+            self.to_broker(client, ("unsubscribe", number))
+        elif draw < 0.80 and client.connection is not None:
+            self.break_connection(client.connection)
+        elif draw < 0.83:
+            if broker.core is not None:
+                broker.crash()
+                self.later(self.random.random() * self.scale, broker.start)
+        elif draw < 0.88:
+            self.cluster.retire(backend, self.random.choice([0, 1, 3]))
+        elif draw < 0.90:
+            self.cluster.remake(backend)
+            self.send_notices(backend, [])
+        elif draw < 0.95 and broker.core is not None and broker.ready:
+            policy = parse_policy(choose(self.policies))
+            broker.do(broker.core.set_policy(policy, self.now))
+        elif draw < 0.97:  # a rumour: only news are believed
+            everyone = sorted(self.cluster.frontends)
+            self.send_notices(backend, everyone[:3])
+        elif client.feeds:
+            client.acknowledge(choose(sorted(client.feeds)))
+
+    def run(self, happenings: int) -> None:
+        for broker in self.brokers:
+            broker.start()
+        self.run_until(1.0 * self.scale)
+        for client in self.clients:
+            self.connect(client)
+        for _ in range(happenings):
+            self.run_until(self.now + self.random.expovariate(5.0) * self.scale)
+            self.happen()
+        self.quieten()
+
+    def quieten(self) -> None:
+        """No more faults; whatever was promised must have come true in the end."""
+        self.faulty = False
+        self.run_until(self.now + 30 * self.scale)
+        for client in self.clients:
+            if client.connection is None:
+                self.connect(client)
+            for number in client.feeds:
+                client.acknowledge(number)
+        self.run_until(self.now + 30 * self.scale)
+        for client in self.clients:
+            for number in client.feeds:
+                # One that a late unsubscription of an earlier connection took is not promised.
+                if number in self.cluster.frontends:
+                    self.delivery.everything_delivered(client.name, number)
