@@ -149,6 +149,17 @@ class Ledger:
         """At the end: what a broker's cache counted. Added up if a broker was started again."""
         self._tallies[broker].counts.update(hits=hits, misses=misses, fetched_bytes=fetched_bytes)
 
+    def backends(self) -> set[int]:
+        """Every backend subscription that somebody has or had a subscription to."""
+        return {reader.backend for _, reader in self._all()}
+
+    def interrupted(self) -> None:
+        """The demo was stopped early: nothing is owed beyond what each subscriber saw last.
+        Holes before that, repeats and disorder still count."""
+        for reader in self._readers.values():
+            if reader.until is None:
+                reader.until = reader.highest
+
     def outstanding(self) -> int:
         """How many stored results are still owed; the driver waits for 0 before it asks for the
         outcome, so that "lost" means lost and not late. Needs `stored` to have been told."""

@@ -1,0 +1,275 @@
+"""The demo from start to verdict: services up, the city's hour, quiet, everybody back, account.
+
+Joins the pure parts (trace, ledger, table) with real services. How it is shown is `show`'s
+business, how it is asked for the command line's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from tocsin.demo import city
+from tocsin.demo.ledger import Ledger, Outcome, percentile
+from tocsin.demo.player import Player, Publisher
+from tocsin.demo.reports import Record
+from tocsin.demo.services import CacheCounts, Services, tell
+from tocsin.demo.show import Glance, Show
+from tocsin.demo.trace import Plan, Trace, make_trace
+from tocsin.demo.visit import Person, Watch
+from tocsin.settings import Settings
+from tocsin.system import System
+
+QUIET_LIMIT_S = 60.0
+RETURN_LIMIT_S = 60.0
+GLANCE_S = 0.25
+ASK_S = 0.5
+SCOPES = ("publish", "subscribe", "admin", "broker")
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What the person at the keyboard wants."""
+
+    seconds: float = 60.0
+    subscribers: int = 400
+    speed: float = 60.0
+    seed: int = 1
+    brokers: int = 2
+
+    def trace(self) -> Trace:
+        plan = Plan(
+            seed=self.seed, subscribers=self.subscribers, duration_s=self.seconds * self.speed
+        )
+        return make_trace(plan).compress(self.speed)
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The verdict, and what is worth knowing beside it."""
+
+    outcome: Outcome
+    details: dict[str, Any]
+    interrupted: bool
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome.promises_held and self.outcome.total.delivered > 0
+
+
+class Demo:
+    """One run against services that are up. `System` and tests both provide those."""
+
+    def __init__(
+        self, trace: Trace, services: Services, token_for: Callable[[str], str], show: Show
+    ) -> None:
+        self._services = services
+        self._show = show
+        self.ledger = Ledger()
+        self.watch = Watch(self.ledger)
+        self._published = 0
+        names = sorted({e.subscriber for e in trace.opening if hasattr(e, "subscriber")})
+        self._people = {
+            name: Person(name, services.locate, token_for(name), self.watch) for name in names
+        }
+        self.player = Player(trace, self._people, Publisher(self._send))
+        self._caches: dict[str, CacheCounts] = {}
+        self._phases_s: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """The whole play; the ledger has seen it all when this returns."""
+        trace = self.player.trace
+        wishes = sum(type(event).__name__ == "Subscribe" for event in trace.opening)
+        with self._phase("city"):
+            await self._services.found(trace.speed)
+        with self._phase("opening"):
+            self._show.opening(wishes)
+            await self._shown(self.player.open())
+        with self._phase("course"):
+            self._show.course(trace.duration_s, trace.speed)
+            await self._shown(self.player.play())
+        with self._phase("quiet"):
+            self._show.note("the hour is over: waiting until nothing is under way")
+            await self._shown(self._calm())
+        with self._phase("return"):
+            self._show.note("everybody comes back, to hear what happened while they were away")
+            await self._shown(self._come_back())
+
+    async def account(self, *, interrupted: bool = False) -> Report:
+        """Close the books. Heads are asked for last, so that nothing is displayed after them."""
+        await self._everybody_out(wait=not interrupted)
+        tell(self.ledger, await self._services.heads(self.ledger.backends()))
+        self._caches |= await self._services.caches()
+        for name, counts in self._caches.items():
+            self.ledger.cache(
+                name,
+                hits=counts.hits,
+                misses=counts.misses,
+                fetched_bytes=counts.fetched_bytes,
+            )
+        if interrupted:
+            self.ledger.interrupted()
+        return Report(
+            outcome=self.ledger.outcome(), details=self._details(), interrupted=interrupted
+        )
+
+    async def _send(self, dataset: str, records: Sequence[Record]) -> None:
+        accepted = await self._services.send(dataset, records)
+        self.ledger.published(dataset, accepted)
+        self._published += accepted
+
+    async def _shown(self, work: Awaitable[None]) -> None:
+        """Do this and keep the display up to date meanwhile."""
+        doing = asyncio.ensure_future(work)
+        asked_at = 0.0
+        try:
+            while not doing.done():
+                if time.monotonic() - asked_at > 1:
+                    asked_at = time.monotonic()
+                    self._caches |= await self._services.caches()
+                self._show.glance(self._glance())
+                await asyncio.wait([doing], timeout=GLANCE_S)
+            await doing
+            self._show.glance(self._glance())
+        finally:
+            doing.cancel()
+
+    def _glance(self) -> Glance:
+        hits = sum(each.hits for each in self._caches.values())
+        misses = sum(each.misses for each in self._caches.values())
+        return Glance(
+            elapsed_s=self.player.elapsed_s,
+            published=self._published,
+            displayed=self.watch.displayed,
+            online=self.watch.online,
+            subscriptions=self.watch.subscriptions,
+            hit_ratio=hits / (hits + misses) if hits + misses else None,
+        )
+
+    async def _calm(self) -> None:
+        """Until the store's heads have not moved for two rounds of the slowest channel."""
+        slowest_s = max(city.period_at(c.period_s, self.player.trace.speed) for c in city.CHANNELS)
+        calm_s = 2.0 * slowest_s + 2.0
+        limit = time.monotonic() + QUIET_LIMIT_S + calm_s
+        known: dict[int, tuple[str, int]] = {}
+        moved_at = time.monotonic()
+        while time.monotonic() < limit and time.monotonic() - moved_at < calm_s:
+            heads = await self._services.heads(self.ledger.backends())
+            if heads != known:
+                known, moved_at = heads, time.monotonic()
+            await asyncio.sleep(ASK_S)
+
+    async def _come_back(self) -> None:
+        await self.player.all_in()
+        limit = time.monotonic() + RETURN_LIMIT_S
+        while True:
+            tell(self.ledger, await self._services.heads(self.ledger.backends()))
+            if self.ledger.outstanding() == 0 or time.monotonic() > limit:
+                return
+            await asyncio.sleep(ASK_S)
+
+    async def _everybody_out(self, *, wait: bool) -> None:
+        people = self._people.values()
+        if wait:
+            await self.player.idle()
+        await asyncio.gather(*(person.leave(settle=wait) for person in people))
+
+    @contextlib.contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._phases_s[name] = round(time.monotonic() - started, 2)
+
+    def _details(self) -> dict[str, Any]:
+        ways = self.watch.on_the_way_ms
+        return {
+            "result_to_display_ms": {"p50": percentile(ways, 0.5), "p99": percentile(ways, 0.99)},
+            "frontend_subscriptions": self.watch.subscriptions,
+            "backend_subscriptions": len(self.ledger.backends()),
+            "logins": self.watch.logins,
+            "behind_s": round(self.player.behind_s, 3),
+            "phases_s": self._phases_s,
+            "mishaps": self.watch.mishaps[:20],
+        }
+
+
+async def perform(asked: Asked, settings: Settings, show: Show) -> Report:
+    """Start a system in the settings' data directory, run the demo in it, stop everything.
+
+    Ctrl-C ends the play, not the account: the table then tells what was seen so far.
+    """
+    trace = asked.trace()
+    system = System(settings, brokers=asked.brokers)
+    with _interruptible() as stop:
+        try:
+            show.starting()
+            if not await _unless(stop, system.start(show.service)):
+                raise KeyboardInterrupt
+            token = system.token("demo", *SCOPES)
+            show.token(token)
+            services = Services(
+                system.cluster_url, system.coordinator_url, system.broker_urls, token
+            )
+            try:
+                await services.all_known()
+                demo = Demo(trace, services, lambda name: system.token(name, "subscribe"), show)
+                finished = await _unless(stop, demo.run())
+                if not finished:
+                    show.note("interrupted: closing the books")
+                report = await demo.account(interrupted=not finished)
+            finally:
+                await services.close()
+            report.details["restarts"] = {name: system.restarts(name) for name in system.names}
+            return report
+        finally:
+            show.stopping()
+            await system.stop()
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do this unless `stop` is set before it is done; whether it was done."""
+    doing = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([doing, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+            return True
+        return False
+    finally:
+        stopping.cancel()
+        doing.cancel()
+        await asyncio.wait([doing])
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[asyncio.Event]:
+    """The event that Ctrl-C (or SIGTERM) sets; a second one ends this task at once."""
+    stop = asyncio.Event()
+    main = asyncio.current_task()
+    assert main is not None
+    loop = asyncio.get_running_loop()
+
+    def asked_to_stop() -> None:
+        if stop.is_set():
+            main.cancel()
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked_to_stop)
+    try:
+        yield stop
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def is_empty(directory: Path) -> bool:
+    return not directory.exists() or not any(directory.iterdir())
