@@ -1,0 +1,256 @@
+"""The broker's side of the conversation with the cluster. Decides nothing: the core does.
+
+Every question ends in its answer or in one TocsinError; what to do about a failure is the
+caller's business. Ranges wanted in the same turn of the loop travel in one call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+from msgspec import Raw, Struct
+
+from tocsin.broker.effects import Fetch, Marker
+from tocsin.broker.events import NewHead, RangeAnswer
+from tocsin.client.frames import SubscriptionInfo
+from tocsin.client.http import error_of
+from tocsin.errors import NotFound, TocsinError, Unavailable
+from tocsin.model import Result
+from tocsin.service.backoff import Backoff
+from tocsin.service.tokens import mint
+
+TOKEN_S = 3600.0
+CALLS_AT_ONCE = 4  # range calls under way; more ranges wait and travel together
+RANGES_PER_CALL = 256
+
+T = TypeVar("T")
+
+
+class StoredResult(Struct, frozen=True):
+    position: int
+    at: float
+    value: Raw
+
+
+class StoredHead(Struct, frozen=True):
+    backend: int
+    epoch: str
+    head: int
+    results: list[StoredResult] = []
+
+
+class StoredRange(Struct, frozen=True):
+    backend: int
+    epoch: str
+    floor: int
+    head: int
+    results: list[StoredResult]
+
+
+class Registered(Struct, frozen=True):
+    name: str
+    cluster: str  # the store's id
+
+
+class Loaded(Struct, frozen=True):
+    sequence: int
+    subscriptions: list[SubscriptionInfo]
+
+
+class Attached(Struct, frozen=True):
+    subscriptions: list[SubscriptionInfo]
+
+
+class News(Struct, frozen=True):
+    """What changed: the body of a notice, and the answer to "what is new since"."""
+
+    sequence: int
+    heads: list[StoredHead] = []
+    detached: list[int] = []
+    cluster: str | None = None
+
+    def new_heads(self) -> list[NewHead]:
+        return [
+            NewHead(h.backend, h.epoch, h.head, results_of(h.backend, h.results))
+            for h in self.heads
+        ]
+
+
+class _Ranges(Struct, frozen=True):
+    ranges: list[StoredRange]
+
+
+class _Unknown(Struct, frozen=True):
+    unknown: list[int] = []
+
+
+FetchDone = Callable[[Fetch, RangeAnswer | TocsinError], None]
+_Wanted = tuple[Fetch, FetchDone]
+
+
+def results_of(backend: int, stored: Sequence[StoredResult]) -> list[Result]:
+    return [Result(backend, each.position, each.at, bytes(each.value)) for each in stored]
+
+
+class ClusterLink:
+    """Calls to the cluster under this broker's name."""
+
+    def __init__(self, url: str, secret: str, name: str, timeout_s: float = 10.0) -> None:
+        self.url = url.rstrip("/")
+        self.fetched_bytes = 0
+        self._secret = secret
+        self._name = name
+        self._mine = f"/v1/brokers/{quote(name, safe='')}"
+        self._http = httpx.AsyncClient(timeout=timeout_s)
+        self._token = ""
+        self._token_until = 0.0
+        self._wanted: list[_Wanted] = []
+        self._calls: set[asyncio.Task[None]] = set()
+        self._flushing = False
+
+    async def close(self) -> None:
+        for call in list(self._calls):
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._http.aclose()
+
+    async def register(self, broker_url: str) -> Registered:
+        return await self._call("PUT", self._mine, Registered, {"url": broker_url})
+
+    async def load(self) -> Loaded:
+        """All frontend subscriptions that are now on this broker."""
+        return await self._call("GET", self._mine + "/subscriptions", Loaded)
+
+    async def attach(self, subscriber: str) -> list[SubscriptionInfo]:
+        """Move all of a subscriber's subscriptions here."""
+        body = {"subscriber": subscriber}
+        return (await self._call("POST", self._mine + "/attach", Attached, body)).subscriptions
+
+    async def subscribe(self, subscriber: str, channel: str, arguments: Any) -> SubscriptionInfo:
+        body = {
+            "subscriber": subscriber,
+            "broker": self._name,
+            "channel": channel,
+            "arguments": arguments,
+        }
+        return await self._persist("POST", "/v1/subscriptions", SubscriptionInfo, body)
+
+    async def unsubscribe(self, subscription: int, subscriber: str) -> None:
+        path = f"/v1/subscriptions/{subscription}?subscriber={quote(subscriber, safe='')}"
+        await self._persist("DELETE", path, dict[str, Any])
+
+    async def news(self, since: int) -> News:
+        return await self._call("GET", f"{self._mine}/news?since={since}", News)
+
+    async def store_markers(self, markers: Sequence[Marker]) -> list[int]:
+        """Returns the subscriptions that the cluster does not know."""
+        return (
+            await self._call("POST", "/v1/markers", _Unknown, {"markers": list(markers)})
+        ).unknown
+
+    def fetch(self, wanted: Fetch, done: FetchDone) -> None:
+        """Ask for a range; `done` is called with the answer or the error, exactly once."""
+        self._wanted.append((wanted, done))
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        while self._wanted and len(self._calls) < CALLS_AT_ONCE:
+            batch = self._wanted[:RANGES_PER_CALL]
+            del self._wanted[:RANGES_PER_CALL]
+            call = asyncio.create_task(self._fetch_all(batch))
+            self._calls.add(call)
+            call.add_done_callback(self._call_ended)
+
+    def _call_ended(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            call.result()
+            self._flush()
+
+    async def _fetch_all(self, wanted: list[_Wanted]) -> None:
+        batch = [fetch for fetch, _ in wanted]
+        answers: list[RangeAnswer | TocsinError]
+        try:
+            answers = await self._fetch_ranges(batch)
+        except Unavailable as error:
+            answers = [error] * len(batch)
+        except TocsinError as error:
+            # One range that the cluster refuses must not harm the others.
+            answers = [error] if len(batch) == 1 else await self._fetch_singly(batch)
+        for (fetch, done), answer in zip(wanted, answers, strict=True):
+            done(fetch, answer)
+
+    async def _fetch_singly(self, batch: list[Fetch]) -> list[RangeAnswer | TocsinError]:
+        answers: list[RangeAnswer | TocsinError] = []
+        for wanted in batch:
+            try:
+                answers += await self._fetch_ranges([wanted])
+            except TocsinError as error:
+                answers.append(error)
+        return answers
+
+    async def _fetch_ranges(self, batch: list[Fetch]) -> list[RangeAnswer | TocsinError]:
+        ranges = [
+            {"backend": f.backend, "after": f.after, "upto": f.upto, "limit": f.limit}
+            for f in batch
+        ]
+        told = (await self._call("POST", "/v1/results", _Ranges, {"ranges": ranges})).ranges
+        by_backend: dict[int, list[StoredRange]] = {}
+        for each in told:
+            by_backend.setdefault(each.backend, []).append(each)
+        answers: list[RangeAnswer | TocsinError] = []
+        for wanted in batch:  # several ranges of one backend subscription come in the order asked
+            found = by_backend.get(wanted.backend)
+            if not found:
+                answers.append(NotFound(f"no backend subscription {wanted.backend}"))
+                continue
+            each = found.pop(0)
+            results = results_of(each.backend, each.results)
+            self.fetched_bytes += sum(result.size_bytes for result in results)
+            answers.append(RangeAnswer(each.epoch, each.floor, each.head, results))
+        return answers
+
+    async def _persist(self, method: str, path: str, kind: type[T], body: Any = None) -> T:
+        """For idempotent calls a client waits for: try again for a few seconds."""
+        backoff = Backoff(0.1, 1.0)
+        for _ in range(4):
+            try:
+                return await self._call(method, path, kind, body)
+            except Unavailable:
+                await asyncio.sleep(backoff.next_s())
+        return await self._call(method, path, kind, body)
+
+    async def _call(self, method: str, path: str, kind: type[T], body: Any = None) -> T:
+        headers = {"authorization": f"Bearer {self._bearer()}", "content-type": "application/json"}
+        content = None if body is None else msgspec.json.encode(body)
+        try:
+            response = await self._http.request(
+                method, self.url + path, content=content, headers=headers
+            )
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise Unavailable(f"no answer from the cluster at {self.url}: {reason}") from error
+        if not response.is_success:
+            raise error_of(response)
+        try:
+            return msgspec.json.decode(response.content, type=kind)
+        except msgspec.DecodeError as error:
+            raise Unavailable(
+                f"the cluster's answer to {path} was not understood: {error}"
+            ) from None
+
+    def _bearer(self) -> str:
+        now = time.time()
+        if now > self._token_until - TOKEN_S / 2:
+            self._token = mint(self._secret, self._name, ["broker"], expires_s=TOKEN_S, now=now)
+            self._token_until = now + TOKEN_S
+        return self._token

@@ -1,0 +1,465 @@
+"""Feeds the core with events and performs its effects; the one place that holds core and I/O.
+
+Single-threaded: everything here runs in the event loop, and nothing waits while it holds the
+core's attention. If the cluster's store was replaced the core is too, so whoever waits for the
+cluster takes the core along and looks afterwards whether it is still the present one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Coroutine, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from tocsin.broker.core import BrokerCore
+from tocsin.broker.effects import (
+    Acked,
+    Answer,
+    AskNews,
+    CloseConnection,
+    Effect,
+    Fail,
+    Fetch,
+    SendInline,
+    Signal,
+    StoreMarkers,
+)
+from tocsin.broker.events import RangeAnswer
+from tocsin.broker.server import encoding
+from tocsin.broker.server.cluster_link import ClusterLink, News
+from tocsin.broker.server.message import Message
+from tocsin.broker.server.metrics import Counts
+from tocsin.broker.server.sockets import Socket, failure
+from tocsin.client import frames
+from tocsin.client.frames import SubscriptionInfo
+from tocsin.errors import NotFound, TocsinError, Unavailable
+from tocsin.policies import parse_policy
+from tocsin.service.backoff import Backoff
+from tocsin.service.tokens import Identity
+from tocsin.settings import Settings
+
+log = structlog.get_logger()
+
+REASONS = {frames.MOVED: "moved: this subscriber connected elsewhere"}
+RESYNC_EVERY_S = 5.0
+
+
+class Line(Protocol):
+    """A client's connection, by WebSocket or SSE."""
+
+    identity: Identity
+    inline: bool
+    number: int
+
+    @property
+    def open(self) -> bool: ...
+    def send(self, message: Message) -> None: ...
+    def signal(self, backend: int, message: Message) -> None: ...
+    def results(self, backend: int, message: Message, signal: Message) -> None: ...
+    def close(self, code: int, reason: str) -> None: ...
+
+
+class SocketGet:
+    """A get that a WebSocket waits for."""
+
+    __slots__ = ("ref", "socket")
+
+    def __init__(self, socket: Socket, ref: frames.Ref) -> None:
+        self.socket = socket
+        self.ref = ref
+
+
+class Driver:
+    """The live broker's one object that everything else calls."""
+
+    core: BrokerCore
+    link: ClusterLink
+    counts: Counts
+
+    def __init__(self, settings: Settings, link: ClusterLink, url: str) -> None:
+        self.settings = settings
+        self.link = link
+        self.url = url
+        self.counts = Counts()
+        self.policy = parse_policy(settings.cache_policy)
+        self.core = self._new_core()
+        self.store: str | None = None  # the id of the cluster's store, once we are registered
+        self.lines: dict[int, Line] = {}
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._leaving: set[int] = set()  # subscriptions that we are just unsubscribing
+        self._arriving = 0  # attach and subscribe calls under way
+        self._resyncing: asyncio.Task[None] | None = None
+        self._resynced_at = -RESYNC_EVERY_S
+
+    def _new_core(self) -> BrokerCore:
+        return BrokerCore(
+            self.policy,
+            self.settings.cache_bytes,
+            time.monotonic(),
+            news_poll_s=self.settings.news_poll_s,
+        )
+
+    # The cluster
+
+    async def load(self) -> None:
+        """Register and learn what is attached here; start anew if the store is another one."""
+        registered = await self.link.register(self.url)
+        if self.store is not None and self.store != registered.cluster:
+            log.warning("the cluster has another store; starting anew", store=registered.cluster)
+            self.core = self._new_core()
+            for line in list(self.lines.values()):
+                line.close(frames.GOING_AWAY, "the cluster was replaced: reconnect")
+            self.lines.clear()
+        self.store = registered.cluster
+        core, asked = self.core, self.core.moment
+        loaded = await self.link.load()
+        subscriptions = [encoding.subscription_of(info) for info in loaded.subscriptions]
+        effects = core.loaded(loaded.sequence, subscriptions, asked, time.monotonic())
+        self._perform(core, effects)
+
+    def resync_soon(self) -> None:
+        """The cluster spoke of something unknown to one of us: compare everything."""
+        if self._resyncing is None and time.monotonic() - self._resynced_at >= RESYNC_EVERY_S:
+            self._resyncing = self.spawn(self._resync())
+
+    async def _resync(self) -> None:
+        try:
+            await self.load()
+            log.info("compared everything with the cluster", subscriptions=self.subscriptions)
+        except TocsinError as error:
+            log.warning("could not compare everything with the cluster", reason=str(error))
+        finally:
+            self._resyncing = None
+            self._resynced_at = time.monotonic()
+
+    def notice(self, notice: News) -> None:
+        if self.store is None:
+            raise Unavailable("this broker is still loading")
+        if notice.cluster != self.store:
+            self._resynced_at = -RESYNC_EVERY_S
+            self.resync_soon()
+            return
+        self._observe_lag(notice)
+        detached = [one for one in notice.detached if one not in self._leaving]
+        effects = self.core.notice(notice.new_heads(), detached, time.monotonic())
+        self._perform(self.core, effects)
+
+    def tick(self) -> None:
+        self._perform(self.core, self.core.tick(time.monotonic()))
+
+    async def flush_markers(self) -> None:
+        """Store what was acknowledged so far, if the cluster answers."""
+        for _ in range(3):
+            effects = self.core.tick(time.monotonic())
+            self._perform(self.core, effects)
+            waiting = [t for t in self._tasks if t.get_name() == "markers"]
+            if not waiting:
+                return
+            await asyncio.wait(waiting, timeout=2.0)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a task of the broker failed", exc_info=task.exception())
+
+    # Clients
+
+    @property
+    def subscriptions(self) -> int:
+        return len(self.core.attachments.frontends)
+
+    async def attach(self, subscriber: str, line: Line | None = None) -> list[SubscriptionInfo]:
+        """Move a subscriber here and tell the core, with the line that it listens on, if any."""
+        while True:
+            core, asked = self.core, self.core.moment
+            self._arriving += 1
+            try:
+                infos = await self.link.attach(subscriber)
+            except NotFound:
+                self._resynced_at = -RESYNC_EVERY_S  # the cluster forgot this broker
+                self.resync_soon()
+                raise Unavailable("this broker is registering anew", hint="try again") from None
+            finally:
+                self._arriving -= 1
+            if core is self.core:
+                break
+        given = [encoding.subscription_of(info) for info in infos]
+        now = time.monotonic()
+        if line is None:
+            effects: list[Effect] = []
+            for one in given:
+                effects += core.subscribed(one, asked, now)
+        else:
+            line.number = next(self._numbers)
+            self.lines[line.number] = line
+            effects = core.connected(line.number, subscriber, line.inline, given, asked, now)
+        infos = [self._with_marker(core, info) for info in infos]
+        if line is not None:
+            line.send(encoding.welcome_message(self.settings.broker_name, infos))
+        self._perform(core, effects)
+        return infos
+
+    def left(self, line: Line) -> None:
+        """A line's client is gone."""
+        if self.lines.pop(line.number, None) is not None:
+            self._perform(self.core, self.core.disconnected(line.number))
+
+    async def subscribe(self, subscriber: str, channel: str, arguments: Any) -> SubscriptionInfo:
+        while True:
+            core, asked = self.core, self.core.moment
+            self._arriving += 1
+            try:
+                info = await self.link.subscribe(subscriber, channel, arguments)
+            finally:
+                self._arriving -= 1
+            if core is self.core:
+                break
+        subscription = encoding.subscription_of(info)
+        effects = core.subscribed(subscription, asked, time.monotonic())
+        # The caller must be able to answer before signals of the new subscription are sent.
+        asyncio.get_running_loop().call_soon(self._perform, core, effects)
+        return self._with_marker(core, info)
+
+    async def unsubscribe(self, subscriber: str, subscription: int) -> None:
+        # The cluster tells us that it left, perhaps before it answers; that is no move.
+        self._leaving.add(subscription)
+        try:
+            await self.link.unsubscribe(subscription, subscriber)
+        except NotFound:
+            self._forget(subscriber, subscription)
+            raise
+        finally:
+            self._leaving.discard(subscription)
+        self._forget(subscriber, subscription)
+
+    def _forget(self, subscriber: str, subscription: int) -> None:
+        known = self.core.attachments.frontends.get(subscription)
+        if known is not None and known.subscriber == subscriber:
+            self._perform(self.core, self.core.unsubscribed(subscription, time.monotonic()))
+
+    def get(self, request: Any, subscriber: str, subscription: int, **cursor: Any) -> None:
+        effects = self.core.get(request, subscriber, subscription, time.monotonic(), **cursor)
+        self._perform(self.core, effects)
+
+    def ack(
+        self, subscriber: str, subscription: int, epoch: str, position: int, **who: Any
+    ) -> None:
+        now = time.monotonic()
+        effects = self.core.ack(subscriber, subscription, epoch, position, now, **who)
+        self._perform(self.core, effects)
+
+    def set_policy(self, text: str) -> None:
+        self.policy = parse_policy(text)
+        self._perform(self.core, self.core.set_policy(self.policy, time.monotonic()))
+
+    def _with_marker(self, core: BrokerCore, info: SubscriptionInfo) -> SubscriptionInfo:
+        """Acknowledgements on their way to the cluster count already."""
+        known = core.attachments.frontends.get(info.subscription)
+        if known is None or known.backend.epoch != info.epoch or known.marker <= info.marker:
+            return info
+        return msgspec.structs.replace(info, marker=known.marker)
+
+    # WebSockets (the Handler of sockets.py)
+
+    def opened(self, connection: Socket) -> None:
+        self.spawn(self._welcome(connection))
+
+    async def _welcome(self, connection: Socket) -> None:
+        backoff = Backoff()
+        while connection.open:
+            try:
+                await self.attach(connection.identity.subject, connection)
+            except Unavailable as error:
+                log.info("a client waits for the cluster", reason=str(error))
+                await asyncio.sleep(backoff.next_s())
+            except TocsinError as error:
+                connection.send(failure(None, error))
+                connection.close(frames.GOING_AWAY, error.message)
+            else:
+                self._drop_if_closed(connection)
+                connection.go_on()
+                return
+
+    def _drop_if_closed(self, line: Line) -> None:
+        """It may have gone while we waited for the cluster, before it was known here."""
+        if not line.open:
+            self.left(line)
+
+    def gone(self, connection: Socket) -> None:
+        self.left(connection)
+
+    def received(self, connection: Socket, request: frames.Request) -> None:
+        subscriber = connection.identity.subject
+        match request:
+            case frames.Get():
+                self.get(
+                    SocketGet(connection, request.ref),
+                    subscriber,
+                    request.subscription,
+                    after=request.after,
+                    epoch=request.epoch,
+                    limit=request.limit,
+                )
+            case frames.Ack():
+                self.ack(
+                    subscriber,
+                    request.subscription,
+                    request.epoch,
+                    request.position,
+                    connection=connection.number,
+                )
+            case frames.Ping():
+                connection.send(Message("pong", frames.encode(frames.Pong(request.ref))))
+            case frames.Subscribe():
+                self.spawn(self._subscribe(connection, request))
+            case frames.Unsubscribe():
+                self.spawn(self._unsubscribe(connection, request))
+
+    async def _subscribe(self, connection: Socket, request: frames.Subscribe) -> None:
+        subscriber = connection.identity.subject
+        try:
+            info = await self.subscribe(subscriber, request.channel, request.arguments)
+        except TocsinError as error:
+            connection.send(failure(request.ref, error))
+        else:
+            answer = frames.encode(frames.Subscribed(request.ref, info))
+            connection.send(Message("subscribed", answer))
+        connection.go_on()
+
+    async def _unsubscribe(self, connection: Socket, request: frames.Unsubscribe) -> None:
+        try:
+            await self.unsubscribe(connection.identity.subject, request.subscription)
+        except TocsinError as error:
+            connection.send(failure(request.ref, error))
+        else:
+            answer = frames.encode(frames.Unsubscribed(request.ref))
+            connection.send(Message("unsubscribed", answer))
+        connection.go_on()
+
+    # Effects
+
+    def _perform(self, core: BrokerCore, effects: Iterable[Effect]) -> None:
+        if core is not self.core:
+            return
+        for effect in effects:
+            match effect:
+                case SendInline():
+                    self._inline(effect)
+                case Signal():
+                    message = encoding.signal_message(effect)
+                    for line in self._lines(effect.connections):
+                        self.counts.signals += 1
+                        line.signal(effect.backend, message)
+                case Answer():
+                    self._answer(effect)
+                case Fail():
+                    self._fail(effect)
+                case Acked():
+                    self._acked(effect)
+                case Fetch():
+                    self.link.fetch(effect, partial(self._fetched, core))
+                case StoreMarkers():
+                    self.spawn(self._store_markers(core, effect), "markers")
+                case AskNews():
+                    self.spawn(self._ask_news(core, effect))
+                case CloseConnection():
+                    closed: Line | None = self.lines.pop(effect.connection, None)
+                    if closed is not None:
+                        closed.close(effect.code, REASONS.get(effect.code, ""))
+
+    def _lines(self, numbers: Iterable[int]) -> Iterable[Line]:
+        lines = self.lines
+        return [lines[number] for number in numbers if number in lines]
+
+    def _inline(self, effect: SendInline) -> None:
+        message, signal = encoding.inline_message(effect), encoding.signal_message(effect)
+        for line in self._lines(effect.connections):
+            self.counts.delivered += len(effect.results)
+            line.results(effect.backend, message, signal)
+
+    def _answer(self, answer: Answer) -> None:
+        self.counts.delivered += len(answer.results)
+        asker = answer.request
+        if isinstance(asker, SocketGet):
+            most_bytes = self.settings.connection_bytes // 4
+            asker.socket.send(encoding.answer_message(answer, asker.ref, most_bytes))
+            asker.socket.answered_get()
+        elif not asker.done():
+            asker.set_result(answer)
+
+    def _fail(self, effect: Fail) -> None:
+        asker = effect.request
+        if isinstance(asker, SocketGet):
+            asker.socket.send(failure(asker.ref, effect.error))
+            asker.socket.answered_get()
+        elif asker is not None and not asker.done():
+            asker.set_exception(effect.error)
+
+    def _acked(self, effect: Acked) -> None:
+        message = encoding.acked_message(effect)
+        for line in self._lines(effect.connections):
+            line.send(message)
+        for asker in effect.requests:
+            if not asker.done():
+                asker.set_result(effect.position)
+
+    def _fetched(self, core: BrokerCore, fetch: Fetch, answer: RangeAnswer | TocsinError) -> None:
+        now = time.monotonic()
+        if isinstance(answer, RangeAnswer):
+            if fetch.ahead and answer.results:
+                self.counts.lag_s.observe(max(0.0, time.time() - answer.results[0].created_at))
+            self._perform(core, core.fetched(fetch.fetch, answer, now))
+            return
+        log.info("results could not be fetched", backend=fetch.backend, reason=str(answer))
+        self._perform(core, core.fetch_failed(fetch.fetch, now))
+        if isinstance(answer, NotFound) and core is self.core:
+            self.resync_soon()
+
+    async def _store_markers(self, core: BrokerCore, effect: StoreMarkers) -> None:
+        try:
+            unknown = await self.link.store_markers(effect.markers)
+        except TocsinError as error:
+            log.info("acknowledgements could not be stored yet", reason=str(error))
+            self._perform(core, core.markers_failed(time.monotonic()))
+        else:
+            self._perform(core, core.markers_stored(unknown))
+
+    async def _ask_news(self, core: BrokerCore, effect: AskNews) -> None:
+        try:
+            news = await self.link.news(effect.since)
+        except TocsinError as error:
+            log.info("no news from the cluster", reason=str(error))
+            self._perform(core, core.news_failed(time.monotonic()))
+            if isinstance(error, NotFound) and core is self.core:
+                self.resync_soon()
+            return
+        detached = [one for one in news.detached if one not in self._leaving]
+        now = time.monotonic()
+        self._perform(core, core.news(news.sequence, news.new_heads(), detached, now))
+        unknown = any(head.backend not in core.attachments.backends for head in news.heads)
+        if unknown and not self._arriving and not self._leaving and core is self.core:
+            self.resync_soon()  # somebody was subscribed on our behalf, by a statement
+
+    def _observe_lag(self, notice: News) -> None:
+        now = time.time()
+        for head in notice.heads:
+            if head.results:
+                self.counts.lag_s.observe(max(0.0, now - head.results[0].at))

@@ -1,0 +1,68 @@
+"""What a broker reports to Prometheus: read from the core when asked, so that nothing drifts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import REGISTRY, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from tocsin.broker.server.driver import Driver
+
+LAG = Histogram(
+    "tocsin_broker_notice_lag_seconds",
+    "From a result's making at the cluster to its arrival at the broker",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60),
+)
+
+
+class Counts:
+    """What the server itself counts; the rest is in the core."""
+
+    delivered: int = 0
+    signals: int = 0
+    stalled: int = 0
+    lag_s = LAG
+
+
+Reading = tuple[str, str, Callable[["Driver"], float]]
+
+GAUGES: list[Reading] = [
+    ("connections", "Open client connections", lambda d: len(d.lines)),
+    ("subscriptions", "Frontend subscriptions", lambda d: len(d.core.attachments.frontends)),
+    ("backend_subscriptions", "Backend subscriptions", lambda d: len(d.core.attachments.backends)),
+    ("cache_bytes", "Bytes in the result cache", lambda d: d.core.cache.size_bytes),
+    ("cache_budget_bytes", "Budget of the result cache", lambda d: d.core.cache.budget_bytes),
+]
+COUNTERS: list[Reading] = [
+    ("cache_hits", "Results served from the cache", lambda d: d.core.cache.counters.hits),
+    ("cache_misses", "Results that gets had to fetch", lambda d: d.core.cache.counters.misses),
+    ("cache_evictions", "Results evicted", lambda d: d.core.cache.counters.evicted),
+    ("cache_expirations", "Results past their time", lambda d: d.core.cache.counters.expired),
+    ("fetched_bytes", "Payload bytes fetched from the cluster", lambda d: d.link.fetched_bytes),
+    ("delivered_results", "Results sent to clients", lambda d: d.counts.delivered),
+    ("signals", "Signals sent to clients", lambda d: d.counts.signals),
+    ("stalled_closes", "Clients closed because they stalled", lambda d: d.counts.stalled),
+]
+
+
+class BrokerCollector(Collector):
+    """All brokers of this process, each under its own label."""
+
+    def __init__(self) -> None:
+        self.drivers: list[Driver] = []
+
+    def collect(self) -> Iterator[Metric]:
+        for family, readings in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
+            for key, text, read in readings:
+                metric = family(f"tocsin_broker_{key}", text, labels=["broker"])
+                for driver in self.drivers:
+                    metric.add_metric([driver.settings.broker_name], read(driver))
+                yield metric
+
+
+BROKERS = BrokerCollector()
+REGISTRY.register(BROKERS)

@@ -1,0 +1,275 @@
+"""The broker's HTTP routes: everything a client can do without a WebSocket, and notices."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.applications import Starlette
+from starlette.responses import Response
+
+from tocsin.broker.effects import Answer
+from tocsin.broker.server.cluster_link import News
+from tocsin.broker.server.driver import Driver
+from tocsin.broker.server.encoding import ResultsBody, results_body
+from tocsin.broker.server.event_stream import EventLine, EventResponse
+from tocsin.caching import CacheCounters
+from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInfo
+from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.service.tokens import verify_notice
+from tocsin.service.web import Call, Route, application
+
+LONGEST_WAIT_S = 60.0
+WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)]
+SUBSCRIBE = ("subscribe",)
+
+
+class NewSubscription(Struct, frozen=True):
+    channel: str
+    arguments: dict[str, Any] | list[Any] = msgspec.field(default_factory=dict)
+
+
+class SubscriptionList(Struct, frozen=True):
+    subscriptions: list[SubscriptionInfo]
+
+
+class Acknowledgement(Struct, frozen=True):
+    epoch: str
+    position: Position
+
+
+class MarkerInfo(Struct, frozen=True):
+    marker: int
+
+
+class BrokerInfo(Struct, frozen=True):
+    """The same as a coordinator tells, so that clients may ask either."""
+
+    name: str
+    url: str
+    ws_url: str
+
+
+class CacheInfo(Struct, frozen=True):
+    policy: str
+    budget_bytes: int
+    size_bytes: int
+    backends: int
+    hit_ratio: float
+    counters: CacheCounters
+
+
+class PolicyChange(Struct, frozen=True):
+    policy: str
+
+
+class Rest:
+    """The handlers. `waiting` are calls that must be let go when the broker stops."""
+
+    def __init__(self, driver: Driver, info: BrokerInfo, stall_s: float) -> None:
+        self._driver = driver
+        self._info = info
+        self._stall_s = stall_s
+        self.lines: set[EventLine] = set()
+        self.waiting: set[asyncio.Future[Any]] = set()
+
+    def app(self) -> Starlette:
+        settings = self._driver.settings
+        return application(
+            f"Tocsin broker {self._info.name}",
+            _routes(self),
+            secret=settings.secret,
+            limit_bytes=settings.body_limit_bytes,
+        )
+
+    def let_go(self) -> None:
+        """The broker stops: nobody waits any longer."""
+        for future in self.waiting:
+            if not future.done():
+                future.set_exception(Unavailable("the broker is shutting down", hint="reconnect"))
+
+    async def broker(self, _: Call) -> BrokerInfo:
+        return self._info
+
+    async def subscribe(self, call: Call) -> SubscriptionInfo:
+        wanted: NewSubscription = await call.body(NewSubscription)
+        self._check_loaded()
+        subject = call.identity.subject
+        return await self._driver.subscribe(subject, wanted.channel, wanted.arguments)
+
+    async def subscriptions(self, call: Call) -> SubscriptionList:
+        self._check_loaded()
+        return SubscriptionList(await self._driver.attach(call.identity.subject))
+
+    async def unsubscribe(self, call: Call) -> dict[str, Any]:
+        self._check_loaded()
+        await self._driver.unsubscribe(call.identity.subject, call.path["id"])
+        return {}
+
+    async def results(self, call: Call) -> ResultsBody:
+        after = call.query("after", Position)
+        epoch = call.query("epoch", str)
+        if after is not None and epoch is None:
+            raise InvalidInput(
+                "after needs the epoch it belongs to",
+                field="epoch",
+                hint="send the epoch that came with the position",
+            )
+        limit = call.query("limit", Limit, DEFAULT_LIMIT)
+        wait_s = call.query("wait_s", WaitSeconds, 0.0)
+        await self._ensure_here(call)
+
+        def ask(request: asyncio.Future[Answer]) -> None:
+            self._driver.get(
+                request,
+                call.identity.subject,
+                call.path["id"],
+                after=after,
+                epoch=epoch,
+                limit=limit,
+                wait_until=time.monotonic() + wait_s if wait_s else None,
+            )
+
+        return results_body(await self._wait(ask))
+
+    async def ack(self, call: Call) -> MarkerInfo:
+        taken: Acknowledgement = await call.body(Acknowledgement)
+        await self._ensure_here(call)
+
+        def ask(request: asyncio.Future[int]) -> None:
+            self._driver.ack(
+                call.identity.subject,
+                call.path["id"],
+                taken.epoch,
+                taken.position,
+                request=request,
+            )
+
+        return MarkerInfo(await self._wait(ask))
+
+    async def events(self, call: Call) -> Response:
+        inline = call.query("inline", int, 0)
+        if inline not in (0, 1):
+            raise InvalidInput("inline is 0 or 1", field="inline")
+        self._check_loaded()
+        most_bytes = self._driver.settings.connection_bytes
+        line = EventLine(call.identity, inline == 1, most_bytes)
+        await self._driver.attach(call.identity.subject, line)
+        self.lines.add(line)
+
+        def gone(stalled: bool) -> None:
+            self._driver.counts.stalled += stalled
+            self.lines.discard(line)
+            self._driver.left(line)
+
+        return EventResponse(line, self._stall_s, gone)
+
+    async def notices(self, call: Call) -> dict[str, Any]:
+        body = await call.bytes()
+        signature = call.request.headers.get("tocsin-signature")
+        verify_notice(self._driver.settings.secret, body, signature, time.time())
+        try:
+            notice = msgspec.json.decode(body, type=News)
+        except msgspec.DecodeError as error:
+            raise InvalidInput(f"the notice does not fit: {error}") from None
+        self._driver.notice(notice)
+        return {}
+
+    async def cache(self, _: Call) -> CacheInfo:
+        core = self._driver.core
+        counters = core.cache.counters
+        return CacheInfo(
+            policy=core.cache.policy.text,
+            budget_bytes=core.cache.budget_bytes,
+            size_bytes=core.cache.size_bytes,
+            backends=len(core.attachments.backends),
+            hit_ratio=counters.hit_ratio,
+            counters=counters,
+        )
+
+    async def change_cache(self, call: Call) -> CacheInfo:
+        change: PolicyChange = await call.body(PolicyChange)
+        self._driver.set_policy(change.policy)
+        return await self.cache(call)
+
+    def _check_loaded(self) -> None:
+        if self._driver.store is None:
+            raise Unavailable("this broker waits for the cluster", hint="try again in a moment")
+
+    async def _ensure_here(self, call: Call) -> None:
+        """A client without a connection is attached by its first question."""
+        self._check_loaded()
+        subject, number = call.identity.subject, call.path["id"]
+        known = self._driver.core.attachments.frontends.get(number)
+        if known is not None and known.subscriber == subject:
+            return
+        mine = await self._driver.attach(subject)
+        if number not in [info.subscription for info in mine]:
+            raise NotFound(f"you have no subscription {number}", field="subscription")
+
+    async def _wait(self, ask: Any) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.waiting.add(future)
+        try:
+            ask(future)
+            return await future
+        finally:
+            self.waiting.discard(future)
+
+
+def _routes(rest: Rest) -> list[Route]:
+    one = "/v1/subscriptions/{id:int}"
+    any_dict = dict[str, Any]
+    return [
+        Route("GET", "/v1/broker", rest.broker, SUBSCRIBE, "This broker", None, BrokerInfo),
+        Route(
+            "POST",
+            "/v1/subscriptions",
+            rest.subscribe,
+            SUBSCRIBE,
+            "Subscribe to a channel",
+            NewSubscription,
+            SubscriptionInfo,
+        ),
+        Route(
+            "GET",
+            "/v1/subscriptions",
+            rest.subscriptions,
+            SUBSCRIBE,
+            "Move your subscriptions here and list them",
+            None,
+            SubscriptionList,
+        ),
+        Route("DELETE", one, rest.unsubscribe, SUBSCRIBE, "Unsubscribe", None, any_dict),
+        Route(
+            "GET",
+            one + "/results",
+            rest.results,
+            SUBSCRIBE,
+            "Results after a cursor, or after the marker; wait_s waits for some",
+        ),
+        Route(
+            "POST",
+            one + "/ack",
+            rest.ack,
+            SUBSCRIBE,
+            "Acknowledge everything up to a position; answered when durable",
+            Acknowledgement,
+            MarkerInfo,
+        ),
+        Route("GET", "/v1/events", rest.events, SUBSCRIBE, "Signals or results as they come (SSE)"),
+        Route("POST", "/v1/notices", rest.notices, None, "Signed notices of the cluster", News),
+        Route("GET", "/v1/cache", rest.cache, (), "The result cache", None, CacheInfo),
+        Route(
+            "PUT",
+            "/v1/cache",
+            rest.change_cache,
+            ("admin",),
+            "Change the cache policy",
+            PolicyChange,
+            CacheInfo,
+        ),
+    ]

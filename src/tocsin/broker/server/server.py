@@ -1,0 +1,215 @@
+"""`Broker`: a whole broker process around the core, and `run`, which serves until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from typing import Self
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import structlog
+
+from tocsin.broker.server.cluster_link import ClusterLink
+from tocsin.broker.server.driver import Driver
+from tocsin.broker.server.metrics import BROKERS
+from tocsin.broker.server.rest import BrokerInfo, Rest
+from tocsin.broker.server.sockets import PATH, Sockets
+from tocsin.client.frames import GOING_AWAY
+from tocsin.errors import TocsinError
+from tocsin.service.backoff import Backoff
+from tocsin.service.serving import configure_logs, listen, port_of, serving, until_stopped
+from tocsin.service.tokens import check_secret, mint
+from tocsin.settings import Settings
+
+log = structlog.get_logger()
+
+STALL_S = 10.0
+
+
+class Broker:
+    """Start it, or use it as an asynchronous context."""
+
+    def __init__(self, settings: Settings, *, stall_s: float = STALL_S) -> None:
+        check_secret(settings.secret)
+        self.settings = settings
+        self._stall_s = stall_s
+        self._loops: list[asyncio.Task[None]] = []
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def name(self) -> str:
+        return self.settings.broker_name
+
+    async def start(self) -> None:
+        """Returns when the broker has loaded its subscriptions and takes clients."""
+        settings = self.settings
+        rest_listener = listen(settings.host, settings.broker_port)
+        ws_listener = listen(settings.host, settings.broker_ws_port)
+        host = _announced(settings)
+        self.url = f"http://{host}:{port_of(rest_listener)}"
+        self.ws_url = f"ws://{host}:{port_of(ws_listener)}{PATH}"
+        link = ClusterLink(settings.cluster_url, settings.secret, self.name)
+        self._stack.push_async_callback(link.close)
+        self.driver = Driver(settings, link, self.url)
+        self._stack.push_async_callback(self.driver.close)
+        self.sockets = Sockets(
+            self.driver,
+            secret=settings.secret,
+            frame_limit_bytes=settings.frame_limit_bytes,
+            connection_bytes=settings.connection_bytes,
+            stall_s=self._stall_s,
+            stalled=self._count_stalled,
+        )
+        self.rest = Rest(self.driver, BrokerInfo(self.name, self.url, self.ws_url), self._stall_s)
+        # Notices come as soon as the cluster knows our address, so REST is up before that.
+        await self._stack.enter_async_context(serving(self.rest.app(), rest_listener))
+        try:
+            await self._load()
+            await self.sockets.start(ws_listener)
+        except BaseException:
+            ws_listener.close()
+            await self._stack.aclose()
+            raise
+        BROKERS.drivers.append(self.driver)
+        self._loops = [asyncio.create_task(loop) for loop in (self._tick(), self._heartbeat())]
+        log.info("broker ready", broker=self.name, url=self.url, ws_url=self.ws_url)
+
+    async def stop(self) -> None:
+        """Leave gracefully: no new clients, markers stored, the connected ones sent elsewhere."""
+        log.info("broker stopping", broker=self.name)
+        await self._end_loops()
+        await self._leave()
+        await self.driver.flush_markers()
+        self._end_lines()
+        await self.sockets.stop()
+        await self.driver.flush_markers()
+        await self._stack.aclose()
+
+    async def abort(self) -> None:
+        """End as a crash would: nothing is said to anybody."""
+        self.sockets.abort()
+        await self._end_loops()
+        self._end_lines()
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _end_lines(self) -> None:
+        self.rest.let_go()
+        for line in list(self.rest.lines):
+            line.close(GOING_AWAY, "the broker is shutting down")
+
+    async def _end_loops(self) -> None:
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        if self.driver in BROKERS.drivers:
+            BROKERS.drivers.remove(self.driver)
+
+    def _count_stalled(self) -> None:
+        self.driver.counts.stalled += 1
+
+    async def _load(self) -> None:
+        backoff = Backoff(0.1, 2.0)
+        while True:
+            try:
+                await self.driver.load()
+            except TocsinError as error:
+                if error.status < 500:
+                    raise  # a wrong secret, say: waiting does not mend it
+                log.info(
+                    f"waiting for the cluster at {self.settings.cluster_url}", reason=error.message
+                )
+                await asyncio.sleep(backoff.next_s())
+            else:
+                return
+
+    async def _tick(self) -> None:
+        checked_at = time.monotonic()
+        while True:
+            await asyncio.sleep(self.settings.marker_flush_s)
+            try:
+                self.driver.tick()
+                now = time.monotonic()
+                if now - checked_at >= min(1.0, self._stall_s / 8):
+                    checked_at = now
+                    self.sockets.close_stalled(now)
+            except Exception:
+                log.exception("a tick failed")
+
+    async def _heartbeat(self) -> None:
+        reached = True
+        async with httpx.AsyncClient(timeout=max(1.0, self.settings.heartbeat_s)) as http:
+            while True:
+                body = {
+                    "url": self.url,
+                    "ws_url": self.ws_url,
+                    "connections": len(self.driver.lines),
+                    "subscriptions": self.driver.subscriptions,
+                }
+                try:
+                    answer = await self._coordinate(http, "PUT", body)
+                    answer.raise_for_status()
+                    if not reached:
+                        log.info("the coordinator is back")
+                    reached = True
+                except httpx.HTTPError as error:
+                    if reached:
+                        url = self.settings.coordinator_url
+                        log.warning(f"no coordinator at {url}; trying on", reason=str(error))
+                    reached = False
+                await asyncio.sleep(self.settings.heartbeat_s)
+
+    async def _leave(self) -> None:
+        async with httpx.AsyncClient(timeout=1.0) as http:
+            with contextlib.suppress(httpx.HTTPError):
+                await self._coordinate(http, "DELETE")
+
+    async def _coordinate(
+        self, http: httpx.AsyncClient, method: str, body: dict[str, object] | None = None
+    ) -> httpx.Response:
+        now = time.time()
+        token = mint(self.settings.secret, self.name, ["broker"], expires_s=60, now=now)
+        path = f"/v1/brokers/{quote(self.name, safe='')}"
+        return await http.request(
+            method,
+            self.settings.coordinator_url.rstrip("/") + path,
+            content=None if body is None else msgspec.json.encode(body),
+            headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
+        )
+
+
+async def run(settings: Settings) -> None:
+    """Serve until a signal asks to stop. Best on uvloop: `uvloop.run(run(settings))`."""
+    configure_logs(settings.log_level, settings.log_format)
+    stopped = asyncio.create_task(until_stopped())
+    broker = Broker(settings)
+    starting = asyncio.create_task(broker.start())
+    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return
+    try:
+        starting.result()
+    except BaseException:
+        stopped.cancel()
+        raise
+    await stopped
+    await broker.stop()
+
+
+def _announced(settings: Settings) -> str:
+    host = settings.public_host or settings.host
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host

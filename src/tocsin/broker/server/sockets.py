@@ -1,0 +1,355 @@
+"""WebSocket connections by picows: checked upgrades, parsed frames, coalesced bounded writes.
+
+Knows frames and tokens, not subscriptions: a `Handler` decides what a request means. A client
+that does not read costs a bounded number of bytes and is closed; nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket as sockets
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import structlog
+from picows import (
+    WSFrame,
+    WSListener,
+    WSMsgType,
+    WSTransport,
+    WSUpgradeRequest,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+    ws_create_server,
+)
+
+from tocsin.broker.server.message import Message
+from tocsin.broker.server.requests import Malformed, parse
+from tocsin.client import frames
+from tocsin.errors import InvalidInput, NotFound, TocsinError
+from tocsin.service.tokens import Identity, bearer, verify
+
+log = structlog.get_logger()
+
+PATH = "/v1/ws"
+PING_IDLE_S = 20.0  # a silent connection is asked whether it lives
+LINGER_S = 2.0  # how long a closed connection may take to read the close frame
+OUTSTANDING_GETS = 4  # further requests of a connection wait, in order, until one is answered
+
+# Everything worth telling is in our own structured log; picows' own lines repeat it.
+_QUIET = logging.getLogger("picows.tocsin")
+_QUIET.setLevel(logging.CRITICAL + 1)
+
+
+class Handler(Protocol):
+    """What the broker does with connections. All calls come from the event loop, none waits."""
+
+    def opened(self, connection: Socket) -> None: ...
+    def received(self, connection: Socket, request: frames.Request) -> None: ...
+    def gone(self, connection: Socket) -> None: ...
+
+
+class Socket(WSListener):
+    """One client's connection."""
+
+    def __init__(self, hub: Sockets, identity: Identity, inline: bool) -> None:
+        self.identity = identity
+        self.inline = inline
+        self.number = 0  # the broker's own, once it welcomed the client
+        self.paused = False  # the transport is backed up
+        self._hub = hub
+        self._transport: WSTransport | None = None
+        self._out: list[bytes] = []
+        self._signals: dict[int, Message] = {}  # newest per backend subscription
+        self._waiting: deque[frames.Request] = deque()
+        self._gets = 0
+        self._held = True  # until the welcome, and while a request must be answered first
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._closing = False
+        self._expiry: asyncio.TimerHandle | None = None
+        self.unsent_before = 0
+        self.drained_at = 0.0
+
+    # What the broker calls
+
+    def send(self, message: Message) -> None:
+        """Queue an answer; it leaves with everything else of this turn of the loop."""
+        if not self._closing:
+            self._out.append(message.frame)
+            self._hub.flush_soon(self)
+
+    def go_on(self) -> None:
+        """What held the requests back is over: the welcome, a subscribe or an unsubscribe."""
+        self._held = False
+        self._go_on()
+
+    def answered_get(self) -> None:
+        """A get was answered (or failed): the next waiting request may go on."""
+        self._gets -= 1
+        self._go_on()
+
+    def signal(self, backend: int, message: Message) -> None:
+        """Queue a signal; a newer one of the same backend subscription replaces it."""
+        if not self._closing:
+            self._signals[backend] = message
+            if not self.paused:
+                self._hub.flush_soon(self)
+
+    def results(self, backend: int, message: Message, signal: Message) -> None:
+        """Queue inline results; a client that is behind gets the signal alone, and asks later."""
+        large = len(message.json) > self._hub.high_bytes
+        if large or self.paused or self.unsent_bytes > self._hub.high_bytes:
+            self.signal(backend, signal)
+        else:
+            self.send(message)
+
+    def close(self, code: int, reason: str) -> None:
+        """Say why, then hang up. A client that does not read even that is cut off shortly."""
+        if self._closing or self._transport is None:
+            return
+        transport = self._transport
+        self.flush()
+        self._closing = True
+        transport.send_close(code, reason.encode()[:120])  # type: ignore[arg-type]
+        asyncio.get_running_loop().call_later(LINGER_S, transport.disconnect, False)
+
+    @property
+    def open(self) -> bool:
+        return not self._closing
+
+    @property
+    def unsent_bytes(self) -> int:
+        if self._transport is None:
+            return 0
+        return self._transport.underlying_transport.get_write_buffer_size()
+
+    def flush(self) -> None:
+        """One write for all that is queued."""
+        transport = self._transport
+        if transport is None or self._closing or transport.is_disconnected:
+            return
+        out = self._out
+        if self._signals and not self.paused:
+            out.extend(message.frame for message in self._signals.values())
+            self._signals.clear()
+        if out:
+            self._out = []
+            transport.underlying_transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    # What picows calls
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._transport = transport
+        transport.underlying_transport.set_write_buffer_limits(high=self._hub.high_bytes)
+        loop = asyncio.get_running_loop()
+        left_s = max(0.0, self.identity.expires_at - time.time())
+        self._expiry = loop.call_later(
+            left_s, self.close, frames.UNAUTHENTICATED, "the token has expired"
+        )
+        self._hub.connections.add(self)
+        self._hub.handler.opened(self)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        kind = frame.msg_type
+        if kind == WSMsgType.TEXT or kind == WSMsgType.CONTINUATION:
+            if not self._closing:
+                self._text(frame)
+        elif kind == WSMsgType.CLOSE:
+            if not self._closing:
+                self._closing = True
+                transport.send_close(frame.get_close_code(), frame.get_close_message())
+            transport.disconnect()
+        elif kind == WSMsgType.BINARY:
+            self.close(frames.MALFORMED, "frames are JSON text, not binary")
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self._closing = True
+        self._waiting.clear()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._hub.connections.discard(self)
+        self._hub.backed_up.discard(self)
+        self._hub.handler.gone(self)
+
+    def pause_writing(self) -> None:
+        self.paused = True
+        self.unsent_before = self.unsent_bytes
+        self.drained_at = time.monotonic()
+        self._hub.backed_up.add(self)
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._hub.backed_up.discard(self)
+        self._go_on()
+        self._hub.flush_soon(self)
+
+    def _text(self, frame: WSFrame) -> None:
+        data = frame.get_payload_as_bytes()
+        if not frame.fin or self._parts:
+            self._parts.append(data)
+            self._parts_bytes += len(data)
+            if self._parts_bytes > self._hub.frame_limit_bytes:
+                self.close(frames.TOO_LARGE, f"more than {self._hub.frame_limit_bytes} bytes")
+                return
+            if not frame.fin:
+                return
+            data = b"".join(self._parts)
+            self._parts, self._parts_bytes = [], 0
+        try:
+            request = parse(data)
+        except Malformed as error:
+            self.send(failure(error.ref, error.error))
+            if error.fatal:
+                self.close(frames.MALFORMED, error.error.message)
+            return
+        self._waiting.append(request)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Hand on waiting requests in order, as far as the answers have room."""
+        while self._waiting and not self._held and not self.paused and not self._closing:
+            if isinstance(self._waiting[0], frames.Get):
+                if self._gets >= OUTSTANDING_GETS:
+                    break
+                self._gets += 1
+            request = self._waiting.popleft()
+            # Later requests may rely on what a subscribe or unsubscribe does at the cluster.
+            self._held = isinstance(request, frames.Subscribe | frames.Unsubscribe)
+            self._hub.handler.received(self, request)
+        self._throttle()
+
+    def _throttle(self) -> None:
+        """Read no more from a client that has many requests waiting: TCP makes it wait."""
+        if self._transport is None or self._transport.is_disconnected:
+            return
+        underlying = self._transport.underlying_transport
+        if len(self._waiting) >= self._hub.most_waiting:
+            underlying.pause_reading()
+        elif not underlying.is_reading():
+            underlying.resume_reading()
+
+
+class Sockets:
+    """The WebSocket server: all connections, and the turn of the loop in which they are flushed."""
+
+    most_waiting = 256
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        secret: str,
+        frame_limit_bytes: int,
+        connection_bytes: int,
+        stall_s: float,
+        stalled: Callable[[], None],
+    ) -> None:
+        self.handler = handler
+        self.frame_limit_bytes = frame_limit_bytes
+        self.connection_bytes = connection_bytes
+        self.high_bytes = max(1, connection_bytes // 4)
+        self.connections: set[Socket] = set()
+        self.backed_up: set[Socket] = set()
+        self._secret = secret
+        self._stall_s = stall_s
+        self._stalled = stalled
+        self._dirty: dict[Socket, None] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self, listener: sockets.socket) -> None:
+        self._server = await ws_create_server(
+            self._upgrade,
+            sock=listener,
+            enable_auto_ping=True,
+            auto_ping_idle_timeout=PING_IDLE_S,
+            auto_ping_reply_timeout=PING_IDLE_S,
+            max_frame_size=self.frame_limit_bytes,
+            logger_name=_QUIET,
+        )
+
+    async def stop(self) -> None:
+        """No new connections; close the open ones so that they reconnect elsewhere."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self.connections):
+            connection.close(frames.GOING_AWAY, "the broker is shutting down")
+        deadline = time.monotonic() + LINGER_S
+        while self.connections and time.monotonic() < deadline:  # noqa: ASYNC110 (bounded)
+            await asyncio.sleep(0.01)
+        self.abort()
+
+    def abort(self) -> None:
+        """Cut every connection, as a crash would."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            if connection._transport is not None:
+                connection._transport.disconnect(False)
+
+    def flush_soon(self, connection: Socket) -> None:
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._dirty[connection] = None
+
+    def close_stalled(self, now: float) -> None:
+        """Close clients that let their bytes lie: no drain at all for a while, or, over their
+        budget, for a quarter of that."""
+        for connection in list(self.backed_up):
+            unsent_bytes = connection.unsent_bytes
+            if unsent_bytes < connection.unsent_before:
+                connection.drained_at = now
+            connection.unsent_before = unsent_bytes
+            patience_s = self._stall_s
+            if unsent_bytes > self.connection_bytes:
+                patience_s /= 4
+            if now - connection.drained_at >= patience_s:
+                self.backed_up.discard(connection)
+                self._stalled()
+                log.info("closed a stalled client", subscriber=connection.identity.subject)
+                connection.close(frames.STALLED, "stalled: reconnect and resume")
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        for connection in dirty:
+            connection.flush()
+
+    def _upgrade(self, request: WSUpgradeRequest) -> Socket | WSUpgradeResponseWithListener:
+        try:
+            url = urlsplit(request.path.decode("ascii", "replace"))
+            if url.path != PATH:
+                raise NotFound(f"no route {url.path}", hint=f"connect to {PATH}")
+            query = parse_qs(url.query)
+            token = bearer(request.headers.get("Authorization")) or _first(query, "token")
+            identity = verify(self._secret, token)
+            identity.require("subscribe")
+            inline = _first(query, "inline") or "0"
+            if inline not in ("0", "1"):
+                raise InvalidInput("inline is 0 or 1", field="inline")
+        except TocsinError as error:
+            return _refuse(error)
+        # Firefox says "keep-alive, Upgrade"; picows takes "Upgrade" alone.
+        if "upgrade" in request.headers.get("Connection", "").lower():
+            request.headers["Connection"] = "Upgrade"
+        return Socket(self, identity, inline == "1")
+
+
+def failure(ref: frames.Ref | None, error: TocsinError) -> Message:
+    return Message("error", frames.encode(frames.Failure(error.as_dict(), ref)))
+
+
+def _first(query: dict[str, list[str]], name: str) -> str | None:
+    return query[name][0] if name in query else None
+
+
+def _refuse(error: TocsinError) -> WSUpgradeResponseWithListener:
+    body = msgspec.json.encode({"error": error.as_dict()})
+    headers = {"Content-Type": "application/json"}
+    response = WSUpgradeResponse.create_error_response(error.status, body, headers)
+    return WSUpgradeResponseWithListener(response, None)
