@@ -1,0 +1,21 @@
+"""Channels: a parameterised query becomes one Spark query over all its parameter sets."""
+
+from tocsin.pipeline.channels.analyse import analyse, view_schema
+from tocsin.pipeline.channels.compile import CompiledChannel, compile_channel
+from tocsin.pipeline.channels.matching import match, run_plain
+from tocsin.pipeline.channels.parameters import Parameters, ParameterTable, prepare
+from tocsin.pipeline.channels.query import PlainQuery, plain_query
+
+__all__ = [
+    "CompiledChannel",
+    "ParameterTable",
+    "Parameters",
+    "PlainQuery",
+    "analyse",
+    "compile_channel",
+    "match",
+    "plain_query",
+    "prepare",
+    "run_plain",
+    "view_schema",
+]

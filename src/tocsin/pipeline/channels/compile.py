@@ -1,0 +1,333 @@
+"""A channel's query to one Spark query over the table of its parameter sets. Pure: no Spark here.
+
+Three forms. *flat*: records joined with the parameter table, the fast one. *grouped*: the same,
+with the backend subscription added to GROUP BY or DISTINCT. *lateral*: the query, whatever it is,
+once for each parameter set; Spark turns it into joins. `analyse` lets Spark judge the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from sqlglot import exp
+
+from tocsin.language.statements import CreateChannel
+from tocsin.model import Channel, Dataset
+from tocsin.pipeline.channels.dialect import QueryText, parse_query, snippet, to_spark
+from tocsin.pipeline.channels.forms import Shape, shape_of
+from tocsin.pipeline.channels.links import (
+    Index,
+    column_types,
+    conjuncts,
+    has_parameter,
+    links_by_equality,
+    near_index,
+    range_index,
+)
+from tocsin.pipeline.channels.nearby import join_by_cells
+from tocsin.pipeline.channels.query import (
+    PARAMETERS,
+    bind_parameters,
+    bind_window,
+    check_parameters,
+    expand_near,
+    mark_datasets,
+    parameter_column,
+    refuse_functions,
+)
+
+PARAMETERS_MARKER = "__parameters"
+BACKEND = "__out_backend"
+ORDER = "__out_order"
+_PROBE = "__x"
+
+
+class CompiledChannel(Struct, frozen=True):
+    """`sql` names its tables by markers, which `match` replaces by the views of one run."""
+
+    channel: Channel
+    query: QueryText
+    sql: str
+    form: str
+    strategy: str
+    why: str
+    stored: tuple[str, ...]
+    new: tuple[str, ...]
+    uses_window: bool
+    needs_new_records: bool
+    keys: str | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+
+    def describe(self) -> list[tuple[str, str]]:
+        """How it will run, for DESCRIBE CHANNEL."""
+        return [("form", self.form), ("matching", self.strategy), ("why", self.why)]
+
+
+class _Joined(Struct, frozen=True):
+    sql: str
+    strategy: str
+    why: str
+    keys: str | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+def compile_channel(
+    source: CreateChannel | Channel, datasets: Mapping[str, Dataset]
+) -> CompiledChannel:
+    """Compile a channel; a StatementError has the place in the text as its author wrote it."""
+    query = _query_text(source)
+    tree = parse_query(query)
+    refuse_functions(query, tree)
+    check_parameters(query, tree, source.parameters)
+    stored, new = mark_datasets(query, tree, datasets)
+    if source.kind == "continuous" and not new:
+        raise query.error(
+            "a continuous channel looks at new records: mark a dataset NEW",
+            0,
+            hint="such as FROM NEW reports AS r",
+        )
+    _check_outputs(query, tree)
+    tree, uses_window = bind_window(query, tree)
+    shape = shape_of(tree)
+    if shape.select is None:
+        made = _Joined(_lateral(query, tree), "once per parameter set", shape.reason)
+    else:
+        made = _joined(query, shape, source, datasets)
+    return CompiledChannel(
+        channel=_channel(source, stored, new),
+        query=query,
+        sql=made.sql,
+        form=shape.form,
+        strategy=made.strategy,
+        why=made.why,
+        stored=stored,
+        new=new,
+        uses_window=uses_window,
+        needs_new_records=shape.needs_new_records,
+        keys=made.keys,
+        facts=made.facts,
+    )
+
+
+def _query_text(source: CreateChannel | Channel) -> QueryText:
+    if isinstance(source, CreateChannel):
+        return QueryText(source.query, source.query_line, source.query_column)
+    return QueryText(source.query)
+
+
+def _channel(
+    source: CreateChannel | Channel, stored: tuple[str, ...], new: tuple[str, ...]
+) -> Channel:
+    if isinstance(source, Channel):
+        return source
+    return Channel(
+        name=source.name,
+        kind=source.kind,
+        parameters=source.parameters,
+        query=source.query,
+        reads=tuple(dict.fromkeys(new + stored)),
+        new=new,
+        period_s=source.period_s,
+        push=source.push,
+    )
+
+
+def _check_outputs(query: QueryText, tree: exp.Query) -> None:
+    """Every output has a name, each once, and one at least is visible. Stars: see `analyse`."""
+    seen: set[str] = set()
+    starred = False
+    for column in tree.selects:
+        if column.is_star:
+            starred = True
+            continue
+        name = column.alias_or_name.lower()
+        if not name or not isinstance(column, exp.Alias | exp.Column | exp.Dot):
+            raise query.error_at(
+                f"the result's column {to_spark(column)!r} has no name", column, hint="add an alias"
+            )
+        if name in seen and not name.startswith("_"):
+            raise query.error_at(
+                f"two columns of the result are called {name!r}", column, field=name,
+                hint="add an alias",
+            )  # fmt: skip
+        seen.add(name)
+    if not starred and all(name.startswith("_") for name in seen):
+        raise query.error(
+            "the result has no visible column", 0, hint="names that begin with _ are not shown"
+        )
+
+
+def _finished(query: QueryText, tree: exp.Expr) -> str:
+    return to_spark(expand_near(query, bind_parameters(tree)))
+
+
+def _output(value: str, name: str) -> exp.Expr:
+    return exp.alias_(snippet(value), name)
+
+
+def _joined(
+    query: QueryText,
+    shape: Shape,
+    source: CreateChannel | Channel,
+    datasets: Mapping[str, Dataset],
+) -> _Joined:
+    """The flat and the grouped form."""
+    select = shape.select
+    assert select is not None
+    conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
+    index, strategy, why = _strategy(conditions, source, shape, datasets)
+    cells, reaches = join_by_cells(conditions, shape.tables, datasets)
+    if cells:
+        strategy += ", datasets joined on grid cells"
+    conditions += cells
+    if index is not None:
+        probe = index.probe
+        if index.probes:
+            probe = f"{_PROBE}.__k"
+            _add_join(select, exp.Table(this=exp.to_identifier("__probe_marker")))
+        conditions.append(snippet(f"{probe} = {PARAMETERS}.__key"))
+    _add_join(
+        select,
+        exp.Table(
+            this=exp.to_identifier(PARAMETERS_MARKER),
+            alias=exp.TableAlias(this=exp.to_identifier(PARAMETERS)),
+        ),
+    )
+    if conditions:
+        select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
+    select.append("expressions", _output(f"{PARAMETERS}.__backend", BACKEND))
+    if not (shape.form == "grouped" and select.args.get("distinct")):
+        select.append("expressions", _output(_order(select, shape), ORDER))
+    group = select.args.get("group")
+    if group is not None:
+        # Values of one parameter set are constants of its groups; Spark wants to be told.
+        used = {each.name.lower(): None for each in select.find_all(exp.Placeholder)}
+        for column in ("__backend", *(parameter_column(n) for n in used if n[:2] != "__")):
+            group.append("expressions", exp.column(column, table=PARAMETERS))
+    _hint(select, shape)
+    sql = _finished(query, select)
+    if index is not None and index.probes:
+        lateral = f"LATERAL EXPLODE({index.probe}) AS {_PROBE}(__k)"
+        sql = sql.replace("__probe_marker", lateral)
+    facts = (*(index.facts if index else ()), *reaches)
+    return _Joined(sql, strategy, why, index.keys if index else None, facts)
+
+
+def _popped(select: exp.Select, part: str) -> exp.Expr | None:
+    clause = select.args.get(part)
+    if clause is None:
+        return None
+    select.set(part, None)
+    found: exp.Expr = clause.this
+    return found
+
+
+def _add_join(select: exp.Select, table: exp.Expr) -> None:
+    select.append("joins", exp.Join(this=table, kind="CROSS"))
+
+
+def _strategy(
+    conditions: list[exp.Expr],
+    source: CreateChannel | Channel,
+    shape: Shape,
+    datasets: Mapping[str, Dataset],
+) -> tuple[Index | None, str, str]:
+    equal = any(map(links_by_equality, conditions))
+    for condition in conditions:
+        index = near_index(condition)
+        if index is not None:
+            also = " and equality" if equal else ""
+            return index, f"hash join on grid cells{also}", "near() links records and parameters"
+    if equal:
+        return None, "hash join", "an equality links records and parameters"
+    types = {parameter.name: parameter.type for parameter in source.parameters}
+    index = range_index(conditions, types, column_types(shape.tables, datasets))
+    if index is not None:
+        return index, "hash join on dyadic ranges", "a range links records and parameters"
+    if not any(map(has_parameter, conditions)):
+        return None, "one for all", "no condition depends on a parameter"
+    return (
+        None,
+        "nested loop over records and parameter sets",
+        "no equality, near() or range has records on one side and parameters on the other",
+    )
+
+
+def _order(select: exp.Select, shape: Shape) -> str:
+    """A number to sort a backend subscription's results by."""
+    order = select.args.get("order")
+    if order is not None:
+        keys = ", ".join(_text(each) for each in resolved_order(select, order))
+        select.set("order", None)
+        return _numbered(keys, f"PARTITION BY {PARAMETERS}.__backend")
+    if shape.leading is None:
+        return "CAST(0 AS BIGINT)"
+    position = f"`{shape.leading}`.`_position`"
+    if shape.form == "grouped":
+        position = f"MIN({position})"
+    return f"COALESCE({position}, CAST(0 AS BIGINT))"
+
+
+def _text(node: exp.Expr) -> str:
+    return to_spark(bind_parameters(node.copy()))
+
+
+def resolved_order(select: exp.Select, order: exp.Expr) -> list[exp.Expr]:
+    """ORDER BY keys with ordinals and aliases replaced by what they stand for."""
+    outputs = select.selects
+    named = {each.alias.lower(): each.this for each in outputs if isinstance(each, exp.Alias)}
+
+    def resolve(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in named:
+            return exp.Paren(this=named[node.name.lower()].copy())
+        return node
+
+    keys: list[exp.Expr] = []
+    for key in order.expressions:
+        key = key.copy()
+        if isinstance(key.this, exp.Literal) and key.this.is_int:
+            ordinal = int(key.this.name)
+            if 1 <= ordinal <= len(outputs) and not any(o.is_star for o in outputs[:ordinal]):
+                key.set("this", exp.Paren(this=outputs[ordinal - 1].unalias().copy()))
+        else:
+            key.set("this", key.this.transform(resolve))
+        keys.append(key)
+    return keys
+
+
+def _hint(select: exp.Select, shape: Shape) -> None:
+    """A batch of new records is small beside the parameter table: send the records to it."""
+    if shape.new_aliases:
+        names = [exp.to_identifier(alias) for alias in shape.new_aliases]
+        hint = exp.Anonymous(this="BROADCAST", expressions=[exp.column(n) for n in names])
+        select.set("hint", exp.Hint(expressions=[hint]))
+
+
+def _lateral(query: QueryText, tree: exp.Query) -> str:
+    order = tree.args.get("order")
+    if order is None:
+        tree = _with_output(tree, "CAST(0 AS BIGINT)", wrap=True)
+    elif isinstance(tree, exp.Select) and not tree.args.get("distinct"):
+        keys = ", ".join(to_spark(each) for each in resolved_order(tree, order))
+        tree = _with_output(
+            tree, f"CAST(ROW_NUMBER() OVER (ORDER BY {keys}) AS BIGINT)", wrap=False
+        )
+    else:
+        keys = ", ".join(to_spark(each) for each in order.expressions)
+        tree = _with_output(tree, _numbered(keys), wrap=True)
+    outputs = f"{PARAMETERS}.__backend AS {BACKEND}, __q.*"
+    sources = f"{PARAMETERS_MARKER} AS {PARAMETERS}, LATERAL ({_finished(query, tree)}) AS __q"
+    return " ".join(("SELECT", outputs, "FROM", sources))
+
+
+def _numbered(keys: str, partition: str = "") -> str:
+    return f"CAST(ROW_NUMBER() OVER ({partition} ORDER BY {keys}) AS BIGINT)"
+
+
+def _with_output(tree: exp.Query, value: str, *, wrap: bool) -> exp.Query:
+    output = _output(value, ORDER)
+    if not wrap:
+        tree.append("expressions", output)
+        return tree
+    return exp.select("*", output).from_(tree.subquery("__w"))

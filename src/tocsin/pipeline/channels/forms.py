@@ -1,0 +1,146 @@
+"""Which form a query can take, and why not a faster one. See `compile` for the forms."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from sqlglot import exp
+
+from tocsin.pipeline.channels.links import conjuncts, has_parameter
+from tocsin.pipeline.channels.query import own_nodes
+
+# Aggregates that sqlglot does not know as such.
+_AGGREGATES = {
+    "any", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "bitmap_construct_agg",
+    "bitmap_or_agg", "count_min_sketch", "covar_pop", "covar_samp", "every", "histogram_numeric",
+    "kurtosis", "listagg", "mean", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept",
+    "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "skewness", "some", "std",
+    "try_avg", "try_sum", "hll_sketch_agg", "hll_union_agg", "max_by", "min_by", "percentile",
+    "percentile_approx", "approx_percentile", "mode", "string_agg", "first", "last", "any_value",
+    "first_value", "last_value", "collect_list", "collect_set", "array_agg", "count_if",
+    "approx_count_distinct", "approx_top_k",
+}  # fmt: skip
+_CLAUSES = {
+    "limit": "it has a LIMIT",
+    "offset": "it has an OFFSET",
+    "qualify": "it has a QUALIFY",
+    "cluster": "it has a CLUSTER BY",
+    "distribute": "it has a DISTRIBUTE BY",
+    "sort": "it has a SORT BY",
+    "laterals": "it has a LATERAL VIEW",
+    "pivots": "it has a PIVOT",
+}
+
+
+class Shape(Struct):
+    """`select` is None for the lateral form; `reason` says why. `moved` are conditions taken out of
+    inner joins. `leading` is the alias whose `_position` orders the results."""
+
+    form: str
+    select: exp.Select | None
+    reason: str = ""
+    moved: list[exp.Expr] = []
+    tables: list[exp.Table] = []
+    leading: str | None = None
+    new_aliases: list[str] = []
+    needs_new_records: bool = False
+
+
+def shape_of(tree: exp.Query) -> Shape:
+    reason = _why_not_joined(tree)
+    if reason is not None:
+        return Shape("lateral", None, reason)
+    assert isinstance(tree, exp.Select)
+    joins: list[exp.Join] = tree.args.get("joins") or []
+    only_inner = all(_is_inner(join) for join in joins)
+    mirrored = any(str(join.side).upper() in ("RIGHT", "FULL") for join in joins)
+    moved: list[exp.Expr] = []
+    for join in joins:
+        condition = join.args.get("on")
+        if condition is None or not _is_inner(join):
+            continue
+        # With inner joins alone every condition may stand in WHERE, where links are looked for.
+        if only_inner or (has_parameter(condition) and not mirrored):
+            moved += conjuncts(condition)
+            join.set("on", None)
+            join.set("kind", "CROSS")
+    tables = _inner_tables(tree, mirrored)
+    marked = [table for table in tables if table.meta.get("new")]
+    leading = next(iter(marked or tables), None)
+    grouped = bool(tree.args.get("group") or tree.args.get("distinct"))
+    return Shape(
+        "grouped" if grouped else "flat",
+        tree,
+        moved=moved,
+        tables=tables,
+        leading=leading.alias if leading else None,
+        new_aliases=[table.alias for table in marked],
+        needs_new_records=bool(marked),
+    )
+
+
+def _is_inner(join: exp.Join) -> bool:
+    side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
+    plain = not join.args.get("using") and not join.args.get("method")
+    return plain and not side and kind in ("", "INNER", "CROSS")
+
+
+def _inner_tables(tree: exp.Select, mirrored: bool) -> list[exp.Table]:
+    """Datasets of which every row of the answer has a record."""
+    if mirrored:
+        return []
+    joins: list[exp.Join] = tree.args.get("joins") or []
+    sources = [tree.args["from_"].this, *(join.this for join in joins if _is_inner(join))]
+    return [each for each in sources if isinstance(each, exp.Table) and "dataset" in each.meta]
+
+
+def _why_not_joined(tree: exp.Query) -> str | None:
+    """Why the query cannot simply be joined with the parameter table; None when it can."""
+    if not isinstance(tree, exp.Select):
+        return "it combines several queries"
+    for part, reason in _CLAUSES.items():
+        if tree.args.get(part):
+            return reason
+    if tree.args.get("from_") is None:
+        return "it has no FROM"
+    return _parameters_misplaced(tree) or _aggregation(tree)
+
+
+def _aggregation(tree: exp.Select) -> str | None:
+    nodes = list(own_nodes(tree))
+    if any(isinstance(node, exp.Window) for node in nodes):
+        return "it has a window function"
+    group, distinct = tree.args.get("group"), tree.args.get("distinct")
+    if group is not None:
+        special = any(group.args.get(each) for each in ("rollup", "cube", "grouping_sets", "all"))
+        if special or group.args.get("totals") or not group.expressions:
+            return "its groups are not a plain list"
+        if any(isinstance(each, exp.Rollup | exp.Cube | exp.GroupingSets) for each in group.walk()):
+            return "its groups are not a plain list"
+    elif tree.args.get("having") or any(map(_is_aggregate, nodes)):
+        return "it aggregates all records, none included"
+    if distinct is not None and (tree.args.get("order") or distinct.args.get("on")):
+        return "it orders distinct rows"
+    if (group or distinct) and tree.args.get("order") and any(s.is_star for s in tree.selects):
+        return "it orders by a column behind *"
+    return None
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in _AGGREGATES
+    return isinstance(node, exp.AggFunc)
+
+
+def _parameters_misplaced(tree: exp.Select) -> str | None:
+    with_ = tree.args.get("with_")
+    if with_ is not None and has_parameter(with_):
+        return "a parameter is used in a common table expression"
+    joins: list[exp.Join] = tree.args.get("joins") or []
+    mirrored = any(str(join.side).upper() in ("RIGHT", "FULL") for join in joins)
+    if has_parameter(tree.args["from_"]) or any(has_parameter(join.this) for join in joins):
+        return "a parameter is used in a derived table"
+    for join in joins:
+        condition = join.args.get("on")
+        if condition is not None and has_parameter(condition) and (mirrored or not _is_inner(join)):
+            return "a parameter is used in the condition of an outer join"
+    return None

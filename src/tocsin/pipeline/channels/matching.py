@@ -1,0 +1,77 @@
+"""One run of a channel: all its parameter sets against the records, in one Spark query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tocsin.pipeline.channels.compile import BACKEND, ORDER, PARAMETERS_MARKER, CompiledChannel
+from tocsin.pipeline.channels.parameters import Parameters
+from tocsin.pipeline.channels.query import PlainQuery, new_marker, stored_marker
+from tocsin.pipeline.channels.views import run_sql
+
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+    "timeZone": "UTC",
+}
+
+
+def match(
+    spark: SparkSession,
+    compiled: CompiledChannel,
+    parameters: Parameters,
+    views: Mapping[str, DataFrame],
+    new_views: Mapping[str, DataFrame],
+    window: tuple[datetime, datetime] | None = None,
+) -> DataFrame:
+    """Who gets what: `__backend` BIGINT, `__order` BIGINT, `payload` STRING (a JSON object).
+
+    `views` has the stored datasets, `new_views` the new records of those marked NEW. `spark` is the
+    session to run in: inside `foreachBatch` the batch's own.
+    """
+    return payloads(rows(spark, compiled, parameters, views, new_views, window))
+
+
+def rows(
+    spark: SparkSession,
+    compiled: CompiledChannel,
+    parameters: Parameters,
+    views: Mapping[str, DataFrame],
+    new_views: Mapping[str, DataFrame],
+    window: tuple[datetime, datetime] | None,
+) -> DataFrame:
+    """The query's own columns for every backend subscription."""
+    tables = {PARAMETERS_MARKER: parameters.frame}
+    tables |= {stored_marker(name): views[name] for name in compiled.stored}
+    tables |= {new_marker(name): new_views[name] for name in compiled.new}
+    args: dict[str, Any] = dict(parameters.facts)
+    if compiled.uses_window:
+        if window is None:
+            raise ValueError(f"channel {compiled.channel.name} needs its run's window")
+        args["__window_start"], args["__window_end"] = (each.astimezone(UTC) for each in window)
+    return run_sql(spark, compiled.sql, tables, args)
+
+
+def visible(columns: list[str]) -> list[str]:
+    return [name for name in columns if not name.startswith("_")]
+
+
+def payloads(found: DataFrame) -> DataFrame:
+    """Each row as a JSON object of its visible columns."""
+    shown = [F.col(f"`{name}`") for name in visible(found.columns)]
+    order = F.col(ORDER) if ORDER in found.columns else F.lit(0).cast("bigint")
+    return found.select(
+        F.col(BACKEND).alias("__backend"),
+        order.alias("__order"),
+        F.to_json(F.struct(*shown), _JSON).alias("payload"),
+    )
+
+
+def run_plain(spark: SparkSession, query: PlainQuery, views: Mapping[str, DataFrame]) -> DataFrame:
+    """The answer of an ad hoc query over the stored datasets `views`."""
+    return run_sql(spark, query.sql, {stored_marker(n): views[n] for n in query.datasets}, {})
