@@ -86,7 +86,6 @@ def test_a_run_comes_back_as_it_was_committed(city: Store) -> None:
         ends={"reports": 2**40, "shelters": 0},
         rows=7,
         error="no such column: é",
-        overruns=3,
     )
     city.runs.commit_run(run, [])
     assert city.runs.last_run("by_type") == run

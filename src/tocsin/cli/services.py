@@ -128,10 +128,10 @@ def coordinator(
     set_: Set = None,
 ) -> None:
     """Run the coordinator: which broker for whom."""
-    from tocsin.coordinator import service
+    from tocsin.coordinator import run
 
     settings = settings_from(config, set_, data=data, coordinator_port=port)
-    _serve(service.run, find_secret(settings))
+    _serve(run, find_secret(settings))
 
 
 def broker(

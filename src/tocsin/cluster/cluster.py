@@ -21,11 +21,13 @@ from tocsin.cluster.notices import Notifier
 from tocsin.errors import Conflict, NotFound, Unavailable
 from tocsin.language import CreateChannel, bind_arguments
 from tocsin.model import Broker, Channel, Dataset, Subscription
-from tocsin.pipeline.engine import Answer, Engine
+from tocsin.pipeline.adhoc import Answer
+from tocsin.pipeline.engine import Engine
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
-from tocsin.storage import Committed, Store
 from tocsin.storage.log import PublicationLog
+from tocsin.storage.runs import Committed
+from tocsin.storage.store import Store
 
 log = structlog.get_logger()
 
@@ -112,8 +114,9 @@ class Cluster:
             raise Conflict(f"{name} belongs to the system", field="name")
         engine = self.engine
         async with self._changing:
+            dataset = await asyncio.to_thread(self.store.catalog.dataset, name)
             await asyncio.to_thread(self.store.catalog.drop_dataset, name)
-            await asyncio.to_thread(engine.drop_dataset, name)
+            await asyncio.to_thread(engine.drop_dataset, dataset)
             await asyncio.to_thread(self.log.drop_dataset, name)
 
     async def create_channel(self, asked: CreateChannel) -> None:
@@ -121,7 +124,7 @@ class Cluster:
         async with self._changing:
             await asyncio.to_thread(self._refuse_known_channel, asked.name)
             compiled = await asyncio.to_thread(engine.check, asked)
-            await asyncio.to_thread(engine.create, asked, compiled)
+            await asyncio.to_thread(engine.create, compiled)
 
     def _refuse_known_channel(self, name: str) -> None:
         """Before Spark is asked: that takes longer, and its complaint would come first."""

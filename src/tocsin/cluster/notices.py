@@ -20,7 +20,8 @@ from prometheus_client import Counter
 from tocsin.errors import TocsinError
 from tocsin.model import Channel, Result, Subscription
 from tocsin.service.tokens import sign_notice
-from tocsin.storage import Committed, Store
+from tocsin.storage.runs import Committed
+from tocsin.storage.store import Store
 
 log = structlog.get_logger()
 

@@ -21,7 +21,7 @@ from tocsin.model import Channel, Dataset
 from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.web import Call, Route, application, json_response
 from tocsin.settings import Settings
-from tocsin.storage import Range
+from tocsin.storage.results import Range
 
 log = structlog.get_logger()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.errors import InvalidInput, StatementError
-from tocsin.pipeline.channels import plain_query
+from tocsin.pipeline.channels import plain_query, run_plain
 
 MOST_ROWS = 1000
 
@@ -28,22 +27,14 @@ class Answer(Struct, frozen=True):
 
 def answer(spark: SparkSession, text: str, view: Callable[[str], DataFrame]) -> Answer:
     """Run `text`; `view` gives the DataFrame of a dataset by name."""
-    prefix = f"adhoc_{uuid.uuid4().hex}_"
-    query = plain_query(text, lambda name: prefix + name)
-    made = []
+    query = plain_query(text)
     try:
-        for name in query.datasets:
-            view(name).createTempView(prefix + name)
-            made.append(prefix + name)
-        found = spark.sql(query.sql)
+        found = run_plain(spark, query, {name: view(name) for name in query.datasets})
         rows = found.limit(MOST_ROWS + 1).collect()
     except (ParseException, AnalysisException) as error:
-        raise StatementError(_first_line(error).replace(prefix, "")) from None
+        raise StatementError(_first_line(error)) from None
     except PySparkException as error:
-        raise InvalidInput(f"the query failed: {_first_line(error).replace(prefix, '')}") from None
-    finally:
-        for name in made:
-            spark.catalog.dropTempView(name)
+        raise InvalidInput(f"the query failed: {_first_line(error)}") from None
     values = [[_plain(value) for value in row] for row in rows[:MOST_ROWS]]
     return Answer(found.columns, values, cut=len(rows) > MOST_ROWS)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import structlog
 from prometheus_client import Counter
 from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +27,9 @@ from tocsin.pipeline.session import build_session
 from tocsin.pipeline.stream import ContinuousStream
 from tocsin.pipeline.tables import Tables
 from tocsin.settings import Settings
-from tocsin.storage import Committed, Store
 from tocsin.storage.log import Cut, PublicationLog
+from tocsin.storage.runs import Committed
+from tocsin.storage.store import Store
 
 log = structlog.get_logger()
 
@@ -70,13 +72,13 @@ class Engine:
         self._stream = ContinuousStream(
             self._spark,
             self._runner,
-            self._tables,
             store,
             publication_log,
             data / "stream",
             batch_bytes=settings.batch_bytes,
         )
         self._schedule = Schedule()
+        self._overruns: dict[str, int] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -108,20 +110,11 @@ class Engine:
         datasets = {dataset.name: dataset for dataset in self._store.catalog.datasets()}
         return self._runner.compile(asked, datasets)
 
-    def create(self, asked: CreateChannel, compiled: CompiledChannel) -> Channel:
+    def create(self, compiled: CompiledChannel) -> Channel:
         """From now on the channel hears of every record; earlier ones are not its own."""
         cut = self._log.cut()
-        channel = Channel(
-            name=asked.name,
-            kind=asked.kind,
-            parameters=asked.parameters,
-            query=asked.query,
-            reads=compiled.reads,
-            new=compiled.new,
-            period_s=asked.period_s,
-            push=asked.push,
-            created_at=cut.at_us / 1_000_000,
-            starts=cut.ends,
+        channel = msgspec.structs.replace(
+            compiled.channel, created_at=cut.at_us / 1_000_000, starts=cut.ends
         )
         self._store.catalog.create_channel(channel)
         self._activate(channel, compiled)
@@ -136,13 +129,18 @@ class Engine:
     def describe(self, name: str) -> list[tuple[str, str]]:
         return self._runner.describe(name)
 
+    def overruns(self, name: str) -> int:
+        """Ticks of a repetitive channel that passed unused since the start."""
+        with self._lock:
+            return self._overruns.get(name, 0)
+
     def query(self, text: str) -> Answer:
         """An ad hoc SELECT over the datasets as they are now."""
         cut = self._log.cut()
         return answer(self._spark, text, lambda name: self._view(name, cut))
 
-    def drop_dataset(self, name: str) -> None:
-        self._tables.drop(name)
+    def drop_dataset(self, dataset: Dataset) -> None:
+        self._tables.drop(dataset)
 
     def _view(self, name: str, cut: Cut) -> DataFrame:
         return self._tables.stored(
@@ -181,7 +179,8 @@ class Engine:
                 overruns = self._schedule.finished(name)
             if overruns:
                 OVERRUNS.labels(name).inc(overruns)
-                self._store.runs.add_overruns(name, overruns)
+                with self._lock:
+                    self._overruns[name] = self._overruns.get(name, 0) + overruns
                 log.warning("a channel overran its period", channel=name, ticks=overruns)
 
     def _run_repetitive(self, name: str) -> None:
@@ -221,10 +220,19 @@ class Engine:
                 self._tables.sweep()
 
     def _tidy(self, dataset: Dataset, passed: dict[str, int]) -> None:
-        end = self._log.ends().get(dataset.name, 0)
-        if end > self._store.files.stored_end(dataset.name):
-            self._log.roll(dataset.name)
+        name = dataset.name
+        end = self._log.ends().get(name, 0)
+        if end > self._tables.stored_end(dataset):
+            self._log.roll(name)
             self._tables.flush(dataset, end)
-            self._tables.compact(dataset)
-        stored_end = self._store.files.stored_end(dataset.name)
-        self._log.retire(dataset.name, min(stored_end, passed.get(dataset.name, stored_end)))
+        self._tables.compact(dataset, horizon=self._horizon(name))
+        self._log.retire(name, self._tables.retire_below(dataset, passed.get(name, end)))
+
+    def _horizon(self, dataset: str) -> int | None:
+        """The lowest position from which a channel's next window may start."""
+        starts = []
+        for channel in self._store.catalog.channels():
+            if dataset in channel.new:
+                last = self._store.runs.last_run(channel.name)
+                starts.append((last.ends if last else channel.starts).get(dataset, 0))
+        return min(starts, default=None)

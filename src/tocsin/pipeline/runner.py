@@ -22,13 +22,15 @@ from tocsin.language import CreateChannel
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels import (
     CompiledChannel,
+    Parameters,
     ParameterTable,
     analyse,
     compile_channel,
     match,
 )
 from tocsin.pipeline.tables import Tables
-from tocsin.storage import Committed, Run, Store
+from tocsin.storage.runs import Committed, Run
+from tocsin.storage.store import Store
 
 log = structlog.get_logger()
 
@@ -87,7 +89,7 @@ class Runner:
         return compiled
 
     def prepare(self, channel: Channel, compiled: CompiledChannel) -> None:
-        table = ParameterTable(self._spark, channel)
+        table = ParameterTable(self._spark, compiled)
         self._prepared[channel.name] = _Prepared(channel, compiled, table)
 
     def forget(self, name: str) -> None:
@@ -186,12 +188,17 @@ class Runner:
         backends = found.column("__backend").to_pylist()
         return [(b, p.encode()) for b, p in zip(backends, payloads, strict=True)]
 
-    def _refreshed(self, prepared: _Prepared) -> DataFrame | None:
-        """The parameter table as of now; None when nobody subscribes."""
-        changes = self._store.subscriptions.parameter_changes(
-            prepared.channel.name, prepared.parameters.version
-        )
-        return prepared.parameters.refresh(changes)
+    def _refreshed(self, prepared: _Prepared) -> Parameters | None:
+        """The parameter sets as of now, by what changed if that is known; None: nobody asks."""
+        subscriptions, name = self._store.subscriptions, prepared.channel.name
+        table = prepared.parameters
+        changes = subscriptions.parameter_changes(name, table.version)
+        if changes is None:
+            version = subscriptions.parameter_version(name)
+            table.replace(version, subscriptions.parameter_sets(name))
+        else:
+            table.update(*changes)
+        return table.current()
 
 
 def _time(stamp_us: int) -> dt.datetime:

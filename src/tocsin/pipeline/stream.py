@@ -22,11 +22,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.model import Channel
-from tocsin.pipeline.log_source import LogDataSource
+from tocsin.pipeline.log_source import NAME, ends_of, register_log_source
+from tocsin.pipeline.records import POSITION, parse
 from tocsin.pipeline.runner import Runner, Window
-from tocsin.pipeline.tables import Tables
-from tocsin.storage import Store
 from tocsin.storage.log import PublicationLog
+from tocsin.storage.store import Store
 
 log = structlog.get_logger()
 
@@ -40,7 +40,6 @@ class ContinuousStream:
         self,
         spark: SparkSession,
         runner: Runner,
-        tables: Tables,
         store: Store,
         publication_log: PublicationLog,
         directory: Path,
@@ -49,7 +48,6 @@ class ContinuousStream:
     ) -> None:
         self._spark = spark
         self._runner = runner
-        self._tables = tables
         self._store = store
         self._log = publication_log
         self._directory = directory
@@ -91,8 +89,10 @@ class ContinuousStream:
             query = self._query
         progress = query.lastProgress if query is not None else None
         if progress is not None:
-            offsets = msgspec.json.decode(progress.sources[0].endOffset or "{}")
-            needed |= {name: end for name, end in offsets.items() if name in needed}
+            offset = ends_of(msgspec.json.decode(progress.sources[0].endOffset or "{}"))
+            needed |= {
+                name: max(end, needed[name]) for name, end in offset.items() if name in needed
+            }
         return needed
 
     def stop(self) -> None:
@@ -103,9 +103,9 @@ class ContinuousStream:
         self._pool.shutdown(wait=True)
 
     def _start(self) -> StreamingQuery:
-        self._spark.dataSource.register(LogDataSource)
+        register_log_source(self._spark)
         lines = (
-            self._spark.readStream.format(LogDataSource.name())
+            self._spark.readStream.format(NAME)
             .option("directory", str(self._log.directory))
             .option("interest", str(self._interest_file))
             .option("batch_bytes", str(self._batch_bytes))
@@ -147,7 +147,7 @@ class ContinuousStream:
     def _new_records(self, batch: DataFrame, name: str, start: int) -> DataFrame:
         dataset = self._store.catalog.dataset(name)
         lines = batch.where(F.col("dataset") == name)
-        return self._tables.parse(lines, dataset).where(F.col("_position") >= start)
+        return parse(lines, dataset).where(F.col(POSITION) >= start)
 
     def _present(self, batch: DataFrame, channels: list[Channel]) -> set[str]:
         """Datasets with records in this batch; only worth a job when there could be several."""

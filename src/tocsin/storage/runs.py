@@ -35,7 +35,6 @@ class Run(Struct, frozen=True):
     ends: dict[str, int] = {}  # of each dataset's log, exclusive
     rows: int = 0
     error: str | None = None
-    overruns: int = 0
 
 
 class Committed(Struct, frozen=True):
@@ -45,6 +44,7 @@ class Committed(Struct, frozen=True):
     run: str
     sequence: int
     heads: list[Head]
+    counts: dict[int, int]  # results per backend subscription
     count: int
     bytes: int
 
@@ -81,6 +81,7 @@ class Runs:
                 run=run.run,
                 sequence=current_sequence(connection),
                 heads=[Head(one, backends[one].epoch, head) for one, head in heads.items()],
+                counts={one: head - backends[one].head for one, head in heads.items()},
                 count=len(results),
                 bytes=sum(len(one["payload"]) for one in results),
             )

@@ -160,7 +160,6 @@ runs = Table(
     Column("ends", LongText, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("error", LongText, nullable=True),
-    Column("overruns", BigInteger, nullable=False),
     UniqueConstraint("channel", "run", name="run_once"),
     Index("run_by_number", "channel", "number"),
     **_OPTIONS,

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from tocsin.storage.catalog import Catalog
-from tocsin.storage.database import Database
+from tocsin.storage.database import Database, current_sequence
 from tocsin.storage.files import DatasetFiles
 from tocsin.storage.results import Results
 from tocsin.storage.runs import Runs
@@ -34,6 +34,11 @@ class Store:
     ) -> Self:
         """Open the store at an address such as sqlite:///data/store.db; create it if need be."""
         return cls(Database(url, busy_timeout_s=busy_timeout_s, clock=clock))
+
+    def sequence(self) -> int:
+        """The number of the last commit that brokers may have to hear of."""
+        with self._database.read() as connection:
+            return current_sequence(connection)
 
     def close(self) -> None:
         self._database.close()

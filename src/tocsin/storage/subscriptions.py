@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Table, delete, insert, select
+from sqlalchemy import Table, delete, func, insert, select
 
 from tocsin.model import Arguments, BackendSubscription, Head, Subscription
 from tocsin.storage import markers, news, schema
@@ -117,6 +117,11 @@ class Subscriptions:
             ).all()
         decode = msgspec.json.Decoder(dict).decode
         return [(number, decode(text)) for number, text in rows]
+
+    def count_parameter_sets(self, channel: str) -> int:
+        with self._database.read() as connection:
+            counted = select(func.count()).where(_backend.c.channel == channel)
+            return int(connection.execute(counted).scalar_one())
 
     def parameter_version(self, channel: str) -> int:
         """Grows with each backend subscription of the channel that comes or goes."""

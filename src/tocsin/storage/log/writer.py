@@ -67,7 +67,7 @@ class PublicationLog:
         disk: Disk | None = None,
     ) -> None:
         """Take the directory. `not_before_us`: every record will be stamped later than this."""
-        self._directory = directory
+        self.directory = directory
         self._segment_bytes = segment_bytes
         self._clock = clock
         self._disk = disk or Disk()
@@ -243,7 +243,7 @@ class PublicationLog:
     def _open(self, name: str) -> int:
         if name not in self._logs:
             log = DatasetLog(
-                self._directory, name, segment_bytes=self._segment_bytes, disk=self._disk
+                self.directory, name, segment_bytes=self._segment_bytes, disk=self._disk
             )
             self._logs[name] = log
             self._last_us = max(self._last_us, log.last_us)
