@@ -245,12 +245,12 @@ def test_a_crash_before_the_manifest_commits_loses_and_doubles_nothing(
     bench.publish(PLAIN, {"n": 3})
     before = bench.parquet_files()
     bench.manifest.crash = True
-    act = {
+    acts: dict[str, Callable[[], object]] = {
         "flush": lambda: bench.tables.flush(PLAIN, bench.end(PLAIN)),
         "compact": lambda: bench.tables.compact(PLAIN),
-    }[step]
+    }
     with pytest.raises(KeyboardInterrupt):
-        act()
+        acts[step]()
     bench.manifest.crash = False
     assert len(bench.parquet_files()) == len(before) + 1
     tables = bench.open_tables()
