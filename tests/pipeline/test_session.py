@@ -61,7 +61,7 @@ def test_cores_of_a_master(master: str, cores: int | None) -> None:
 def test_a_session_works_with_and_without_the_faster_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TOCSIN_JARS", str(tmp_path))
+    monkeypatch.setattr("tocsin.pipeline.jars.jar_directory", lambda: tmp_path)
     settings = Settings(data=tmp_path, master="local[2]")
     assert find_bare_local_fs() is None
     assert "spark.hadoop.fs.file.impl" not in session_conf(settings)

@@ -25,9 +25,7 @@ EXCLUDED = "org.apache.hadoop:hadoop-common,com.globalmentor:globalmentor-root"
 
 
 def jar_directory() -> Path:
-    """TOCSIN_JARS, else `.cache/jars` beside the project, else in the working directory."""
-    if named := os.environ.get("TOCSIN_JARS"):
-        return Path(named)
+    """`.cache/jars` in the project's folder, else in the working directory."""
     for folder in Path(__file__).resolve().parents:
         if (folder / "pyproject.toml").is_file():
             return folder / DIRECTORY
