@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
     precondition,
     rule,
@@ -76,6 +77,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.close()
         self.directory.cleanup()
 
+    @initialize()
+    def begin_with_someone(self) -> None:
+        """Else most histories would be about nobody."""
+        self.subscribe("alice", "flood", "north")
+
     @rule(subscriber=SUBSCRIBERS, type_=TYPES, broker=BROKERS)
     def subscribe(self, subscriber: str, type_: str, broker: str) -> None:
         made, created = self.store.subscriptions.subscribe(
@@ -110,7 +116,10 @@ class StoreMachine(RuleBasedStateMachine):
             self.frontends[one.id].broker = broker
             self.brokers[broker].subscriptions.add(one.id)
 
-    @rule(rows=st.lists(st.tuples(TYPES, st.binary(max_size=4)), max_size=12), repeat=st.booleans())
+    @rule(
+        rows=st.lists(st.tuples(TYPES, st.binary(max_size=4)), min_size=1, max_size=6),
+        repeat=st.booleans(),
+    )
     def run(self, rows: list[tuple[str, bytes]], repeat: bool) -> None:
         self.clock.now += 1
         fresh = not (repeat and self.runs)
@@ -147,7 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
         if right:
             frontend.marker = max(frontend.marker, min(position, backend.head))
 
-    @rule(age_s=st.integers(0, 6))
+    @rule(age_s=st.integers(0, 3))
     def expire(self, age_s: int) -> None:
         before = self.clock.now - age_s
         count = 0
