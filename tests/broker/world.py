@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -16,6 +17,7 @@ from contracts.fake_cluster import SECRET, FakeCluster
 from tocsin import coordinator
 from tocsin.broker.server import Broker
 from tocsin.client import Client
+from tocsin.client.http import tls
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import mint
 from tocsin.settings import Settings
@@ -82,15 +84,30 @@ class World:
 
     async def http(self, broker: Broker, subject: str, *scopes: str) -> httpx.AsyncClient:
         headers = {"authorization": f"Bearer {token(subject, *scopes)}"}
-        client = httpx.AsyncClient(base_url=broker.url, headers=headers, timeout=PATIENCE_S)
+        client = httpx.AsyncClient(
+            base_url=broker.url, headers=headers, timeout=PATIENCE_S, verify=tls()
+        )
         return await self._stack.enter_async_context(client)
 
     async def socket(
-        self, broker: Broker, subject: str, *, inline: int = 0, expires_s: float = 600
+        self,
+        broker: Broker,
+        subject: str,
+        *,
+        inline: int = 0,
+        expires_s: float = 600,
+        small: bool = False,
     ) -> Wire:
-        """A raw connection, past its welcome."""
+        """A raw connection, past its welcome. `small`: it holds few bytes that nobody reads."""
         url = f"{broker.ws_url}?token={token(subject, expires_s=expires_s)}&inline={inline}"
-        connection = connect(url, compression=None, max_size=None)
+        options: dict[str, Any] = {}
+        if small:
+            made = socket.socket()
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            made.connect(("127.0.0.1", broker.sockets.port))
+            made.setblocking(False)
+            options = {"sock": made, "max_queue": 1, "ping_interval": None, "close_timeout": 1}
+        connection = connect(url, compression=None, max_size=None, **options)
         wire = Wire(await self._stack.enter_async_context(connection))
         wire.welcome = await wire.next()
         assert wire.welcome["op"] == "welcome"

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 _TESTS = str(Path(__file__).parents[1])
 if _TESTS not in sys.path:
     sys.path.insert(0, _TESTS)
 
 from broker.world import World, world  # noqa: E402
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that brokers run on."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(name="world")

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tocsin.client.http import tls
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import mint, verify_notice
 
@@ -45,7 +46,10 @@ class Probe:
         self.notices_url = notices_url
         token = mint(driver.secret, name, ["broker"], expires_s=600, now=time.time())
         self._http = httpx.AsyncClient(
-            base_url=driver.url, headers={"authorization": f"Bearer {token}"}, timeout=30
+            base_url=driver.url,
+            headers={"authorization": f"Bearer {token}"},
+            timeout=30,
+            verify=tls(),
         )
 
     async def call(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
@@ -259,7 +263,7 @@ async def wrong_subscriptions_are_refused_with_typed_errors(driver: Driver) -> N
 
 async def only_brokers_may_call(driver: Driver) -> None:
     token = mint(driver.secret, "alice", ["subscribe", "admin"], expires_s=60, now=time.time())
-    async with httpx.AsyncClient(base_url=driver.url) as http:
+    async with httpx.AsyncClient(base_url=driver.url, verify=tls()) as http:
         for method, path in (
             ("PUT", "/v1/brokers/x"),
             ("GET", "/v1/brokers/x/subscriptions"),

@@ -17,6 +17,7 @@ import httpx
 import msgspec
 from starlette.applications import Starlette
 
+from tocsin.client.http import tls
 from tocsin.errors import InvalidInput, NotFound, Unavailable
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import sign_notice
@@ -67,7 +68,7 @@ class FakeCluster:
         self.fetch_gate.set()
         self.published: list[tuple[str, list[Any]]] = []
         self.url = ""
-        self._http = httpx.AsyncClient()
+        self._http = httpx.AsyncClient(verify=tls())
         self._notices: set[asyncio.Task[None]] = set()
 
     # What tests do to it

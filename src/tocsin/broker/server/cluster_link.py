@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from tocsin.broker.effects import Fetch, Marker
 from tocsin.broker.events import NewHead, RangeAnswer
 from tocsin.client.frames import SubscriptionInfo
-from tocsin.client.http import error_of
+from tocsin.client.http import error_of, tls
 from tocsin.errors import NotFound, TocsinError, Unavailable
 from tocsin.model import Result
 from tocsin.service.backoff import Backoff
@@ -107,7 +107,7 @@ class ClusterLink:
         self._secret = secret
         self._name = name
         self._mine = f"/v1/brokers/{quote(name, safe='')}"
-        self._http = httpx.AsyncClient(timeout=timeout_s)
+        self._http = httpx.AsyncClient(timeout=timeout_s, verify=tls())
         self._token = ""
         self._token_until = 0.0
         self._wanted: list[_Wanted] = []

@@ -19,6 +19,7 @@ from tocsin.broker.server.metrics import BROKERS
 from tocsin.broker.server.rest import BrokerInfo, Rest
 from tocsin.broker.server.sockets import PATH, Sockets
 from tocsin.client.frames import GOING_AWAY
+from tocsin.client.http import tls
 from tocsin.errors import TocsinError
 from tocsin.service.backoff import Backoff
 from tocsin.service.serving import configure_logs, listen, port_of, serving, until_stopped
@@ -49,6 +50,8 @@ class Broker:
         settings = self.settings
         rest_listener = listen(settings.host, settings.broker_port)
         ws_listener = listen(settings.host, settings.broker_ws_port)
+        # What the kernel holds for a client counts as well; connections inherit the limit.
+        ws_listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)
         host = _announced(settings)
         self.url = f"http://{host}:{port_of(rest_listener)}"
         self.ws_url = f"ws://{host}:{port_of(ws_listener)}{PATH}"
@@ -148,7 +151,9 @@ class Broker:
 
     async def _heartbeat(self) -> None:
         reached = True
-        async with httpx.AsyncClient(timeout=max(1.0, self.settings.heartbeat_s)) as http:
+        async with httpx.AsyncClient(
+            timeout=max(1.0, self.settings.heartbeat_s), verify=tls()
+        ) as http:
             while True:
                 body = {
                     "url": self.url,
@@ -170,7 +175,7 @@ class Broker:
                 await asyncio.sleep(self.settings.heartbeat_s)
 
     async def _leave(self) -> None:
-        async with httpx.AsyncClient(timeout=1.0) as http:
+        async with httpx.AsyncClient(timeout=1.0, verify=tls()) as http:
             with contextlib.suppress(httpx.HTTPError):
                 await self._coordinate(http, "DELETE")
 

@@ -32,6 +32,7 @@ from tocsin.broker.server.message import Message
 from tocsin.broker.server.requests import Malformed, parse
 from tocsin.client import frames
 from tocsin.errors import InvalidInput, NotFound, TocsinError
+from tocsin.service.serving import port_of
 from tocsin.service.tokens import Identity, bearer, verify
 
 log = structlog.get_logger()
@@ -253,6 +254,7 @@ class Sockets:
         self.handler = handler
         self.frame_limit_bytes = frame_limit_bytes
         self.connection_bytes = connection_bytes
+        self.port = 0
         self.high_bytes = max(1, connection_bytes // 4)
         self.connections: set[Socket] = set()
         self.backed_up: set[Socket] = set()
@@ -263,6 +265,7 @@ class Sockets:
         self._server: asyncio.Server | None = None
 
     async def start(self, listener: sockets.socket) -> None:
+        self.port = port_of(listener)
         self._server = await ws_create_server(
             self._upgrade,
             sock=listener,
