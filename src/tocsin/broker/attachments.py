@@ -38,7 +38,6 @@ class Frontend:
     marker: int  # acknowledged up to here
     durable: int  # of that, what the cluster has stored
     attached: int  # the core's event that attached it
-    leaving: bool = False  # the subscriber has asked to unsubscribe
 
 
 @dataclass(slots=True, eq=False)

@@ -14,8 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from tocsin.broker.attachments import Attachments, Backend, Frontend, Get
 from tocsin.broker.effects import (
+    COME_AGAIN,
     MOVED,
     Acked,
     CloseConnection,
@@ -52,6 +55,7 @@ class BrokerCore:
         self._intake = Intake(self.cache, self.attachments, self._fetches, self._gets.grown)
         self._markers = Markers()
         self._news = News(news_poll_s)
+        self._leaving: dict[int, int] = {}  # subscriptions being given up -> event that told so
 
     @property
     def moment(self) -> Moment:
@@ -67,9 +71,12 @@ class BrokerCore:
         self.attachments.next_event()
         effects: list[Effect] = []
         listed = {one.id for one in subscriptions}
-        for frontend in list(self.attachments.frontends.values()):
-            if frontend.id not in listed and frontend.attached < asked.event:
-                self._detach(frontend, now, effects)
+        gone = [
+            frontend
+            for frontend in self.attachments.frontends.values()
+            if frontend.id not in listed and frontend.attached < asked.event
+        ]
+        effects += self._detach(gone, now)
         for one in subscriptions:
             self._attach(one, asked, now, effects)
         self._news.start(sequence, now)
@@ -86,8 +93,8 @@ class BrokerCore:
     ) -> list[Effect]:
         """A connection of a subscriber, whose subscriptions the cluster has attached here: all.
 
-        The driver sends the welcome before it carries out the effects: a Signal among them
-        corrects a head in it that is older than what this broker has told everyone else.
+        The driver sends the welcome (of what `current` makes of the subscriptions) before it
+        carries out the effects: a Signal among them may correct an older head.
         """
         self.attachments.next_event()
         effects: list[Effect] = []
@@ -110,10 +117,26 @@ class BrokerCore:
     def subscribed(self, subscription: Subscription, asked: Moment, now: float) -> list[Effect]:
         self.attachments.next_event()
         effects: list[Effect] = []
+        if self._leaving.get(subscription.id, asked.event) < asked.event:
+            del self._leaving[subscription.id]
         self._attach(subscription, asked, now, effects)
         self._news.again_from(asked.sequence)
         connections = list(self.attachments.of(subscription.subscriber).connections)
         return effects + self._correct([subscription], connections)
+
+    def current(self, told: Subscription) -> Subscription:
+        """The same as this broker knows it now: what clients are to be told of it.
+
+        The cluster's answer may be older than what clients have learned here meanwhile.
+        """
+        frontend = self.attachments.frontends.get(told.id)
+        if frontend is None:
+            return told
+        backend, marker = frontend.backend, frontend.marker
+        if backend.epoch == told.backend.epoch and backend.fetched < told.backend.head:
+            return replace(told, marker=marker)
+        there = replace(told.backend, epoch=backend.epoch, head=backend.fetched)
+        return replace(told, backend=there, marker=marker)
 
     def _correct(self, told: Iterable[Subscription], connections: list[int]) -> list[Effect]:
         """Signals that these connections missed: sent while the cluster's answer was under way."""
@@ -129,10 +152,7 @@ class BrokerCore:
     def unsubscribing(self, subscription: int) -> list[Effect]:
         """To be told before the cluster is: so that news of the departure, which may overtake the
         cluster's answer, are not taken for a move to another broker."""
-        self.attachments.next_event()
-        frontend = self.attachments.frontends.get(subscription)
-        if frontend is not None:
-            frontend.leaving = True
+        self._leaving[subscription] = self.attachments.next_event()
         return []
 
     def unsubscribed(self, subscription: int, now: float) -> list[Effect]:
@@ -173,16 +193,25 @@ class BrokerCore:
         self.cache.open(told.id, told.head)
         return backend
 
-    def _detach(self, frontend: Frontend, now: float, effects: list[Effect]) -> None:
-        """It is served elsewhere now. A subscriber of whom nothing is left has moved."""
-        name = frontend.subscriber
-        self._remove(frontend, now)
-        subscriber = self.attachments.of(name)
-        if subscriber.frontends or frontend.leaving:
-            return
-        for connection in list(subscriber.connections):
-            self.attachments.disconnect(connection)
-            effects.append(CloseConnection(connection, MOVED))
+    def _detach(self, gone: Iterable[Frontend], now: float) -> list[Effect]:
+        """These are served elsewhere now.
+
+        A subscriber of whom nothing is left has moved. One that keeps something here, but lost
+        something that it did not give up itself, is asked to come again: that unites all.
+        """
+        moved: dict[str, None] = {}
+        for frontend in gone:
+            self._remove(frontend, now)
+            if frontend.id not in self._leaving:
+                moved[frontend.subscriber] = None
+        effects: list[Effect] = []
+        for name in moved:
+            subscriber = self.attachments.of(name)
+            code = COME_AGAIN if subscriber.frontends else MOVED
+            for connection in list(subscriber.connections):
+                self.attachments.disconnect(connection)
+                effects.append(CloseConnection(connection, code))
+        return effects
 
     def _remove(self, frontend: Frontend, now: float) -> None:
         backend = frontend.backend
@@ -222,7 +251,7 @@ class BrokerCore:
         return effects
 
     def news(
-        self, sequence: int, heads: Iterable[NewHead], detached: Iterable[int], now: float
+        self, sequence: int, heads: Iterable[NewHead], detached: Collection[int], now: float
     ) -> list[Effect]:
         """The cluster's answer to AskNews."""
         asked = self._news.answered()
@@ -231,14 +260,18 @@ class BrokerCore:
         self.attachments.next_event()
         effects: list[Effect] = []
         again = False
+        gone: list[Frontend] = []
         for number in detached:
             frontend = self.attachments.frontends.get(number)
             if frontend is None:
                 continue
             if frontend.attached < asked.event:
-                self._detach(frontend, now, effects)
+                gone.append(frontend)
             else:  # it came since we asked: has it left again, or is this from before?
                 again = True
+        effects += self._detach(gone, now)
+        for number in detached:
+            self._leaving.pop(number, None)
         for told in heads:
             backend = self.attachments.backends.get(told.backend)
             if backend is None:

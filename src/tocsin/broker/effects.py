@@ -112,6 +112,8 @@ class CloseConnection(Struct, frozen=True):
     code: int
 
 
+COME_AGAIN = 4000
+"""Close code: reconnect and resume."""
 MOVED = 4001
 """Close code: this subscriber connected elsewhere."""
 

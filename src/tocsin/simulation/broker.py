@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tocsin.broker.core import BrokerCore
 from tocsin.broker.effects import (
+    COME_AGAIN,
     Acked,
     Answer,
     AskNews,
@@ -116,7 +117,8 @@ class SimulatedBroker:
             effects = core.connected(
                 connection, client.name, client.inline, subscriptions, asked, world.now
             )
-            world.to_client(connection, lambda c: c.welcomed(subscriptions))
+            told = [core.current(one) for one in subscriptions]
+            world.to_client(connection, lambda c: c.welcomed(told))
             return effects
 
         def failed() -> None:
@@ -150,9 +152,10 @@ class SimulatedBroker:
 
             def subscribed(one: Any) -> list[Effect]:
                 effects = core.subscribed(one, asked, world.now)
+                told = core.current(one)
 
                 def opened(client: SimulatedClient) -> None:
-                    client.opened(one)
+                    client.opened(told)
                     client.look()
 
                 world.to_client(connection, opened)
@@ -216,10 +219,11 @@ class SimulatedBroker:
                 world.to_client(effect.request[0], lambda c: world.retry(c, effect.request))
             case Acked():
                 pass
-            case CloseConnection(connection):
+            case CloseConnection(connection, code):
                 name = self.connections.pop(connection)
+                held = any(f.subscriber == name for f in world.cluster.frontends.values())
                 promise(
-                    world.cluster.served[name] != connection,
+                    code == COME_AGAIN or world.cluster.served.get(name) != connection or not held,
                     f"{name} was closed as moved on the connection that serves it",
                 )
                 world.break_connection(connection)

@@ -125,13 +125,10 @@ class BrokerChecker:
         self._check_markers()
 
     def _check_markers(self) -> None:
+        """While it is attached. Attached again, a subscription begins with the cluster's marker."""
+        before, self.markers = self.markers, {}
         for frontend in self.core.attachments.frontends.values():
             key = (frontend.id, frontend.backend.epoch)
-            before = self.markers.get(key, 0)
-            promise(frontend.marker >= before or before == 0, f"marker {key} went back")
+            promise(frontend.marker >= before.get(key, 0), f"marker {key} went back")
+            promise(frontend.durable <= frontend.marker, f"marker {key} is behind what is stored")
             self.markers[key] = frontend.marker
-
-    def forget(self, subscription: int) -> None:
-        """It was detached: another attachment starts from what is durable."""
-        for key in [key for key in self.markers if key[0] == subscription]:
-            del self.markers[key]

@@ -94,6 +94,8 @@ class ModelCluster:
             )
         for frontend in self.frontends.values():
             if (frontend.subscriber, frontend.backend) == (subscriber, backend):
+                if frontend.broker != broker:
+                    self.served.pop(subscriber, None)  # a late call of an earlier connection
                 self._move(frontend, broker)
                 return self._told(frontend)
         self.subscriptions += 1

@@ -166,15 +166,15 @@ class World:
         draw, choose = self.random.random(), self.random.choice
         client, broker = choose(self.clients), choose(self.brokers)
         backend = self.random.randrange(BACKENDS)
-        if draw < 0.50:
+        if draw < 0.55:
             self.publish(backend)
-        elif draw < 0.62:
+        elif draw < 0.60:
             self.to_broker(client, ("subscribe", backend))
-        elif draw < 0.66 and client.feeds:
+        elif draw < 0.63 and client.feeds:
             number = choose(sorted(client.feeds))
             client.forget(number)
             self.to_broker(client, ("unsubscribe", number))
-        elif draw < 0.80 and client.connection is not None:
+        elif draw < 0.78 and client.connection is not None:
             self.break_connection(client.connection)
         elif draw < 0.83:
             if broker.core is not None:
@@ -197,6 +197,9 @@ class World:
     def run(self, happenings: int) -> None:
         for broker in self.brokers:
             broker.start()
+        for client in self.clients:
+            for backend in self.random.sample(range(BACKENDS), 2):
+                self.cluster.subscribe(client.name, self.random.choice(self.brokers).name, backend)
         self.run_until(1.0 * self.scale)
         for client in self.clients:
             self.connect(client)
@@ -208,13 +211,13 @@ class World:
     def quieten(self) -> None:
         """No more faults; whatever was promised must have come true in the end."""
         self.faulty = False
-        self.run_until(self.now + 30 * self.scale)
+        self.run_until(self.now + 20 * self.scale)
         for client in self.clients:
             if client.connection is None:
                 self.connect(client)
             for number in client.feeds:
                 client.acknowledge(number)
-        self.run_until(self.now + 30 * self.scale)
+        self.run_until(self.now + 10 * self.scale)
         for client in self.clients:
             for number in client.feeds:
                 # One that a late unsubscription of an earlier connection took is not promised.
