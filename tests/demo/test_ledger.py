@@ -201,3 +201,23 @@ def test_percentile_is_the_nearest_rank(share: float, expected: float) -> None:
 
 def test_percentile_of_nothing_is_none() -> None:
     assert percentile([], 0.5) is None
+
+
+def test_an_interrupted_demo_owes_nothing_beyond_what_was_seen_last() -> None:
+    ledger = run(1, 2, head=4)
+    ledger.interrupted()
+    assert ledger.outcome().total.lost == 0
+    assert ledger.outcome().promises_held
+
+
+def test_an_interrupted_demo_still_counts_holes() -> None:
+    ledger = run(1, 3, head=4)
+    ledger.interrupted()
+    assert ledger.outcome().total.lost == 1
+
+
+def test_backends_are_those_of_every_subscription_also_of_given_up_ones() -> None:
+    ledger = run(1)
+    ledger.subscribed(6, "bob", "broker-1", backend=8, epoch="e", after=0)
+    ledger.unsubscribed(6)
+    assert ledger.backends() == {7, 8}

@@ -10,23 +10,23 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from tocsin.demo import city
 from tocsin.demo.ledger import Ledger, Outcome, percentile
 from tocsin.demo.player import Player, Publisher
-from tocsin.demo.reports import Record
-from tocsin.demo.services import CacheCounts, Services, tell
+from tocsin.demo.reports import Record, drill
+from tocsin.demo.services import CacheCounts, Runs, Services, tell
 from tocsin.demo.show import Glance, Show
 from tocsin.demo.trace import Plan, Trace, make_trace
 from tocsin.demo.visit import Person, Watch
 from tocsin.settings import Settings
 from tocsin.system import System
 
+DRILL_LIMIT_S = 120.0
 QUIET_LIMIT_S = 60.0
 RETURN_LIMIT_S = 60.0
 GLANCE_S = 0.25
@@ -77,7 +77,8 @@ class Demo:
         self._people = {
             name: Person(name, services.locate, token_for(name), self.watch) for name in names
         }
-        self.player = Player(trace, self._people, Publisher(self._send))
+        self._publisher = Publisher(self._send)
+        self.player = Player(trace, self._people, self._publisher)
         self._caches: dict[str, CacheCounts] = {}
         self._phases_s: dict[str, float] = {}
 
@@ -90,12 +91,17 @@ class Demo:
         with self._phase("opening"):
             self._show.opening(wishes)
             await self._shown(self.player.open())
+        with self._phase("drill"):
+            self._show.note("a drill: a report that concerns nobody warms Spark up")
+            self._publisher.publish("emergencies", drill())
+            await self._publisher.finished()
+            await self._shown(self._calm(DRILL_LIMIT_S))
         with self._phase("course"):
             self._show.course(trace.duration_s, trace.speed)
             await self._shown(self.player.play())
         with self._phase("quiet"):
             self._show.note("the hour is over: waiting until nothing is under way")
-            await self._shown(self._calm())
+            await self._shown(self._calm(QUIET_LIMIT_S))
         with self._phase("return"):
             self._show.note("everybody comes back, to hear what happened while they were away")
             await self._shown(self._come_back())
@@ -115,7 +121,9 @@ class Demo:
         if interrupted:
             self.ledger.interrupted()
         return Report(
-            outcome=self.ledger.outcome(), details=self._details(), interrupted=interrupted
+            outcome=self.ledger.outcome(),
+            details=self._details(await self._services.runs()),
+            interrupted=interrupted,
         )
 
     async def _send(self, dataset: str, records: Sequence[Record]) -> None:
@@ -151,18 +159,17 @@ class Demo:
             hit_ratio=hits / (hits + misses) if hits + misses else None,
         )
 
-    async def _calm(self) -> None:
-        """Until the store's heads have not moved for two rounds of the slowest channel."""
-        slowest_s = max(city.period_at(c.period_s, self.player.trace.speed) for c in city.CHANNELS)
-        calm_s = 2.0 * slowest_s + 2.0
-        limit = time.monotonic() + QUIET_LIMIT_S + calm_s
-        known: dict[int, tuple[str, int]] = {}
-        moved_at = time.monotonic()
-        while time.monotonic() < limit and time.monotonic() - moved_at < calm_s:
-            heads = await self._services.heads(self.ledger.backends())
-            if heads != known:
-                known, moved_at = heads, time.monotonic()
+    async def _calm(self, limit_s: float) -> None:
+        """Until every channel has done a run that began after the last publication."""
+        before = await self._services.runs()
+        limit = time.monotonic() + limit_s
+        while time.monotonic() < limit:
+            after = await self._services.runs()
+            # The first run that ends after this moment may have begun before it.
+            if all(after[name].count >= before[name].count + 2 for name in after):
+                return
             await asyncio.sleep(ASK_S)
+        self.watch.mishaps.append(f"channels were still running after {limit_s:.0f} s")
 
     async def _come_back(self) -> None:
         await self.player.all_in()
@@ -187,7 +194,7 @@ class Demo:
         finally:
             self._phases_s[name] = round(time.monotonic() - started, 2)
 
-    def _details(self) -> dict[str, Any]:
+    def _details(self, runs: Mapping[str, Runs]) -> dict[str, Any]:
         ways = self.watch.on_the_way_ms
         return {
             "result_to_display_ms": {"p50": percentile(ways, 0.5), "p99": percentile(ways, 0.99)},
@@ -196,6 +203,10 @@ class Demo:
             "logins": self.watch.logins,
             "behind_s": round(self.player.behind_s, 3),
             "phases_s": self._phases_s,
+            "runs": {
+                name: {"count": run.count, "mean_s": round(run.seconds / max(1, run.count), 3)}
+                for name, run in sorted(runs.items())
+            },
             "mishaps": self.watch.mishaps[:20],
         }
 

@@ -42,12 +42,15 @@ class Publisher:
         self._send = send
         self._waiting: defaultdict[str, list[Record]] = defaultdict(list)
         self._sending: dict[str, asyncio.Task[None]] = {}
+        self._failure: Exception | None = None
 
     @property
     def busy(self) -> bool:
         return bool(self._sending)
 
     def publish(self, dataset: str, record: Record) -> None:
+        """Take a record; raises what an earlier call failed with."""
+        self._check()
         self._waiting[dataset].append(stamped(record, time.time()))
         if dataset not in self._sending:
             self._sending[dataset] = asyncio.create_task(self._drain(dataset))
@@ -55,13 +58,20 @@ class Publisher:
     async def finished(self) -> None:
         """Wait until everything is acknowledged; raises what a call failed with."""
         while self._sending:
-            await asyncio.gather(*self._sending.values())
+            await asyncio.wait(self._sending.values())
+        self._check()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     async def _drain(self, dataset: str) -> None:
         try:
             while self._waiting[dataset]:
                 records, self._waiting[dataset] = self._waiting[dataset], []
                 await self._send(dataset, records)
+        except Exception as failure:
+            self._failure = failure
         finally:
             del self._sending[dataset]
 

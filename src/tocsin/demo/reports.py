@@ -70,6 +70,19 @@ def emergency(
     return _filled(record, random)
 
 
+def drill() -> Record:
+    """A report from far away, of a kind that nobody asks for: every channel runs, none matches."""
+    return {
+        "report_id": "drill",
+        "type": "drill",
+        "severity": 1,
+        "place": "far away",
+        "lat": 0.0,
+        "lon": 0.0,
+        "message": "This is a drill.",
+    }
+
+
 def shelter(number: int, random: Random) -> Record:
     place = random.choice(city.PLACES)
     lat, lon = city.offset(place.lat, place.lon, random.gauss(0, 0.6), random.gauss(0, 0.6))

@@ -7,11 +7,14 @@ their own counts.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+import httpx
 from msgspec import Struct
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from tocsin.client.cluster import Cluster
 from tocsin.client.connection import Address
@@ -19,10 +22,11 @@ from tocsin.client.http import Http
 from tocsin.demo import city
 from tocsin.demo.ledger import Ledger
 from tocsin.demo.reports import Record
-from tocsin.errors import TocsinError, Unavailable
+from tocsin.errors import Unavailable
 
 BROKERS_LIMIT_S = 30.0
 RANGES_AT_ONCE = 500
+CACHE_METRICS = ("cache_hits", "cache_misses", "fetched_bytes")
 
 
 class CacheCounts(Struct, frozen=True):
@@ -30,10 +34,10 @@ class CacheCounts(Struct, frozen=True):
     misses: int = 0
     fetched_bytes: int = 0
 
-    @property
-    def hit_ratio(self) -> float | None:
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else None
+
+class Runs(Struct, frozen=True):
+    count: int
+    seconds: float
 
 
 class Services:
@@ -46,12 +50,14 @@ class Services:
         self._records = Cluster(cluster, token)
         self._cluster = Http(cluster, token)
         self._coordinator = Http(coordinator, token)
-        self._brokers = {name: Http(url, token, timeout_s=5.0) for name, url in brokers.items()}
+        self._plain = httpx.AsyncClient(timeout=5.0)
+        self._brokers = dict(brokers)
 
     async def close(self) -> None:
         await self._records.close()
-        for each in (self._cluster, self._coordinator, *self._brokers.values()):
-            await each.close()
+        await self._cluster.close()
+        await self._coordinator.close()
+        await self._plain.aclose()
 
     async def found(self, speed: float) -> None:
         """Make the city's datasets and channels."""
@@ -98,21 +104,36 @@ class Services:
     async def caches(self) -> dict[str, CacheCounts]:
         """What each broker's cache has counted; a broker that does not answer is left out."""
         found = {}
-        for name, broker in self._brokers.items():
-            try:
-                told = await broker.call("GET", "/v1/cache", repeatable=True, attempts=1)
-            except TocsinError:
-                continue
-            found[name] = _counts(told)
+        for name, url in self._brokers.items():
+            with contextlib.suppress(httpx.HTTPError):
+                counted = {metric.name: metric.value for metric in await self._metrics(url)}
+                found[name] = CacheCounts(
+                    *(int(counted[f"tocsin_broker_{field}_total"]) for field in CACHE_METRICS)
+                )
         return found
+
+    async def runs(self) -> dict[str, Runs]:
+        """How often each channel has run, and how long that took."""
+        told: dict[str, dict[str, float]] = {channel.name: {} for channel in city.CHANNELS}
+        for metric in await self._metrics(self._cluster.url):
+            channel = metric.labels.get("channel")
+            if channel in told and metric.name.startswith("tocsin_run_seconds_"):
+                told[channel][metric.name] = metric.value
+        return {
+            channel: Runs(
+                int(values.get("tocsin_run_seconds_count", 0)),
+                values.get("tocsin_run_seconds_sum", 0.0),
+            )
+            for channel, values in told.items()
+        }
+
+    async def _metrics(self, url: str) -> list[Sample]:
+        answer = await self._plain.get(f"{url}/metrics")
+        answer.raise_for_status()
+        families = text_string_to_metric_families(answer.text)
+        return [sample for family in families for sample in family.samples]
 
 
 def tell(ledger: Ledger, heads: Mapping[int, tuple[str, int]]) -> None:
     for backend, (epoch, head) in heads.items():
         ledger.stored(backend, epoch, head)
-
-
-def _counts(told: dict[str, Any]) -> CacheCounts:
-    counters = told.get("counters", told)
-    fetched = told.get("fetched_bytes", counters.get("fetched_bytes", 0))
-    return CacheCounts(int(counters["hits"]), int(counters["misses"]), int(fetched))

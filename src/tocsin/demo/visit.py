@@ -50,7 +50,9 @@ class Visit(Connection):
     """
 
     def __init__(self, locate: Locate, token: Token, opened: Callable[[Listener], None]) -> None:
-        super().__init__(locate, token, inline=True, most_s=RECONNECT_MOST_S)
+        # As in the paper's prototype the broker signals and the subscriber then asks, so that
+        # the hit ratio counts everything that is delivered.
+        super().__init__(locate, token, inline=False, most_s=RECONNECT_MOST_S)
         self._opened_one = opened
         self.served_by = ""  # the last broker; `broker` is None while the connection is down
 
