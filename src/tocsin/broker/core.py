@@ -14,14 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from msgspec.structs import replace
-
-from tocsin.broker.attachments import Attachments, Backend, Frontend, Get
+from tocsin.broker.attachments import Attachments, Frontend, Get
 from tocsin.broker.effects import (
-    COME_AGAIN,
-    MOVED,
     Acked,
-    CloseConnection,
     Effect,
     Fail,
     Marker,
@@ -32,9 +27,10 @@ from tocsin.broker.events import Moment, NewHead, RangeAnswer
 from tocsin.broker.gets import Gets, unknown_subscription
 from tocsin.broker.intake import Fetches, Intake
 from tocsin.broker.markers import Markers
+from tocsin.broker.membership import Membership
 from tocsin.broker.news import News
 from tocsin.caching import ResultCache
-from tocsin.model import BackendSubscription, Subscription
+from tocsin.model import Subscription
 from tocsin.policies import CachePolicy
 
 
@@ -54,8 +50,8 @@ class BrokerCore:
         self._gets = Gets(self.cache, self.attachments, self._fetches)
         self._intake = Intake(self.cache, self.attachments, self._fetches, self._gets.grown)
         self._markers = Markers()
+        self._members = Membership(self.cache, self.attachments, self._markers)
         self._news = News(news_poll_s)
-        self._leaving: dict[int, int] = {}  # subscriptions being given up -> event that told so
 
     @property
     def moment(self) -> Moment:
@@ -76,7 +72,7 @@ class BrokerCore:
             for frontend in self.attachments.frontends.values()
             if frontend.id not in listed and frontend.attached < asked.event
         ]
-        effects += self._detach(gone, now)
+        effects += self._members.detach(gone, now)
         for one in subscriptions:
             self._attach(one, asked, now, effects)
         self._news.start(sequence, now)
@@ -101,7 +97,7 @@ class BrokerCore:
         listed = {one.id for one in subscriptions}
         for frontend in list(self.attachments.of(subscriber).frontends.values()):
             if frontend.id not in listed and frontend.attached < asked.event:
-                self._remove(frontend, now)
+                self._members.remove(frontend, now)
         for one in subscriptions:
             self._attach(one, asked, now, effects)
         self.attachments.connect(connection, subscriber, inline)
@@ -117,26 +113,20 @@ class BrokerCore:
     def subscribed(self, subscription: Subscription, asked: Moment, now: float) -> list[Effect]:
         self.attachments.next_event()
         effects: list[Effect] = []
-        if self._leaving.get(subscription.id, asked.event) < asked.event:
-            del self._leaving[subscription.id]
+        self._members.wanted_again(subscription.id, asked)
         self._attach(subscription, asked, now, effects)
         self._news.again_from(asked.sequence)
         connections = list(self.attachments.of(subscription.subscriber).connections)
         return effects + self._correct([subscription], connections)
 
     def current(self, told: Subscription) -> Subscription:
-        """The same as this broker knows it now: what clients are to be told of it.
+        """What clients are to be told of it: the same as this broker knows it now."""
+        return self._members.current(told)
 
-        The cluster's answer may be older than what clients have learned here meanwhile.
-        """
-        frontend = self.attachments.frontends.get(told.id)
-        if frontend is None:
-            return told
-        backend, marker = frontend.backend, frontend.marker
-        if backend.epoch == told.backend.epoch and backend.fetched < told.backend.head:
-            return replace(told, marker=marker)
-        there = replace(told.backend, epoch=backend.epoch, head=backend.fetched)
-        return replace(told, backend=there, marker=marker)
+    def _attach(self, one: Subscription, asked: Moment, now: float, effects: list[Effect]) -> None:
+        backend = self._members.attach(one, asked, now)
+        if one.backend.epoch == backend.epoch:
+            self._intake.hear(backend, one.backend.head, (), now, effects)
 
     def _correct(self, told: Iterable[Subscription], connections: list[int]) -> list[Effect]:
         """Signals that these connections missed: sent while the cluster's answer was under way."""
@@ -152,81 +142,15 @@ class BrokerCore:
     def unsubscribing(self, subscription: int) -> list[Effect]:
         """To be told before the cluster is: so that news of the departure, which may overtake the
         cluster's answer, are not taken for a move to another broker."""
-        self._leaving[subscription] = self.attachments.next_event()
+        self._members.leaving(subscription)
         return []
 
     def unsubscribed(self, subscription: int, now: float) -> list[Effect]:
         self.attachments.next_event()
         frontend = self.attachments.frontends.get(subscription)
         if frontend is not None:
-            self._remove(frontend, now)
+            self._members.remove(frontend, now)
         return []
-
-    def _attach(self, one: Subscription, asked: Moment, now: float, effects: list[Effect]) -> None:
-        told = one.backend
-        frontend = self.attachments.frontends.get(one.id)
-        if frontend and (frontend.backend.id, frontend.subscriber) != (told.id, one.subscriber):
-            self._remove(frontend, now)  # the number was given again
-            frontend = None
-        backend = self.attachments.backends.get(told.id) or self._open(told)
-        if not self._is_current(backend, told.epoch, asked.event, now):
-            durable = marker = 0
-        else:
-            durable = one.marker
-            marker = max(durable, self._markers.latest(one.id, told.epoch))
-        event = self.attachments.event
-        if frontend is None:
-            frontend = Frontend(one.id, one.subscriber, backend, marker, durable, event)
-            self.attachments.add(frontend)
-            self.cache.attach(backend.id, marker, now)
-        else:
-            frontend.attached = event
-            self._advance(frontend, marker, now)
-            frontend.durable = max(frontend.durable, durable)
-        if told.epoch == backend.epoch:
-            self._intake.hear(backend, told.head, (), now, effects)
-
-    def _open(self, told: BackendSubscription) -> Backend:
-        # What exists already is read from the store; what comes from now on is cached.
-        backend = Backend(told.id, told.epoch, told.head, told.head, self.attachments.event)
-        self.attachments.backends[told.id] = backend
-        self.cache.open(told.id, told.head)
-        return backend
-
-    def _detach(self, gone: Iterable[Frontend], now: float) -> list[Effect]:
-        """These are served elsewhere now.
-
-        A subscriber of whom nothing is left has moved. One that keeps something here, but lost
-        something that it did not give up itself, is asked to come again: that unites all.
-        """
-        moved: dict[str, None] = {}
-        for frontend in gone:
-            self._remove(frontend, now)
-            if frontend.id not in self._leaving:
-                moved[frontend.subscriber] = None
-        effects: list[Effect] = []
-        for name in moved:
-            subscriber = self.attachments.of(name)
-            code = COME_AGAIN if subscriber.frontends else MOVED
-            for connection in list(subscriber.connections):
-                self.attachments.disconnect(connection)
-                effects.append(CloseConnection(connection, code))
-        return effects
-
-    def _remove(self, frontend: Frontend, now: float) -> None:
-        backend = frontend.backend
-        self.attachments.remove(frontend)
-        self.cache.detach(backend.id, frontend.marker, now)
-        if not backend.frontends:
-            del self.attachments.backends[backend.id]
-            self.cache.close(backend.id, now)
-
-    def _advance(self, frontend: Frontend, marker: int, now: float) -> bool:
-        if marker <= frontend.marker:
-            return False
-        self.cache.advance(frontend.backend.id, frontend.marker, marker, now)
-        frontend.marker = marker
-        return True
 
     # -- news: heads and departures ---------------------------------------------------------------
 
@@ -269,14 +193,13 @@ class BrokerCore:
                 gone.append(frontend)
             else:  # it came since we asked: has it left again, or is this from before?
                 again = True
-        effects += self._detach(gone, now)
-        for number in detached:
-            self._leaving.pop(number, None)
+        effects += self._members.detach(gone, now)
+        self._members.left(detached)
         for told in heads:
             backend = self.attachments.backends.get(told.backend)
             if backend is None:
                 continue
-            if self._is_current(backend, told.epoch, asked.event, now):
+            if self._members.is_current(backend, told.epoch, asked.event, now):
                 self._intake.hear(backend, told.head, told.results, now, effects)
             else:
                 again = True
@@ -290,19 +213,6 @@ class BrokerCore:
         self._news.failed(now)
         return []
 
-    def _is_current(self, backend: Backend, epoch: str, asked: int, now: float) -> bool:
-        """Is this the present epoch? If the answer is newer than what we know, it is now."""
-        if epoch == backend.epoch:
-            return True
-        if asked <= backend.learned:
-            return False
-        backend.epoch, backend.learned = epoch, self.attachments.event
-        backend.head = backend.fetched = 0
-        for frontend in backend.frontends.values():
-            frontend.marker = frontend.durable = 0
-        self.cache.reset(backend.id, 0, now)
-        return True
-
     # -- fetches, gets, acknowledgements ----------------------------------------------------------
 
     def fetched(self, fetch: int, answer: RangeAnswer, now: float) -> list[Effect]:
@@ -314,7 +224,7 @@ class BrokerCore:
         backend = fetching.backend
         current = False
         if self.attachments.holds(backend):
-            current = self._is_current(backend, answer.epoch, fetching.event, now)
+            current = self._members.is_current(backend, answer.epoch, fetching.event, now)
             self.cache.fetch_took(backend.id, now - fetching.at)
             if fetching.gets is None:
                 self._intake.fill(fetching, answer if current else None, now, effects)
@@ -381,7 +291,7 @@ class BrokerCore:
             connection = None
         elif position > frontend.durable:
             marker = Marker(subscription, epoch, position)
-            if self._advance(frontend, position, now):
+            if self._members.advance(frontend, position, now):
                 self._markers.gather(marker)
             self._markers.confirm(marker, connection, request)
             return []

@@ -1,0 +1,131 @@
+"""Who joins, leaves and how far each has read, kept in step with the result cache.
+
+Here is the rule for facts that contradict each other: an answer of the cluster overrules what was
+learned before its question was asked, never what was learned since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from tocsin.broker.attachments import Attachments, Backend, Frontend
+from tocsin.broker.effects import COME_AGAIN, MOVED, CloseConnection, Effect
+from tocsin.broker.events import Moment
+from tocsin.broker.markers import Markers
+from tocsin.caching import ResultCache
+from tocsin.model import BackendSubscription, Subscription
+
+
+class Membership:
+    def __init__(self, cache: ResultCache, attachments: Attachments, markers: Markers) -> None:
+        self._cache = cache
+        self._attachments = attachments
+        self._markers = markers
+        self._leaving: dict[int, int] = {}  # subscriptions being given up -> event that told so
+
+    def leaving(self, subscription: int) -> None:
+        self._leaving[subscription] = self._attachments.next_event()
+
+    def wanted_again(self, subscription: int, asked: Moment) -> None:
+        if self._leaving.get(subscription, asked.event) < asked.event:
+            del self._leaving[subscription]
+
+    def left(self, subscriptions: Iterable[int]) -> None:
+        for number in subscriptions:
+            self._leaving.pop(number, None)
+
+    def attach(self, one: Subscription, asked: Moment, now: float) -> Backend:
+        """Serve this subscription from now on, or go on serving it."""
+        told = one.backend
+        frontend = self._attachments.frontends.get(one.id)
+        if frontend and (frontend.backend.id, frontend.subscriber) != (told.id, one.subscriber):
+            self.remove(frontend, now)  # the number was given again
+            frontend = None
+        backend = self._attachments.backends.get(told.id) or self._open(told)
+        if not self.is_current(backend, told.epoch, asked.event, now):
+            durable = marker = 0
+        else:
+            durable = one.marker
+            marker = max(durable, self._markers.latest(one.id, told.epoch))
+        event = self._attachments.event
+        if frontend is None:
+            frontend = Frontend(one.id, one.subscriber, backend, marker, durable, event)
+            self._attachments.add(frontend)
+            self._cache.attach(backend.id, marker, now)
+        else:
+            frontend.attached = event
+            self.advance(frontend, marker, now)
+            frontend.durable = max(frontend.durable, durable)
+        return backend
+
+    def _open(self, told: BackendSubscription) -> Backend:
+        # What exists already is read from the store; what comes from now on is cached.
+        backend = Backend(told.id, told.epoch, told.head, told.head, self._attachments.event)
+        self._attachments.backends[told.id] = backend
+        self._cache.open(told.id, told.head)
+        return backend
+
+    def detach(self, gone: Iterable[Frontend], now: float) -> list[Effect]:
+        """These are served elsewhere now.
+
+        A subscriber of whom nothing is left has moved. One that keeps something here, but lost
+        something that it did not give up itself, is asked to come again: that unites all.
+        """
+        moved: dict[str, None] = {}
+        for frontend in gone:
+            self.remove(frontend, now)
+            if frontend.id not in self._leaving:
+                moved[frontend.subscriber] = None
+        effects: list[Effect] = []
+        for name in moved:
+            subscriber = self._attachments.of(name)
+            code = COME_AGAIN if subscriber.frontends else MOVED
+            for connection in list(subscriber.connections):
+                self._attachments.disconnect(connection)
+                effects.append(CloseConnection(connection, code))
+        return effects
+
+    def remove(self, frontend: Frontend, now: float) -> None:
+        backend = frontend.backend
+        self._attachments.remove(frontend)
+        self._cache.detach(backend.id, frontend.marker, now)
+        if not backend.frontends:
+            del self._attachments.backends[backend.id]
+            self._cache.close(backend.id, now)
+
+    def advance(self, frontend: Frontend, marker: int, now: float) -> bool:
+        """Move the marker forward; False if it stood there already."""
+        if marker <= frontend.marker:
+            return False
+        self._cache.advance(frontend.backend.id, frontend.marker, marker, now)
+        frontend.marker = marker
+        return True
+
+    def is_current(self, backend: Backend, epoch: str, asked: int, now: float) -> bool:
+        """Is this the present epoch? If the answer is newer than what we know, it is now."""
+        if epoch == backend.epoch:
+            return True
+        if asked <= backend.learned:
+            return False
+        backend.epoch, backend.learned = epoch, self._attachments.event
+        backend.head = backend.fetched = 0
+        for frontend in backend.frontends.values():
+            frontend.marker = frontend.durable = 0
+        self._cache.reset(backend.id, 0, now)
+        return True
+
+    def current(self, told: Subscription) -> Subscription:
+        """The same as this broker knows it now: what clients are to be told of it.
+
+        The cluster's answer may be older than what clients have learned here meanwhile.
+        """
+        frontend = self._attachments.frontends.get(told.id)
+        if frontend is None:
+            return told
+        backend, marker = frontend.backend, frontend.marker
+        if backend.epoch == told.backend.epoch and backend.fetched < told.backend.head:
+            return replace(told, marker=marker)
+        there = replace(told.backend, epoch=backend.epoch, head=backend.fetched)
+        return replace(told, backend=there, marker=marker)
