@@ -171,6 +171,8 @@ class Feed:
         for result in frame.results:
             if result.position <= self._received:
                 continue  # seen before
+            if frame.ref is UNSET and len(self._buffer) >= self._prefetch:
+                return  # inline, and no room for the rest: it will be asked for
             if result.position > self._received + 1:
                 self._lose(self._received + 1, result.position - 1, "missing in the answer")
             self._received = result.position
