@@ -109,8 +109,8 @@ class FakeCluster:
         return found.marker
 
     @contextlib.asynccontextmanager
-    async def serve(self) -> AsyncIterator[FakeCluster]:
-        listener = listen("127.0.0.1", 0)
+    async def serve(self, port: int = 0) -> AsyncIterator[FakeCluster]:
+        listener = listen("127.0.0.1", port)
         self.url = f"http://127.0.0.1:{port_of(listener)}"
         async with serving(self.app(), listener):
             yield self

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -34,6 +35,9 @@ from tocsin.errors import (
 from tocsin.service.backoff import Backoff
 
 log = logging.getLogger("tocsin.client")
+
+SETTLE_S = 2.0  # how long closing waits for the last acknowledgements
+STEADY_S = 5.0  # a connection that held so long was a good one: the next failure starts small
 
 FATAL = {
     frames.MOVED: (Conflict, "this subscriber connected elsewhere"),
@@ -98,7 +102,11 @@ class Connection:
             raise Unavailable(f"no broker could be reached in {timeout_s} s{reason}")
 
     async def close(self) -> None:
-        """Stop. What the broker has not confirmed stays unacknowledged, and is delivered again."""
+        """Stop, after a moment for acknowledgements on their way. What the broker has not
+        confirmed by then stays unacknowledged, and is delivered again."""
+        deadline = time.monotonic() + SETTLE_S
+        while self.broker and not self._settled and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -129,6 +137,10 @@ class Connection:
     def wake(self) -> None:
         """A feed may want something sent."""
         self._wake.set()
+
+    @property
+    def _settled(self) -> bool:
+        return all(listener.feed.settled for listener in self._listeners.values())
 
     async def _request(self, ref: int, request: frames.Request) -> Any:
         self._check()
@@ -215,7 +227,7 @@ class Connection:
             raise Unavailable(f"broker {address.name} did not say welcome")
         self._open_again(welcome)
         self.broker = welcome.broker
-        self._backoff.reset()
+        started_at = time.monotonic()
         self._avoid = None
         self._opened.set()
         sender = asyncio.create_task(self._send(socket))
@@ -225,6 +237,8 @@ class Connection:
             # The iterator ends silently on codes 1000 and 1001; the caller wants to know which.
             await socket.recv()
         finally:
+            if time.monotonic() - started_at >= STEADY_S:
+                self._backoff.reset()
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
 
@@ -234,7 +248,7 @@ class Connection:
         self._gets.clear()
         self._unsent = [request for request, _ in self._requests.values()]
         for number, listener in list(self._listeners.items()):
-            if number in served:
+            if number in served and _same(listener, served[number]):
                 listener.feed.opened(served[number])
             else:
                 self._subscribe_again(number)
@@ -356,6 +370,12 @@ class Connection:
 
 
 _BACKGROUND: set[asyncio.Task[None]] = set()
+
+
+def _same(listener: Listener, info: frames.SubscriptionInfo) -> bool:
+    """Whether the id still means the same: a cluster made anew counts from the start."""
+    known = listener.feed.info
+    return known is not None and (known.channel, known.arguments) == (info.channel, info.arguments)
 
 
 def _number(ref: Any) -> int:

@@ -396,14 +396,14 @@ class Driver:
             line.results(effect.backend, message, signal)
 
     def _answer(self, answer: Answer) -> None:
-        self.counts.delivered += len(answer.results)
         asker = answer.request
         if isinstance(asker, SocketGet):
-            most_bytes = self.settings.connection_bytes // 4
-            asker.socket.send(encoding.answer_message(answer, asker.ref, most_bytes))
+            answer = encoding.shortened(answer, self.settings.connection_bytes // 4)
+            asker.socket.send(encoding.answer_message(answer, asker.ref))
             asker.socket.answered_get()
         elif not asker.done():
             asker.set_result(answer)
+        self.counts.delivered += len(answer.results)
 
     def _fail(self, effect: Fail) -> None:
         asker = effect.request

@@ -61,9 +61,8 @@ def results_body(answer: Answer, **envelope: Any) -> ResultsBody:
     )
 
 
-def answer_message(answer: Answer, ref: frames.Ref, most_bytes: int) -> Message:
-    body = results_body(shortened(answer, most_bytes), op="results", ref=ref)
-    return Message("results", encode(body))
+def answer_message(answer: Answer, ref: frames.Ref) -> Message:
+    return Message("results", encode(results_body(answer, op="results", ref=ref)))
 
 
 def shortened(answer: Answer, most_bytes: int) -> Answer:

@@ -40,6 +40,7 @@ log = structlog.get_logger()
 PATH = "/v1/ws"
 PING_IDLE_S = 20.0  # a silent connection is asked whether it lives
 LINGER_S = 2.0  # how long a closed connection may take to read the close frame
+INTERNAL = 1011
 OUTSTANDING_GETS = 4  # further requests of a connection wait, in order, until one is answered
 
 # Everything worth telling is in our own structured log; picows' own lines repeat it.
@@ -157,6 +158,13 @@ class Socket(WSListener):
         self._hub.handler.opened(self)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        try:
+            self._frame(transport, frame)
+        except Exception:  # a fault of ours: one client pays for it, and the log tells
+            log.exception("a frame could not be handled")
+            self.close(INTERNAL, "an internal error; reconnect and resume")
+
+    def _frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind = frame.msg_type
         if kind == WSMsgType.TEXT or kind == WSMsgType.CONTINUATION:
             if not self._closing:
