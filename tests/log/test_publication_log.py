@@ -6,12 +6,10 @@ import itertools
 import json
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_disk import FaultyDisk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,6 +117,18 @@ def test_a_dropped_dataset_made_again_goes_on_from_its_old_end(tmp_path: Path) -
             list(read_lines(tmp_path, "reports", 0, end))
 
 
+def test_a_created_dataset_is_empty_though_an_old_one_was_left_behind(tmp_path: Path) -> None:
+    with log_at(tmp_path) as log:
+        log.open_dataset("reports")
+        end = log.append("reports", [b"{}"]).result().end
+    with log_at(tmp_path) as log:
+        assert log.create_dataset("reports") == end
+        after = log.append("reports", [b'{"n":1}']).result()
+        assert [p for p, _ in read_lines(tmp_path, "reports", end, after.end)] == [end]
+        with pytest.raises(Gone):
+            list(read_lines(tmp_path, "reports", 0, end))
+
+
 @pytest.mark.parametrize("name", ["", "..", "A", "1a", "a/b", "a b", "a\n", "_a"])
 def test_a_name_that_is_no_dataset_name_is_refused(log: PublicationLog, name: str) -> None:
     with pytest.raises(InvalidInput):
@@ -189,23 +199,6 @@ def test_records_after_a_restart_are_later_than_a_cut_before_it(tmp_path: Path) 
     assert json.loads(body)["t"] > cut.at_us
 
 
-def test_publishers_that_wait_share_one_fsync(tmp_path: Path) -> None:
-    disk = FaultyDisk()
-    with log_at(tmp_path, disk=disk, segment_bytes=1 << 20) as log:
-        log.open_dataset("reports")
-        disk.sync_entered.clear()
-        disk.sync_gate = threading.Event()
-        first = log.append("reports", [b"{}"])
-        assert disk.sync_entered.wait(30)
-        before = disk.syncs
-        waiting = [log.append("reports", [b"{}"]) for _ in range(100)]
-        assert not first.done()
-        disk.sync_gate.set()
-        ends = [future.result().end for future in waiting]
-        assert disk.syncs == before + 1
-        assert ends == sorted(set(ends))
-
-
 def test_records_of_one_call_stay_together_among_many_publishers(tmp_path: Path) -> None:
     with log_at(tmp_path) as log:
         log.open_dataset("reports")
@@ -223,76 +216,6 @@ def test_records_of_one_call_stay_together_among_many_publishers(tmp_path: Path)
     runs = [[*group] for _, group in itertools.groupby(found, key=lambda r: (r["w"], r["n"]))]
     assert len(runs) == 160
     assert all(len(run) == 3 for run in runs)
-
-
-def test_a_full_disk_fails_the_publisher_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    disk = FaultyDisk()
-    with log_at(tmp_path, disk=disk) as log:
-        log.open_dataset("reports")
-        log.append("reports", [b'{"n":1}']).result()
-        disk.budget_bytes = 20
-        with pytest.raises(Unavailable, match="space"):
-            log.append("reports", [b'{"n":2}'] * 20).result()
-        disk.budget_bytes = None
-        assert contents(tmp_path) == [{"n": 1}]
-        log.append("reports", [b'{"n":3}']).result()
-        assert contents(tmp_path) == [{"n": 1}, {"n": 3}]
-    with log_at(tmp_path) as log:
-        log.open_dataset("reports")
-        assert contents(tmp_path) == [{"n": 1}, {"n": 3}]
-
-
-@pytest.mark.parametrize("count", [1, 20])
-def test_a_failed_fsync_is_never_acknowledged_and_the_log_recovers(
-    tmp_path: Path, count: int
-) -> None:
-    disk = FaultyDisk()
-    with log_at(tmp_path, disk=disk) as log:
-        log.open_dataset("reports")
-        log.append("reports", [b'{"n":1}']).result()
-        disk.sync_errors = 1
-        with pytest.raises(Unavailable):
-            log.append("reports", [b'{"n":2}'] * count).result()
-        assert contents(tmp_path) == [{"n": 1}]
-        disk.sync_errors, disk.truncate_errors = 1, 1  # the repair fails as well
-        with pytest.raises(Unavailable):
-            log.append("reports", [b'{"n":3}'] * count).result()
-        disk.truncate_errors = 1
-        with pytest.raises(Unavailable):
-            log.append("reports", [b'{"n":4}']).result()
-        log.append("reports", [b'{"n":5}']).result()
-        assert contents(tmp_path) == [{"n": 1}, {"n": 5}]
-    with log_at(tmp_path) as log:
-        log.open_dataset("reports")
-        assert contents(tmp_path) == [{"n": 1}, {"n": 5}]
-
-
-def test_one_datasets_failure_does_not_fail_another(tmp_path: Path) -> None:
-    disk = FaultyDisk()
-    with log_at(tmp_path, disk=disk) as log:
-        log.open_dataset("reports")
-        log.open_dataset("users")
-        disk.budget_bytes = 100
-        big = log.append("reports", [b'{"n":2}'] * 20)
-        small = log.append("users", [b"{}"])
-        assert small.result().first == 0
-        with pytest.raises(Unavailable):
-            big.result()
-
-
-def test_a_cancelled_publication_leaves_the_writer_alive(tmp_path: Path) -> None:
-    disk = FaultyDisk()
-    with log_at(tmp_path, disk=disk) as log:
-        log.open_dataset("reports")
-        disk.sync_entered.clear()
-        disk.sync_gate = threading.Event()
-        log.append("reports", [b'{"n":1}'])
-        assert disk.sync_entered.wait(30)
-        waiting: Future[Any] = log.append("reports", [b'{"n":2}'])
-        assert waiting.cancel()
-        disk.sync_gate.set()
-        log.append("reports", [b'{"n":3}']).result()
-        assert contents(tmp_path) == [{"n": 1}, {"n": 3}]
 
 
 def test_a_closed_log_says_so(tmp_path: Path) -> None:

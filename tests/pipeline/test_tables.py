@@ -158,7 +158,7 @@ def test_reads_equal_a_plain_dictionary_through_random_flushes_and_compactions(
 ) -> None:
     chance = random.Random(seed)
     published: dict[str, list[dict[str, Any]]] = {"reports": [], "users": []}
-    horizon = 0
+    horizon, before_horizon = 0, 0  # a merge may have dropped older records of a key
     for dataset in (PLAIN, KEYED):
         bench.publish(dataset)
     for n in range(24):
@@ -172,8 +172,8 @@ def test_reads_equal_a_plain_dictionary_through_random_flushes_and_compactions(
                 bench.log.roll(dataset.name)
                 bench.tables.flush(dataset, bench.end(dataset))
             case "compact":
-                horizon = bench.end(KEYED) if dataset is KEYED else horizon
-                bench.tables.compact(dataset)
+                if bench.tables.compact(dataset) and dataset is KEYED:
+                    horizon, before_horizon = bench.end(KEYED), len(published["users"])
             case "sweep":
                 bench.now += 100
                 bench.tables.sweep()
@@ -185,8 +185,7 @@ def test_reads_equal_a_plain_dictionary_through_random_flushes_and_compactions(
         newest = {r["k"]: r["n"] for r in keyed}
         assert numbers(bench.tables.stored(KEYED, bench.end(KEYED))) == sorted(newest.values())
         window = bench.tables.window(KEYED, horizon, bench.end(KEYED))
-        assert set(numbers(window)) <= {r["n"] for r in keyed}
-    assert sum(map(len, published.values())) > 0
+        assert numbers(window) == [r["n"] for r in keyed[before_horizon:]]
 
 
 @pytest.mark.spark

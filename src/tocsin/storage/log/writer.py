@@ -104,6 +104,12 @@ class PublicationLog:
             raise InvalidInput(f"{name!r} cannot name a dataset", field="name")
         return self._command(lambda: self._open(name))
 
+    def create_dataset(self, name: str) -> int:
+        """Open a dataset's log with nothing in it, though a drop was cut short by a crash."""
+        self.open_dataset(name)
+        self.drop_dataset(name)
+        return self.open_dataset(name)
+
     def drop_dataset(self, name: str) -> None:
         """Delete a dataset's records. Positions go on from its end if it is ever made again.
 
@@ -252,7 +258,7 @@ class PublicationLog:
 
     def _drop(self, name: str) -> None:
         log = self._log(name)
-        log.roll()
+        self._roll(name)
         del self._logs[name]
         self._publish_heads(sync=True)  # readers let go first; the newest time must outlive it
         log.retire(log.durable_end)
