@@ -195,6 +195,14 @@ def test_a_get_is_fetched_and_cached_parts_in_one_ordered_answer() -> None:
     assert bench.core.cache.contents(7) == results(3, 4)  # missed ones are not put back
 
 
+def test_an_answer_shorter_than_asked_leaves_no_hole_before_the_cached_part() -> None:
+    bench = Bench(budget_bytes=20)
+    bench.grow(1, 5)
+    fetch = only(bench.get(0), Fetch)
+    told = only(bench.core.fetched(fetch.fetch, answer(1, 2, head=5), 3.0), Answer)
+    assert (told.results, told.upto, told.head, told.cached) == (results(1, 2), 2, 5, 0)
+
+
 def test_gets_that_miss_the_same_share_one_fetch() -> None:
     bench = Bench("none")
     bench.core.subscribed(subscription(6, "bob"), bench.core.moment, 0.0)
@@ -298,6 +306,16 @@ def test_markers_that_could_not_be_stored_are_stored_again_with_newer_ones() -> 
     assert bench.core.tick(3.1) == [StoreMarkers([Marker(5, "A", 2)])]
 
 
+def test_markers_that_could_not_be_stored_are_not_forgotten() -> None:
+    bench = Bench()
+    bench.grow(1, 3)
+    bench.ack(1)
+    bench.core.tick(3.0)
+    bench.core.markers_failed(3.0)
+    assert bench.core.tick(3.1) == [StoreMarkers([Marker(5, "A", 1)])]
+    assert bench.core.markers_stored(()) == [Acked(5, 1, [1], [])]
+
+
 def test_an_acknowledgement_is_clamped_to_the_head_and_ignored_if_of_another_epoch() -> None:
     bench = Bench()
     bench.grow(1, 3)
@@ -374,6 +392,15 @@ def test_news_move_the_sequence_and_an_attachment_moves_it_back() -> None:
     assert bench.core.moment.sequence == 20
     # Heads of backend 8 between 10 and 20 were not heard: it was unknown here.
     bench.core.subscribed(subscription(6, backend=8), asked, 2.0)
+    assert bench.core.moment.sequence == 10
+
+
+def test_news_under_way_while_something_is_attached_are_asked_for_again() -> None:
+    bench = Bench()
+    asked = bench.core.moment  # sequence 10
+    bench.core.notice([], [5], 1.0)  # asks
+    bench.core.subscribed(subscription(6, backend=8), asked, 1.1)
+    bench.core.news(20, [], [], 1.2)  # told before 8 was known here, perhaps
     assert bench.core.moment.sequence == 10
 
 

@@ -54,6 +54,18 @@ def test_lsc_drops_the_tail_that_the_fewest_wait_for() -> None:
     assert positions(cache, 2) == [2, 3]
 
 
+def test_a_score_that_changed_since_the_last_eviction_counts() -> None:
+    cache = cache_with("lsc", 20, b1=2, b2=3)
+    cache.put(result(1, 1), 1.0)
+    cache.put(result(2, 1), 2.0)
+    cache.put(result(2, 2), 3.0)  # f: 2 against 3, cache 1 loses its tail
+    assert positions(cache, 1) == []
+    cache.put(result(1, 2), 4.0)  # f = 2 is the smallest itself
+    cache.advance(2, 0, 1, 5.0, subscribers=2)  # now one waits for the tail of cache 2
+    cache.put(result(1, 3), 6.0)
+    assert (positions(cache, 1), positions(cache, 2)) == ([3], [2])
+
+
 def test_lsc_does_not_cache_an_object_that_is_the_least_awaited_itself() -> None:
     cache = cache_with("lsc", 20, b1=3, b2=1)
     cache.put(result(1, 1), 1.0)

@@ -30,16 +30,20 @@ STEP = st.tuples(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from(POLICIES), st.integers(0, 120), st.lists(STEP, max_size=60))
+@given(st.sampled_from(POLICIES), st.integers(0, 120), st.lists(STEP, min_size=10, max_size=80))
 def test_result_cache_equals_algorithm_1(
     text: str, budget_bytes: int, steps: list[tuple[str, int, int, int, float]]
 ) -> None:
     policy = parse_policy(text)
     real, naive = ResultCache(policy, budget_bytes), NaiveCaches(policy, budget_bytes)
+    now, names = 0.0, 0
     for backend in range(4):
         real.open(backend, 0)
         naive.caches[backend] = NaiveCache(newest=0)
-    now, names = 0.0, 0
+        for _ in range(backend):
+            names += 1
+            real.attach(backend, 0, now)
+            naive.attach(backend, names, 0)
     for kind, backend, who, amount, elapsed in steps:
         now += elapsed
         model = naive.caches[backend]

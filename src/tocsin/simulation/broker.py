@@ -207,7 +207,9 @@ class SimulatedBroker:
                     lambda unknown: core.markers_stored(unknown),
                     lambda: core.markers_failed(world.now),
                 )
-            case Signal():
+            case Signal(backend, _, head):
+                reached = core.attachments.backends[backend].fetched
+                promise(head <= reached, f"signalled {head} of {backend}, had {reached}")
                 for connection in effect.connections:
                     world.to_client(connection, lambda c: c.signalled(effect))
             case SendInline():
