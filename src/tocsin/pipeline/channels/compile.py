@@ -15,7 +15,7 @@ from sqlglot import exp
 from tocsin.language.statements import CreateChannel
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels.dialect import QueryText, parse_query, snippet, to_spark
-from tocsin.pipeline.channels.forms import Shape, shape_of
+from tocsin.pipeline.channels.forms import Shape, halves_of, shape_of
 from tocsin.pipeline.channels.links import (
     Index,
     column_types,
@@ -64,10 +64,12 @@ class CompiledChannel(Struct, frozen=True):
         return [("form", self.form), ("matching", self.strategy), ("why", self.why)]
 
 
-class _Joined(Struct, frozen=True):
+class _Made(Struct, frozen=True):
     sql: str
+    form: str
     strategy: str
     why: str
+    needs_new_records: bool = False
     keys: str | None = None
     facts: tuple[tuple[str, str], ...] = ()
 
@@ -89,22 +91,22 @@ def compile_channel(
         )
     _check_outputs(query, tree)
     tree, uses_window = bind_window(query, tree)
-    shape = shape_of(tree)
-    if shape.select is None:
-        made = _Joined(_lateral(query, tree), "once per parameter set", shape.reason)
+    halves = halves_of(tree) or [tree]
+    if len(halves) > 1:
+        made = _union(query, halves, source, datasets)
     else:
-        made = _joined(query, shape, source, datasets)
+        made = _one(query, tree, source, datasets)
     return CompiledChannel(
         channel=_channel(source, stored, new),
         query=query,
         sql=made.sql,
-        form=shape.form,
+        form=made.form,
         strategy=made.strategy,
         why=made.why,
         stored=stored,
         new=new,
         uses_window=uses_window,
-        needs_new_records=shape.needs_new_records,
+        needs_new_records=made.needs_new_records,
         keys=made.keys,
         facts=made.facts,
     )
@@ -166,18 +168,58 @@ def _output(value: str, name: str) -> exp.Expr:
     return exp.alias_(snippet(value), name)
 
 
+def _one(
+    query: QueryText,
+    tree: exp.Query,
+    source: CreateChannel | Channel,
+    datasets: Mapping[str, Dataset],
+    *,
+    indexed: bool = True,
+) -> _Made:
+    shape = shape_of(tree)
+    if shape.select is None:
+        return _Made(_lateral(query, tree), "lateral", "once per parameter set", shape.reason)
+    return _joined(query, shape, source, datasets, indexed=indexed)
+
+
+def _union(
+    query: QueryText,
+    halves: list[exp.Query],
+    source: CreateChannel | Channel,
+    datasets: Mapping[str, Dataset],
+) -> _Made:
+    """Each query of a UNION ALL in its own form. The parameter table has one kind of key, so here
+    it has none."""
+    made: list[_Made] = []
+    for half in halves:
+        uneven = half.args.get("distinct") or any(each.is_star for each in half.selects)
+        if uneven:  # joined forms would add or lack a column
+            made.append(_Made(_lateral(query, half), "lateral", "once per parameter set", ""))
+        else:
+            made.append(_one(query, half, source, datasets, indexed=False))
+    return _Made(
+        " UNION ALL ".join(f"({each.sql})" for each in made),
+        " + ".join(each.form for each in made),
+        " + ".join(each.strategy for each in made),
+        "each query of the UNION ALL takes its own form",
+        needs_new_records=all(each.needs_new_records for each in made),
+    )
+
+
 def _joined(
     query: QueryText,
     shape: Shape,
     source: CreateChannel | Channel,
     datasets: Mapping[str, Dataset],
-) -> _Joined:
+    *,
+    indexed: bool,
+) -> _Made:
     """The flat and the grouped form."""
     select = shape.select
     assert select is not None
     conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
-    index, strategy, why = _strategy(conditions, source, shape, datasets)
-    cells, reaches = join_by_cells(conditions, shape.tables, datasets)
+    index, strategy, why = _strategy(conditions, source, shape, datasets, indexed=indexed)
+    cells, reaches = join_by_cells(conditions, shape.tables, datasets) if indexed else ([], [])
     if cells:
         strategy += ", datasets joined on grid cells"
     conditions += cells
@@ -187,18 +229,12 @@ def _joined(
             probe = f"{_PROBE}.__k"
             _add_join(select, exp.Table(this=exp.to_identifier("__probe_marker")))
         conditions.append(snippet(f"{probe} = {PARAMETERS}.__key"))
-    _add_join(
-        select,
-        exp.Table(
-            this=exp.to_identifier(PARAMETERS_MARKER),
-            alias=exp.TableAlias(this=exp.to_identifier(PARAMETERS)),
-        ),
-    )
+    _add_parameters(select, first=shape.parameters_first)
     if conditions:
         select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
-    select.append("expressions", _output(f"{PARAMETERS}.__backend", BACKEND))
-    if not (shape.form == "grouped" and select.args.get("distinct")):
+    if not select.args.get("distinct"):
         select.append("expressions", _output(_order(select, shape), ORDER))
+    select.append("expressions", _output(f"{PARAMETERS}.__backend", BACKEND))
     group = select.args.get("group")
     if group is not None:
         # Values of one parameter set are constants of its groups; Spark wants to be told.
@@ -210,8 +246,17 @@ def _joined(
     if index is not None and index.probes:
         lateral = f"LATERAL EXPLODE({index.probe}) AS {_PROBE}(__k)"
         sql = sql.replace("__probe_marker", lateral)
-    facts = (*(index.facts if index else ()), *reaches)
-    return _Joined(sql, strategy, why, index.keys if index else None, facts)
+    if shape.limit is not None:
+        sql = f"SELECT * FROM ({sql}) AS __w WHERE {ORDER} <= {shape.limit}"  # noqa: S608
+    return _Made(
+        sql,
+        shape.form,
+        strategy,
+        why,
+        shape.needs_new_records,
+        index.keys if index else None,
+        (*(index.facts if index else ()), *reaches),
+    )
 
 
 def _popped(select: exp.Select, part: str) -> exp.Expr | None:
@@ -227,23 +272,39 @@ def _add_join(select: exp.Select, table: exp.Expr) -> None:
     select.append("joins", exp.Join(this=table, kind="CROSS"))
 
 
+def _add_parameters(select: exp.Select, *, first: bool) -> None:
+    table = exp.Table(
+        this=exp.to_identifier(PARAMETERS_MARKER),
+        alias=exp.TableAlias(this=exp.to_identifier(PARAMETERS)),
+    )
+    if not first:
+        _add_join(select, table)
+        return
+    source = select.args["from_"]
+    own = exp.Join(this=source.this, kind="CROSS")
+    select.set("from_", exp.From(this=table))
+    select.set("joins", [own, *(select.args.get("joins") or [])])
+
+
 def _strategy(
     conditions: list[exp.Expr],
     source: CreateChannel | Channel,
     shape: Shape,
     datasets: Mapping[str, Dataset],
+    *,
+    indexed: bool,
 ) -> tuple[Index | None, str, str]:
     equal = any(map(links_by_equality, conditions))
     for condition in conditions:
-        index = near_index(condition)
-        if index is not None:
+        index = near_index(condition) if indexed else None
+        if index is not None and not (index.probes and shape.parameters_first):
             also = " and equality" if equal else ""
             return index, f"hash join on grid cells{also}", "near() links records and parameters"
     if equal:
         return None, "hash join", "an equality links records and parameters"
     types = {parameter.name: parameter.type for parameter in source.parameters}
     index = range_index(conditions, types, column_types(shape.tables, datasets))
-    if index is not None:
+    if index is not None and indexed and not shape.parameters_first:
         return index, "hash join on dyadic ranges", "a range links records and parameters"
     if not any(map(has_parameter, conditions)):
         return None, "one for all", "no condition depends on a parameter"
@@ -261,11 +322,13 @@ def _order(select: exp.Select, shape: Shape) -> str:
         keys = ", ".join(_text(each) for each in resolved_order(select, order))
         select.set("order", None)
         return _numbered(keys, f"PARTITION BY {PARAMETERS}.__backend")
-    if shape.leading is None:
-        return "CAST(0 AS BIGINT)"
     position = f"`{shape.leading}`.`_position`"
-    if shape.form == "grouped":
+    if shape.leading is None:
+        position = "CAST(0 AS BIGINT)"
+    elif shape.form == "grouped":
         position = f"MIN({position})"
+    if shape.limit is not None:
+        return _numbered(position, f"PARTITION BY {PARAMETERS}.__backend")
     return f"COALESCE({position}, CAST(0 AS BIGINT))"
 
 
@@ -316,7 +379,7 @@ def _lateral(query: QueryText, tree: exp.Query) -> str:
     else:
         keys = ", ".join(to_spark(each) for each in order.expressions)
         tree = _with_output(tree, _numbered(keys), wrap=True)
-    outputs = f"{PARAMETERS}.__backend AS {BACKEND}, __q.*"
+    outputs = f"__q.*, {PARAMETERS}.__backend AS {BACKEND}"
     sources = f"{PARAMETERS_MARKER} AS {PARAMETERS}, LATERAL ({_finished(query, tree)}) AS __q"
     return " ".join(("SELECT", outputs, "FROM", sources))
 

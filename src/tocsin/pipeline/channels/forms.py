@@ -20,7 +20,6 @@ _AGGREGATES = {
     "approx_count_distinct", "approx_top_k",
 }  # fmt: skip
 _CLAUSES = {
-    "limit": "it has a LIMIT",
     "offset": "it has an OFFSET",
     "qualify": "it has a QUALIFY",
     "cluster": "it has a CLUSTER BY",
@@ -33,7 +32,8 @@ _CLAUSES = {
 
 class Shape(Struct):
     """`select` is None for the lateral form; `reason` says why. `moved` are conditions taken out of
-    inner joins. `leading` is the alias whose `_position` orders the results."""
+    inner joins. `leading` is the alias whose `_position` orders the results. `parameters_first`: an
+    outer join looks at parameters, so they must stand before it in FROM."""
 
     form: str
     select: exp.Select | None
@@ -43,6 +43,8 @@ class Shape(Struct):
     leading: str | None = None
     new_aliases: list[str] = []
     needs_new_records: bool = False
+    parameters_first: bool = False
+    limit: int | None = None
 
 
 def shape_of(tree: exp.Query) -> Shape:
@@ -63,9 +65,14 @@ def shape_of(tree: exp.Query) -> Shape:
             moved += conjuncts(condition)
             join.set("on", None)
             join.set("kind", "CROSS")
+    outer_parameters = any(
+        has_parameter(join.args["on"]) for join in joins if join.args.get("on") is not None
+    )
     tables = _inner_tables(tree, mirrored)
     marked = [table for table in tables if table.meta.get("new")]
     leading = next(iter(marked or tables), None)
+    limit = tree.args.get("limit")
+    tree.set("limit", None)
     grouped = bool(tree.args.get("group") or tree.args.get("distinct"))
     return Shape(
         "grouped" if grouped else "flat",
@@ -75,13 +82,39 @@ def shape_of(tree: exp.Query) -> Shape:
         leading=leading.alias if leading else None,
         new_aliases=[table.alias for table in marked],
         needs_new_records=bool(marked),
+        parameters_first=outer_parameters,
+        limit=int(limit.expression.name) if limit is not None else None,
     )
+
+
+def halves_of(tree: exp.Query) -> list[exp.Query] | None:
+    """The queries of a plain UNION ALL: each may take its own form."""
+    if not isinstance(tree, exp.Union):
+        return [tree]
+    if tree.args.get("distinct") or any(
+        tree.args.get(part) for part in ("order", "limit", "offset", "with_", "by_name")
+    ):
+        return None
+    found: list[exp.Query] = []
+    for side in (tree.left, tree.right):
+        while isinstance(side, exp.Subquery) and not side.alias:
+            side = side.this
+        halves = halves_of(side) if isinstance(side, exp.Query) else None
+        if halves is None:
+            return None
+        found += halves
+    return found
 
 
 def _is_inner(join: exp.Join) -> bool:
     side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
     plain = not join.args.get("using") and not join.args.get("method")
     return plain and not side and kind in ("", "INNER", "CROSS")
+
+
+def _keeps_left(join: exp.Join) -> bool:
+    """A left join: its condition may look at everything before it, the parameters included."""
+    return _is_inner(join) or str(join.side or "").upper() == "LEFT"
 
 
 def _inner_tables(tree: exp.Select, mirrored: bool) -> list[exp.Table]:
@@ -100,6 +133,13 @@ def _why_not_joined(tree: exp.Query) -> str | None:
     for part, reason in _CLAUSES.items():
         if tree.args.get(part):
             return reason
+    limit = tree.args.get("limit")
+    if limit is not None and not (
+        isinstance(limit.expression, exp.Literal) and limit.expression.is_int
+    ):
+        return "its LIMIT is not a plain number"
+    if limit is not None and tree.args.get("distinct"):
+        return "it limits distinct rows"
     if tree.args.get("from_") is None:
         return "it has no FROM"
     return _parameters_misplaced(tree) or _aggregation(tree)
@@ -141,6 +181,10 @@ def _parameters_misplaced(tree: exp.Select) -> str | None:
         return "a parameter is used in a derived table"
     for join in joins:
         condition = join.args.get("on")
-        if condition is not None and has_parameter(condition) and (mirrored or not _is_inner(join)):
-            return "a parameter is used in the condition of an outer join"
+        if (
+            condition is not None
+            and has_parameter(condition)
+            and (mirrored or not _keeps_left(join))
+        ):
+            return "a parameter is used in the condition of a join that adds rows"
     return None
