@@ -1,0 +1,167 @@
+"""kill -9 of every service in turn, under load: the promises hold for real processes.
+
+Publishers note what was acknowledged, listeners note what they were shown. Afterwards nothing
+acknowledged may be missing, nothing may be stored or shown twice, and order must be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tocsin.client import Client
+from tocsin.settings import Settings
+from tocsin.system import System
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
+
+KINDS = ("flood", "fire", "storm")
+STATEMENTS = """
+CREATE DATASET reports (id STRING, kind STRING);
+CREATE CONTINUOUS CHANNEL at_once(kind STRING) AS
+  SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
+CREATE CONTINUOUS CHANNEL pushed(kind STRING) PUSH AS
+  SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
+CREATE REPETITIVE CHANNEL now_and_then(kind STRING) EVERY INTERVAL 2 SECONDS AS
+  SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
+"""
+CHANNELS = ("at_once", "pushed", "now_and_then")
+
+
+class Listener:
+    """One subscriber to one channel, noting what it was shown."""
+
+    def __init__(self, system: System, name: str, channel: str, kind: str) -> None:
+        self.name, self.channel, self.kind = name, channel, kind
+        self.shown: list[str] = []
+        self.positions: list[int] = []
+        self.gaps: list[Any] = []
+        self._client = Client(system.coordinator_url, token=system.token(name, "subscribe"))
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        subscription = await self._client.subscribe(self.channel, kind=self.kind)
+        self._task = asyncio.create_task(self._listen(subscription))
+
+    async def _listen(self, subscription: Any) -> None:
+        async for result in subscription:
+            self.shown.append(result.value["id"])
+            self.positions.append(result.position)
+            if result.gap is not None:
+                self.gaps.append(result.gap)
+
+    async def stop(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        await self._client.close()
+
+
+class Publisher:
+    """Publishes without pause; a record counts only if its acknowledgement came back."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self.acknowledged: dict[str, set[str]] = {kind: set() for kind in KINDS}
+        self.sent: set[str] = set()
+        self.stopping = False
+
+    async def run(self, number: int) -> None:
+        """Publish by plain HTTP: a call whose answer was lost is not repeated, so what is stored
+        twice was doubled by Tocsin."""
+        token = self._system.token(f"publisher-{number}", "publish")
+        url = f"{self._system.cluster_url}/v1/datasets/reports/records"
+        headers = {"Authorization": f"Bearer {token}"}
+        kinds = itertools.cycle(KINDS)
+        async with httpx.AsyncClient(headers=headers, timeout=10) as client:
+            for count in itertools.count():
+                if self.stopping:
+                    return
+                kind, record = next(kinds), f"{number}-{count}"
+                self.sent.add(record)
+                try:
+                    answer = await client.post(url, json={"id": record, "kind": kind})
+                    answer.raise_for_status()
+                except httpx.HTTPError:
+                    await asyncio.sleep(0.2)
+                    continue
+                self.acknowledged[kind].add(record)
+                await asyncio.sleep(0.02)
+
+    @property
+    def total(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
+
+
+async def test_nothing_is_lost_doubled_or_reordered_when_services_are_killed(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(data=tmp_path, master="local[2]", flush_interval_s=3.0)
+    async with System(settings, brokers=2) as system:
+        admin = Client(cluster=system.cluster_url, token=system.token("admin", "admin"))
+        await admin.sql(STATEMENTS)
+        listeners = [
+            Listener(system, f"{channel}-{kind}-{number}", channel, kind)
+            for channel in CHANNELS
+            for kind in KINDS
+            for number in range(2)
+        ]
+        await asyncio.gather(*(listener.start() for listener in listeners))
+        publisher = Publisher(system)
+        publishing = [asyncio.create_task(publisher.run(number)) for number in range(3)]
+        await _growing(publisher)
+        for victim in ("broker-1", "coordinator", "broker-2", "cluster") * 3:
+            await system.kill(victim)
+            await asyncio.sleep(0.3)
+            await system.ready(victim)
+            if victim == "cluster":
+                await _growing(publisher)
+            else:
+                await asyncio.sleep(1.0)
+        publisher.stopping = True
+        await asyncio.gather(*publishing)
+        await _until_quiet(listeners, publisher)
+
+        for listener in listeners:
+            counts = Counter(listener.shown)
+            assert publisher.acknowledged[listener.kind] <= counts.keys(), listener.name
+            assert counts.keys() <= publisher.sent, listener.name
+            assert max(counts.values()) == 1, f"{listener.name} was shown something twice"
+            assert listener.positions == sorted(set(listener.positions)), listener.name
+            assert listener.positions == list(range(1, len(listener.positions) + 1)), listener.name
+            assert not listener.gaps, listener.name
+        (stored,) = await admin.sql(
+            "SELECT id, count(*) AS n FROM reports GROUP BY id HAVING n > 1"
+        )
+        assert stored.rows == []
+        (count,) = await admin.sql("SELECT count(DISTINCT id) AS n FROM reports")
+        assert count.rows[0][0] >= publisher.total
+        assert all(system.restarts(name) == 3 for name in system.names)
+        await asyncio.gather(*(listener.stop() for listener in listeners))
+        await admin.close()
+
+
+async def _growing(publisher: Publisher) -> None:
+    """Wait until publishing works (again)."""
+    goal = publisher.total + 20
+    async with asyncio.timeout(60):
+        while publisher.total < goal:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+async def _until_quiet(listeners: list[Listener], publisher: Publisher) -> None:
+    """Until everyone was shown everything acknowledged, or a minute has passed."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(90):
+            while not all(  # noqa: ASYNC110
+                publisher.acknowledged[one.kind] <= set(one.shown) for one in listeners
+            ):
+                await asyncio.sleep(0.2)
