@@ -12,8 +12,10 @@ import sys
 from pyspark.sql import SparkSession
 
 from tocsin.pipeline.jars import BARE_LOCAL_FS_CLASS, find_bare_local_fs
-from tocsin.pipeline.java import require_java
+from tocsin.pipeline.java import find_java, require_java
 from tocsin.settings import Settings
+
+__all__ = ["build_session", "find_java", "local_cores", "session_conf"]
 
 _CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from math import inf
 from pathlib import Path
 from threading import Lock
 
@@ -36,6 +35,7 @@ from tocsin.storage.log.reader import first_position, segments
 __all__ = ["Manifest", "Tables", "parse"]
 
 FLUSH_BYTES = 256 * 1024 * 1024  # log bytes that become one Parquet file at most
+_EVER = 1e15  # seconds; a finite "after everything", since not every database has an infinite one
 
 
 class Tables:
@@ -155,7 +155,7 @@ class Tables:
                 delete(self._directory / path)
                 self._manifest.forget(dataset, path)
                 count += 1
-            known = {path for _, path in self._manifest.retired(inf)}
+            known = {path for _, path in self._manifest.retired(_EVER)}
             for folder in self._directory.iterdir():
                 known |= {file.path for file in self._manifest.files(folder.name)}
             for stray in list(strays(self._directory, known, before)):
