@@ -115,11 +115,14 @@ async def test_after_unsubscribing_nothing_is_signalled_and_the_connection_stays
     broker = await world.broker()
     alice = await world.socket(broker, "alice")
     made = await alice.subscribe(**FLOOD)
+    world.cluster.unsubscribe_gate.clear()
     await alice.send(op="unsubscribe", ref=4, subscription=made["subscription"])
-    assert await alice.next() == {"op": "unsubscribed", "ref": 4}
-    await until(lambda: not broker.driver.core.attachments.backends)
+    await until(lambda: not world.cluster.frontends)
     sequence = world.cluster.sequence
-    await until(lambda: broker.driver.core.moment.sequence == sequence)  # news was heard
+    await until(lambda: broker.driver.core.moment.sequence == sequence)  # news before the answer
+    world.cluster.unsubscribe_gate.set()
+    assert await alice.next() == {"op": "unsubscribed", "ref": 4}
+    assert not broker.driver.core.attachments.backends
     await alice.send(op="ping", ref=5)
     assert await alice.next() == {"op": "pong", "ref": 5}
 

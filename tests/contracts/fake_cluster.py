@@ -66,6 +66,8 @@ class FakeCluster:
         self.fetches: list[list[dict[str, Any]]] = []
         self.fetch_gate = asyncio.Event()
         self.fetch_gate.set()
+        self.unsubscribe_gate = asyncio.Event()  # holds back the answer, not the deed
+        self.unsubscribe_gate.set()
         self.published: list[tuple[str, list[Any]]] = []
         self.url = ""
         self._http = httpx.AsyncClient(verify=tls())
@@ -269,6 +271,7 @@ class FakeCluster:
         del self.frontends[frontend.id]
         if not any(f.backend is frontend.backend for f in self.frontends.values()):
             del self.backends[frontend.backend.id]
+        await self.unsubscribe_gate.wait()
         return {}
 
     async def _results(self, call: Call) -> Any:
