@@ -384,6 +384,13 @@ def test_giving_up_a_subscription_is_not_taken_for_a_move() -> None:
     assert bench.core.attachments.frontends == {}
 
 
+def test_a_subscription_taken_again_goes_on_when_the_old_one_is_gone() -> None:
+    bench = Bench()
+    bench.core.subscribed(subscription(6), bench.core.moment, 0.5)  # overtakes the next
+    bench.core.unsubscribed(5, 0.6)
+    assert bench.grow(1, 1) == [Signal(7, "A", 1, [1])]
+
+
 def test_news_move_the_sequence_and_an_attachment_moves_it_back() -> None:
     bench = Bench()
     asked = bench.core.moment  # sequence 10

@@ -94,8 +94,10 @@ class Attachments:
         del frontend.backend.frontends[frontend.id]
         subscriber = self.subscribers[frontend.subscriber]
         del subscriber.frontends[frontend.id]
-        for connection in subscriber.connections:
-            _unlink(frontend.backend, connection)
+        # Given up and taken again, it has two numbers here until the cluster's answers are in.
+        if all(other.backend is not frontend.backend for other in subscriber.frontends.values()):
+            for connection in subscriber.connections:
+                _unlink(frontend.backend, connection)
         self._tidy(frontend.subscriber)
 
     def connect(self, connection: int, name: str, inline: bool) -> None:
