@@ -1,0 +1,54 @@
+"""`python -m bench [name …] [--quick]`: run benchmarks, print their tables, keep their figures."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.findings import RESULTS, Finding, as_table, save
+
+BENCHES = {
+    "log": "group commit of the publication log",
+    "fanout": "WebSocket fan-out per core",
+    "matching": "matching records with parameter sets",
+    "latency": "from publish to subscriber, end to end",
+}
+"""Name → what it measures; each is a module here with `run(quick, say) -> list[Finding]`."""
+
+Run = Callable[[bool, Callable[[str], None]], list[Finding]]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    listed = ", ".join(f"{name} ({what})" for name, what in BENCHES.items())
+    parser.add_argument("names", nargs="*", metavar="name", help=f"which: {listed}; all if none")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON files")
+    asked = parser.parse_args(arguments)
+    for name in asked.names:
+        if name not in BENCHES:
+            parser.error(f"no bench is called {name!r}; there are {', '.join(BENCHES)}")
+    out, err = Console(), Console(stderr=True)
+    missed = False
+    for name in asked.names or BENCHES:
+        with err.status(f"{name}: {BENCHES[name]} …") as status:
+
+            def say(text: str, name: str = name) -> None:
+                status.update(f"{name}: {text} …")
+
+            run: Run = importlib.import_module(f"bench.{name}").run
+            findings = run(asked.quick, say)
+        out.print(as_table(name, findings))
+        file = save(name, findings, quick=asked.quick, folder=asked.results)
+        err.print(f"[dim]{file}[/]", soft_wrap=True)
+        missed |= any(finding.met is False for finding in findings)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
