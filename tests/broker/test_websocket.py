@@ -208,3 +208,18 @@ async def test_a_replaced_store_makes_the_broker_start_anew(world: World) -> Non
     await back.subscribe(**FLOOD)
     world.cluster.produce("floods", FLOOD, [{"n": 1}])
     assert (await back.until("signal"))["head"] == 1
+
+
+async def test_a_backend_subscription_that_vanished_harms_no_other(world: World) -> None:
+    broker = await world.broker()
+    alice, bob = await world.socket(broker, "alice"), await world.socket(broker, "bob")
+    gone, kept = await alice.subscribe(type="gone"), await bob.subscribe(**FLOOD)
+    world.cluster.drop_notices = True
+    for kind in ("gone", "flood"):
+        world.cluster.produce("floods", {"type": kind}, [{"n": 1}])
+    world.cluster.fetch_gate.clear()
+    await until(lambda: world.cluster.fetches)
+    del world.cluster.frontends[gone["subscription"]], world.cluster.backends[gone["backend"]]
+    world.cluster.fetch_gate.set()
+    assert (await bob.until("signal"))["backend"] == kept["backend"]
+    await until(lambda: gone["subscription"] not in broker.driver.core.attachments.frontends)

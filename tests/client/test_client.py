@@ -11,7 +11,14 @@ import pytest
 from broker.world import PATIENCE_S, World, token, until
 from contracts.fake_cluster import SECRET
 from tocsin.client import Client, Result, Subscription
-from tocsin.errors import Conflict, InvalidInput, NotFound, Unauthenticated, Unavailable
+from tocsin.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    RecordError,
+    Unauthenticated,
+    Unavailable,
+)
 from tocsin.service.tokens import mint
 
 FLOOD = {"type": "flood"}
@@ -277,6 +284,21 @@ async def test_statements_and_publications_go_to_the_cluster(world: World, tmp_p
     assert [record["a"] for record in records] == [1, 2, 3, 4, 5]
     with pytest.raises(InvalidInput):
         await client.publish_file("reports", tmp_path / "mystery.bin")
+
+
+async def test_records_of_which_none_fits_are_refused_with_line_and_field(world: World) -> None:
+    client = await world.client("alice")
+    with pytest.raises(RecordError) as refused:
+        await client.publish("reports", [{"bad": 1}, {"bad": 2}])
+    assert "line 1" in refused.value.message
+    assert refused.value.field == "bad"
+
+
+async def test_statements_are_not_sent_twice(world: World) -> None:
+    client = await world.client("alice")
+    world.cluster.down = True
+    with pytest.raises(Unavailable):
+        await client.sql("CREATE DATASET d (a INT)")
 
 
 async def test_publishing_waits_for_a_cluster_that_is_just_away(world: World) -> None:

@@ -161,6 +161,20 @@ async def results_are_dense_ordered_and_limited(driver: Driver) -> None:
         assert [r["position"] for r in part["results"]] == [2, 3]
 
 
+async def a_range_of_an_unknown_backend_subscription_harms_no_other(driver: Driver) -> None:
+    key = fresh("key")
+    async with probe(driver) as broker:
+        made = await broker.subscribe(fresh("alice"), key)
+        await driver.produce(key, 1)
+        ranges = [
+            {"backend": backend, "after": 0, "upto": 10, "limit": 10}
+            for backend in (10**9, made["backend"])
+        ]
+        gone, known = (await broker.call("POST", "/v1/results", {"ranges": ranges}))["ranges"]
+        assert gone == {"backend": 10**9, "gone": True}
+        assert [r["position"] for r in known["results"]] == [1]
+
+
 async def a_notice_tells_the_new_head(driver: Driver) -> None:
     key = fresh("key")
     async with probe(driver) as broker:
@@ -262,7 +276,7 @@ async def wrong_subscriptions_are_refused_with_typed_errors(driver: Driver) -> N
 
 
 async def only_brokers_may_call(driver: Driver) -> None:
-    token = mint(driver.secret, "alice", ["subscribe", "admin"], expires_s=60, now=time.time())
+    token = mint(driver.secret, "alice", ["subscribe", "publish"], expires_s=60, now=time.time())
     async with httpx.AsyncClient(base_url=driver.url, verify=tls()) as http:
         for method, path in (
             ("PUT", "/v1/brokers/x"),
@@ -284,6 +298,7 @@ CHECKS: list[Check] = [
     subscribing_is_idempotent_and_shares_the_backend_subscription,
     arguments_may_be_given_by_place,
     results_are_dense_ordered_and_limited,
+    a_range_of_an_unknown_backend_subscription_harms_no_other,
     a_notice_tells_the_new_head,
     news_never_misses_a_head,
     attaching_moves_a_subscriber_and_tells_the_broker_it_left,

@@ -21,7 +21,7 @@ from tocsin.client.http import tls
 from tocsin.errors import InvalidInput, NotFound, Unavailable
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import sign_notice
-from tocsin.service.web import Call, Route, application
+from tocsin.service.web import Call, Route, application, json_response
 
 SECRET = "a secret that only the tests know and nobody else"
 
@@ -278,11 +278,12 @@ class FakeCluster:
         ranges = (await call.body(dict))["ranges"]
         self.fetches.append(ranges)
         await self.fetch_gate.wait()
-        answers = []
+        answers: list[dict[str, Any]] = []
         for each in ranges:
             backend = self.backends.get(each["backend"])
             if backend is None:
-                raise NotFound(f"no backend subscription {each['backend']}", field="backend")
+                answers.append({"backend": each["backend"], "gone": True})
+                continue
             found = [r for r in backend.results if each["after"] < r["position"] <= each["upto"]]
             answers.append(
                 {
@@ -313,5 +314,10 @@ class FakeCluster:
     async def _publish(self, call: Call) -> Any:
         lines = (await call.bytes()).splitlines()
         records = [msgspec.json.decode(line) for line in lines if line]
+        bad = [n for n, record in enumerate(records, 1) if "bad" in record]
+        if len(bad) == len(records):
+            errors = [{"line": n, "field": "bad", "reason": "no such column"} for n in bad]
+            told = {"accepted": 0, "rejected": len(bad), "end": 0, "errors": errors}
+            return json_response(told, 422)
         self.published.append((call.path["name"], records))
         return {"accepted": len(records), "rejected": 0, "end": len(records), "errors": []}

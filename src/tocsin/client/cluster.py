@@ -103,9 +103,14 @@ class Cluster:
             content=body,
             headers={"content-type": kind},
             repeatable=True,
+            also=(422,),  # nothing fitted: the body says why, record by record
         )
         published = msgspec.convert(answer, Published)
-        if published.accepted == 0 and published.errors:
-            first = published.errors[0]
-            raise RecordError(f"line {first.line}: {first.reason}", field=first.field)
+        if published.accepted == 0 and published.rejected:
+            first = published.errors[0] if published.errors else None
+            reason = f"line {first.line}: {first.reason}" if first else "see its dead letters"
+            raise RecordError(
+                f"none of {published.rejected} records fits {dataset}: {reason}",
+                field=first.field if first else None,
+            )
         return published

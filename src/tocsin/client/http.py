@@ -62,10 +62,13 @@ class Http:
         *,
         repeatable: bool,
         attempts: int = 6,
+        also: tuple[int, ...] = (),
         **options: Any,
     ) -> Any:
-        """The decoded answer. A call that is not `repeatable` is only sent again when it is
-        certain that the service did not get it."""
+        """The decoded answer; `also` are statuses whose bodies may be answers too.
+
+        A call that is not `repeatable` is only sent again if the service certainly did not get it.
+        """
         headers = {"authorization": f"Bearer {current(self._token)}"} | options.pop("headers", {})
 
         async def once() -> Any:
@@ -73,30 +76,33 @@ class Http:
                 response = await self._client.request(
                     method, self.url + path, headers=headers, **options
                 )
-            except httpx.TransportError as error:
-                sent = not isinstance(error, NOT_SENT)
-                raise _Lost(self.url, error, again=repeatable or not sent) from error
+            except httpx.TransportError as lost:
+                raise _Lost(self.url, lost, sent=not isinstance(lost, NOT_SENT)) from lost
             if response.is_success:
                 return msgspec.json.decode(response.content)
-            raise error_of(response)
+            error = error_of(response)
+            if response.status_code in also and type(error) is TocsinError:  # it told no error
+                return msgspec.json.decode(response.content)
+            raise error
 
-        return await _retried(once, attempts)
+        return await _retried(once, attempts, repeatable)
 
 
 class _Lost(Unavailable):
-    def __init__(self, url: str, error: Exception, *, again: bool) -> None:
+    def __init__(self, url: str, error: Exception, *, sent: bool) -> None:
         reason = str(error) or type(error).__name__
         super().__init__(f"no answer from {url}: {reason}", hint="is the service running?")
-        self.again = again
+        self.sent = sent
 
 
-async def _retried(once: Callable[[], Awaitable[Any]], attempts: int) -> Any:
+async def _retried(once: Callable[[], Awaitable[Any]], attempts: int, repeatable: bool) -> Any:
     backoff = Backoff()
     for left in range(attempts - 1, -1, -1):
         try:
             return await once()
         except Unavailable as error:
-            if left == 0 or (isinstance(error, _Lost) and not error.again):
+            not_sent = isinstance(error, _Lost) and not error.sent
+            if left == 0 or not (repeatable or not_sent):
                 raise
         await asyncio.sleep(backoff.next_s())
     raise AssertionError("unreachable")

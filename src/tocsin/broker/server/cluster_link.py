@@ -46,11 +46,14 @@ class StoredHead(Struct, frozen=True):
 
 
 class StoredRange(Struct, frozen=True):
+    """A part of a backend subscription's results; `gone`: the cluster does not know it (now)."""
+
     backend: int
-    epoch: str
-    floor: int
-    head: int
-    results: list[StoredResult]
+    epoch: str = ""
+    floor: int = 0
+    head: int = 0
+    results: list[StoredResult] = []
+    gone: bool = False
 
 
 class Registered(Struct, frozen=True):
@@ -61,6 +64,7 @@ class Registered(Struct, frozen=True):
 class Loaded(Struct, frozen=True):
     sequence: int
     subscriptions: list[SubscriptionInfo]
+    cluster: str | None = None
 
 
 class Attached(Struct, frozen=True):
@@ -210,10 +214,10 @@ class ClusterLink:
         answers: list[RangeAnswer | TocsinError] = []
         for wanted in batch:  # several ranges of one backend subscription come in the order asked
             found = by_backend.get(wanted.backend)
-            if not found:
+            each = found.pop(0) if found else StoredRange(wanted.backend, gone=True)
+            if each.gone:
                 answers.append(NotFound(f"no backend subscription {wanted.backend}"))
                 continue
-            each = found.pop(0)
             results = results_of(each.backend, each.results)
             self.fetched_bytes += sum(result.size_bytes for result in results)
             answers.append(RangeAnswer(each.epoch, each.floor, each.head, results))

@@ -120,6 +120,8 @@ class Driver:
         self.store = registered.cluster
         core, asked = self.core, self.core.moment
         loaded = await self.link.load()
+        if loaded.cluster not in (None, self.store):
+            raise Unavailable("the cluster was replaced while this broker loaded")
         subscriptions = [encoding.subscription_of(info) for info in loaded.subscriptions]
         effects = core.loaded(loaded.sequence, subscriptions, asked, time.monotonic())
         self._perform(core, effects)
@@ -450,6 +452,11 @@ class Driver:
             self._perform(core, core.news_failed(time.monotonic()))
             if isinstance(error, NotFound) and core is self.core:
                 self.resync_soon()
+            return
+        if news.cluster not in (None, self.store) and core is self.core:
+            self._perform(core, core.news_failed(time.monotonic()))
+            self._resynced_at = -RESYNC_EVERY_S
+            self.resync_soon()
             return
         detached = [one for one in news.detached if one not in self._leaving]
         now = time.monotonic()
