@@ -79,7 +79,7 @@ async def test_publish_answers_when_good_records_and_letters_are_in_the_log(tmp_
         for name in DATASETS:
             log.open_dataset(name)
         intake = Intake(log, DATASETS.__getitem__, 1000)
-        records = [
+        records: list[RawRecord | Unreadable] = [
             RawRecord(1, {"id": "a", "severity": 1}),
             RawRecord(2, {"id": "b", "severity": "x"}),
             Unreadable(3, "garbage", "not JSON"),

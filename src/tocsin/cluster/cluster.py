@@ -41,7 +41,11 @@ class Cluster:
         data = Path(settings.data).absolute()
         data.mkdir(parents=True, exist_ok=True)
         self.store = Store.open(settings.store or f"sqlite:///{data / 'store.db'}")
-        self.log = PublicationLog(data / "log", segment_bytes=settings.segment_bytes)
+        self.log = PublicationLog(
+            data / "log",
+            segment_bytes=settings.segment_bytes,
+            not_before_us=self.store.runs.last_window_end_us(),
+        )
         self.intake = Intake(self.log, self.store.catalog.dataset, settings.record_limit_bytes)
         self.inbox = Inbox(data / "inbox", self.log, self.intake, self.store.catalog.dataset)
         self.notifier = Notifier(self.store, settings.secret)
@@ -52,7 +56,7 @@ class Cluster:
     async def __aenter__(self) -> Cluster:
         self._loop = asyncio.get_running_loop()
         with contextlib.suppress(Conflict):
-            self.store.catalog.create_dataset(DEAD_LETTERS)
+            self._create_dataset(DEAD_LETTERS)
         for dataset in self.store.catalog.datasets():
             self.log.open_dataset(dataset.name)
             self.inbox.open_dataset(dataset.name)
@@ -105,9 +109,18 @@ class Cluster:
 
     async def create_dataset(self, dataset: Dataset) -> None:
         async with self._changing:
-            await asyncio.to_thread(self.store.catalog.create_dataset, dataset)
-            await asyncio.to_thread(self.log.open_dataset, dataset.name)
-            self.inbox.open_dataset(dataset.name)
+            await asyncio.to_thread(self._create_dataset, dataset)
+
+    def _create_dataset(self, dataset: Dataset) -> None:
+        """The catalog's row comes last: a drop that a crash cut short must not bring back what was
+        in an earlier dataset of that name."""
+        with contextlib.suppress(NotFound):
+            self.store.catalog.dataset(dataset.name)
+            raise Conflict(f"there is a dataset {dataset.name!r} already", field="name")
+        self.store.files.drop(dataset.name)
+        self.log.create_dataset(dataset.name)
+        self.inbox.open_dataset(dataset.name)
+        self.store.catalog.create_dataset(dataset)
 
     async def drop_dataset(self, name: str) -> None:
         if name == DEAD_LETTERS.name:
@@ -130,7 +143,7 @@ class Cluster:
         """Before Spark is asked: that takes longer, and its complaint would come first."""
         with contextlib.suppress(NotFound):
             self.store.catalog.channel(name)
-            raise Conflict(f"there is a channel {name} already", field="name")
+            raise Conflict(f"there is a channel {name!r} already", field="name")
 
     async def drop_channel(self, name: str) -> None:
         engine = self.engine

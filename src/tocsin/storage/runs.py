@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from tocsin.model import Head
 from tocsin.storage import schema
@@ -85,6 +85,12 @@ class Runs:
                 count=len(results),
                 bytes=sum(len(one["payload"]) for one in results),
             )
+
+    def last_window_end_us(self) -> int:
+        """No record may be stamped at or before this any more: a window has ended there."""
+        with self._database.read() as connection:
+            latest = connection.execute(select(func.max(_runs.c.window_end_us))).scalar()
+            return int(latest or 0)
 
     def last_run(self, channel: str) -> Run | None:
         """The newest run committed."""

@@ -1,0 +1,35 @@
+"""One live system of real processes for the tests that only talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tocsin.settings import Settings
+from tocsin.system import System
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """Runs in a loop of its own, so that every test may have its own as well."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    settings = Settings(
+        data=tmp_path_factory.mktemp("live"),
+        master="local[2]",
+        flush_interval_s=2.0,
+        body_limit_bytes=1_000_000,
+        record_limit_bytes=10_000,
+    )
+    system = System(settings, brokers=2)
+    try:
+        asyncio.run_coroutine_threadsafe(system.start(), loop).result(180)
+        yield system
+    finally:
+        asyncio.run_coroutine_threadsafe(system.stop(), loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
