@@ -5,7 +5,9 @@ Later sources win. A key that nobody knows is an error, never ignored.
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,6 +96,27 @@ def convert(values: Mapping[str, Any]) -> Settings:
     if settings.cache_bytes < 0:
         raise SettingError("setting cache_bytes must not be negative", field="cache_bytes")
     return settings
+
+
+class Described(msgspec.Struct, frozen=True):
+    """One setting as people read of it."""
+
+    name: str
+    default: Any
+    meaning: str
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+
+def described() -> list[Described]:
+    """Every setting with the comment that stands behind it in this file."""
+    comments = dict(re.findall(r"^    (\w+): .*?  # (.*)$", inspect.getsource(Settings), re.M))
+    return [
+        Described(field.name, field.default, comments[field.name])
+        for field in msgspec.structs.fields(Settings)
+    ]
 
 
 def _positive(settings: Settings, name: str) -> None:

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.status import Status
 
@@ -191,8 +190,8 @@ def list_settings(config: Config = None, set_: Set = None) -> None:
     """List every setting with its value here, and where it can be set."""
     settings = settings_from(config, set_)
     rows = []
-    for field in msgspec.structs.fields(Settings):
-        value = getattr(settings, field.name)
-        shown = "(set)" if field.name == "secret" and value else value
-        rows.append([field.name, shown, configuration.PREFIX + field.name.upper()])
-    show_table(["setting", "value", "environment"], rows)
+    for one in configuration.described():
+        value = getattr(settings, one.name)
+        shown = "(set)" if one.name == "secret" and value else value
+        rows.append([one.name, shown, one.variable, one.meaning])
+    show_table(["setting", "value", "environment", "meaning"], rows)

@@ -1,0 +1,12 @@
+"""The settings page lists every setting as the code has it."""
+
+from pathlib import Path
+
+from tocsin.settings import described
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
+
+
+def test_page_lists_every_setting_with_its_default_and_meaning() -> None:
+    listed = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert listed == [f"| `{one.name}` | `{one.default}` | {one.meaning} |" for one in described()]
