@@ -65,7 +65,12 @@ def compiled(parameters: str, query: str) -> CompiledChannel:
             "flat",
             "hash join",
         ),
-        ("t STRING", "SELECT id FROM NEW reports WHERE sev = 1 OR type = :t", "flat", "nested loop"),
+        (
+            "t STRING",
+            "SELECT id FROM NEW reports WHERE sev = 1 OR type = :t",
+            "flat",
+            "nested loop",
+        ),
         ("", "SELECT * FROM NEW reports", "flat", "one for all"),
         (
             "t STRING",

@@ -33,7 +33,8 @@ def exact(lat1: str, lon1: str, lat2: str, lon2: str, km: str) -> str:
         f"POWER(SIN(RADIANS({a2} - {a1}) / 2), 2) + COS(RADIANS({a1})) * COS(RADIANS({a2}))"
         f" * POWER(SIN(RADIANS({o2} - {o1}) / 2), 2)"
     )
-    inside = f"LEAST(CAST(1 AS DOUBLE), GREATEST(CAST(0 AS DOUBLE), {half_chord}))"
+    # Rounding may leave [0, 1] by a hair. LEAST and GREATEST would turn NULL into a number.
+    inside = f"IF({half_chord} > 1, CAST(1 AS DOUBLE), ABS({half_chord}))"
     return f"((2 * {_R} * ASIN(SQRT({inside}))) <= {far})"
 
 
@@ -87,15 +88,19 @@ def cells_on(lat: str, lon: str, levels: str) -> str:
 
 def cover(lat: str, lon: str, km: str, at_level: str) -> str:
     """An array of the keys of the cells that a ball touches; none for a radius below nothing."""
-    c, s = _chord(km), _size(at_level)
 
     def span(axis: str) -> str:
-        return f"SEQUENCE(FLOOR(({axis} - {c}) / {s}), FLOOR(({axis} + {c}) / {s}))"
+        low, high = f"(__q.{axis} - __q.c) / __q.s", f"(__q.{axis} + __q.c) / __q.s"
+        return f"SEQUENCE(FLOOR({low}), FLOOR({high}))"
 
     x, y, z = _axes(lat, lon)
-    along_z = f"TRANSFORM({span(z)}, __k -> {_pack(at_level, '__i', '__j', '__k')})"
-    along_y = f"FLATTEN(TRANSFORM({span(y)}, __j -> {along_z}))"
-    return (
-        f"IF({km} >= 0, FLATTEN(TRANSFORM({span(x)}, __i -> {along_y})),"
-        " CAST(ARRAY() AS ARRAY<BIGINT>))"
+    ball = (
+        f"NAMED_STRUCT('x', {x}, 'y', {y}, 'z', {z}, 'c', {_chord(km)}, 'l', {at_level},"
+        f" 's', {_size(at_level)})"
     )
+    along_z = f"TRANSFORM({span('z')}, __k -> {_pack('__q.l', '__i', '__j', '__k')})"
+    along_y = f"FLATTEN(TRANSFORM({span('y')}, __j -> {along_z}))"
+    cells = f"FLATTEN(TRANSFORM({span('x')}, __i -> {along_y}))"
+    # The lambda names the ball's measures, so that they are computed once and not in every cell.
+    found = f"FLATTEN(TRANSFORM(ARRAY({ball}), __q -> {cells}))"
+    return f"IF({km} >= 0, {found}, CAST(ARRAY() AS ARRAY<BIGINT>))"

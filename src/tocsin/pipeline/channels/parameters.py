@@ -1,4 +1,4 @@
-"""The parameter sets of one channel as a cached Spark table, refreshed by what changed.
+"""The parameter sets of one channel as a Spark table kept in memory, refreshed by what changed.
 
 Holds every set's canonical arguments on the driver as text, so that the table can be built again
 without asking anyone. Thread-safe; the frames it gave out stay usable until the next refresh.
@@ -160,8 +160,6 @@ class ParameterTable:
         return len(self._sets)
 
     def _forget_base(self) -> None:
-        if self._base is not None:
-            self._base.unpersist()
         self._base, self._base_ids, self._current = None, set(), None
         self._added, self._removed = {}, set()
 
@@ -169,8 +167,9 @@ class ParameterTable:
         self._forget_base()
         raw = parameter_frame(self._spark, self._compiled.channel, self._sets.items())
         self._facts = gather_facts(self._compiled, raw)
-        self._base = add_keys(self._compiled, raw, finish_facts(self._facts)).cache()
-        self._base.count()
+        # A checkpoint, not a cache: Spark looks caches up by plan, and a view of one is another
+        # plan, so each run would parse every parameter set again.
+        self._base = add_keys(self._compiled, raw, finish_facts(self._facts)).localCheckpoint()
         self._base_ids = set(self._sets)
 
     def _combined(self) -> Parameters:

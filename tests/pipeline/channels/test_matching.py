@@ -1,0 +1,266 @@
+"""How matching runs: joins without nested loops, order, sessions, parameter sets that change."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tocsin.language import parse_one
+from tocsin.language.statements import CreateChannel
+from tocsin.model import Column, Dataset
+from tocsin.pipeline.channels import (
+    CompiledChannel,
+    ParameterTable,
+    compile_channel,
+    match,
+    parameters,
+    plain_query,
+    run_plain,
+    view_schema,
+)
+
+pytestmark = pytest.mark.spark
+
+REPORTS = Dataset(
+    "reports",
+    (
+        Column("id", "INT"),
+        Column("kind", "STRING"),
+        Column("sev", "INT"),
+        Column("lat", "DOUBLE"),
+        Column("lon", "DOUBLE"),
+        Column("at", "TIMESTAMP"),
+        Column("price", "DECIMAL(6,2)"),
+    ),
+)
+DATASETS = {"reports": REPORTS}
+
+
+def compiled(text: str) -> CompiledChannel:
+    made = parse_one("CREATE " + text)
+    assert isinstance(made, CreateChannel)
+    return compile_channel(made, DATASETS)
+
+
+def frame(spark: SparkSession, records: list[dict[str, Any]]) -> DataFrame:
+    lines = [json.dumps({"_position": at, **record}) for at, record in enumerate(records)]
+    rows = spark.createDataFrame(pa.table({"line": pa.array(lines, pa.string())}))
+    parsed = F.from_json("line", view_schema(REPORTS))
+    return rows.select(parsed.alias("r")).select("r.*").cache()
+
+
+def table(
+    spark: SparkSession, channel: CompiledChannel, sets: list[dict[str, Any]]
+) -> ParameterTable:
+    made = ParameterTable(spark, channel)
+    made.replace(1, enumerate(sets, start=1))
+    return made
+
+
+def results(
+    spark: SparkSession,
+    channel: CompiledChannel,
+    made: ParameterTable,
+    records: DataFrame,
+    window: tuple[datetime, datetime] | None = None,
+) -> list[tuple[int, dict[str, Any]]]:
+    given = made.current()
+    if given is None:
+        return []
+    views = {"reports": records}
+    found = match(spark, channel, given, views, views, window)
+    rows = found.orderBy("__backend", "__order", "payload").collect()
+    return [(row["__backend"], json.loads(row["payload"])) for row in rows]
+
+
+SPREAD = [
+    {
+        "kind": "ab"[n % 2],
+        "lo": n % 9,
+        "hi": n % 9 + 3,
+        "lat": 50 + n / 50,
+        "lon": 10.0,
+        "km": n / 9,
+    }
+    for n in range(60)
+]
+RECORDS = [
+    {"id": n, "kind": "ab"[n % 2], "sev": n % 9, "lat": 50 + n / 40, "lon": 10.0} for n in range(40)
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters"),
+    [
+        ("SELECT id FROM NEW reports WHERE kind = :kind", "kind STRING"),
+        (
+            "SELECT id FROM NEW reports WHERE near(lat, lon, :lat, :lon, :km)",
+            "lat DOUBLE, lon DOUBLE, km DOUBLE",
+        ),
+        (
+            "SELECT id FROM NEW reports WHERE near(lat, lon, :lat, :lon, 5)",
+            "lat DOUBLE, lon DOUBLE",
+        ),
+        ("SELECT id FROM NEW reports WHERE sev >= :lo", "lo INT"),
+        ("SELECT id FROM NEW reports WHERE :lo <= sev AND sev < :hi", "lo INT, hi INT"),
+        ("SELECT id FROM NEW reports WHERE kind > :kind", "kind STRING"),
+        (
+            "SELECT r.id, s.id AS other FROM NEW reports r, reports s WHERE r.kind = :kind"
+            " AND near(r.lat, r.lon, s.lat, s.lon, :km)",
+            "kind STRING, km DOUBLE",
+        ),
+    ],
+)
+@pytest.mark.parametrize("broadcast", ["10485760", "-1"])
+def test_no_nested_loop_over_records_and_parameters(
+    spark: SparkSession, query: str, parameters: str, broadcast: str
+) -> None:
+    channel = compiled("CONTINUOUS CHANNEL c(" + parameters + ") AS " + query)
+    names = [each.split()[0] for each in parameters.split(", ")]
+    made = table(spark, channel, [{name: each[name] for name in names} for each in SPREAD])
+    given = made.current()
+    assert given is not None
+    views = {"reports": frame(spark, RECORDS)}
+    before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", broadcast)
+    try:
+        found = match(spark, channel, given, views, views)
+        plan = found._jdf.queryExecution().executedPlan().toString()
+    finally:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", str(before))
+    assert "NestedLoop" not in plan
+    assert "Cartesian" not in plan
+    assert "HashJoin" in plan or "SortMergeJoin" in plan
+    made.close()
+
+
+def test_results_come_in_the_order_of_their_records(spark: SparkSession) -> None:
+    channel = compiled("CONTINUOUS CHANNEL c(k STRING) AS SELECT id FROM NEW reports WHERE kind=:k")
+    records = [{"id": 100 - n, "kind": "a", "_position": n * 7} for n in range(30)]
+    got = results(spark, channel, table(spark, channel, [{"k": "a"}]), frame(spark, records[::-1]))
+    assert [payload["id"] for _, payload in got] == [100 - n for n in range(30)]
+
+
+def test_order_by_decides_the_order(spark: SparkSession) -> None:
+    channel = compiled(
+        "CONTINUOUS CHANNEL c(k STRING) AS SELECT id, sev AS s FROM NEW reports WHERE kind = :k"
+        " ORDER BY s DESC, 1"
+    )
+    records = [{"id": n, "kind": "a", "sev": n % 3} for n in range(7)]
+    got = results(spark, channel, table(spark, channel, [{"k": "a"}]), frame(spark, records))
+    assert [payload["id"] for _, payload in got] == [2, 5, 1, 4, 0, 3, 6]
+
+
+def test_payload_is_plain_json_in_utc_with_nulls(spark: SparkSession) -> None:
+    channel = compiled("CONTINUOUS CHANNEL c() AS SELECT *, window_end() AS until FROM NEW reports")
+    records = [{"id": 1, "at": "2026-01-01T10:00:00.000001+02:00", "price": 12.5}]
+    until = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    got = results(
+        spark, channel, table(spark, channel, [{}]), frame(spark, records), (until, until)
+    )
+    assert got == [
+        (
+            1,
+            {
+                "id": 1,
+                "kind": None,
+                "sev": None,
+                "lat": None,
+                "lon": None,
+                "at": "2026-01-01T08:00:00.000001Z",
+                "price": 12.5,
+                "until": "2026-01-02T03:04:05.678901Z",
+            },
+        )
+    ]
+
+
+def test_every_parameter_type_reaches_spark_as_its_value(spark: SparkSession) -> None:
+    types = {
+        "a": ("BOOLEAN", True, True),
+        "b": ("BIGINT", 2**62 + 1, 2**62 + 1),
+        "c": ("DECIMAL(6,2)", "12.50", 12.5),
+        "d": ("TIMESTAMP", "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:00.000001Z"),
+        "e": ("DATE", "2026-01-31", "2026-01-31"),
+        "f": ("STRING", "'; DROP --\\ é\n\"", "'; DROP --\\ é\n\""),
+        "g": ("DOUBLE", 0.1, 0.1),
+    }
+    declared = ", ".join(f"{name} {kind}" for name, (kind, _, _) in types.items())
+    shown = ", ".join(f":{name} AS {name}" for name in types)
+    query = " ".join(("SELECT", shown, "FROM NEW reports"))
+    channel = compiled(f"CONTINUOUS CHANNEL c({declared}) AS {query}")
+    made = table(spark, channel, [{name: value for name, (_, value, _) in types.items()}])
+    [(_, payload)] = results(spark, channel, made, frame(spark, [{"id": 1}]))
+    assert payload == {name: shown for name, (_, _, shown) in types.items()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "c(v INT) AS SELECT id FROM NEW reports WHERE sev >= :v",
+        "c(v INT) AS SELECT id FROM NEW reports WHERE near(lat, lon, 50, 10, :v)",
+        "c(v INT) AS SELECT id FROM NEW reports WHERE sev = :v",
+    ],
+)
+def test_a_table_refreshed_by_delta_equals_one_built_at_once(
+    spark: SparkSession, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = compiled("CONTINUOUS CHANNEL " + text)
+    records = frame(spark, RECORDS)
+    sets = {n: {"v": n * 7 % 23} for n in range(20)}
+    delta = ParameterTable(spark, channel)
+    delta.replace(1, [(n, sets[n]) for n in range(5)])
+    assert delta.current() is not None
+    delta.update(2, [(n, sets[n]) for n in range(3, 12)], [0, 4, 99])
+    assert delta.current() is not None
+    delta.update(3, [(0, sets[0]), (12, sets[12])], [11])
+    whole = ParameterTable(spark, channel)
+    whole.replace(3, [(n, sets[n]) for n in range(13) if n != 11])
+    expected = results(spark, channel, whole, records)
+    assert expected
+    assert results(spark, channel, delta, records) == expected
+    assert delta.version == 3
+    monkeypatch.setattr(parameters, "REBUILD_ROWS", 0)
+    delta.update(4, [], [12])
+    assert results(spark, channel, delta, records) == [each for each in expected if each[0] != 12]
+    delta.update(5, [], list(sets))
+    assert delta.current() is None
+
+
+def test_frames_of_several_sessions_meet_and_leave_no_view(spark: SparkSession) -> None:
+    channel = compiled("CONTINUOUS CHANNEL c(v INT) AS SELECT id FROM NEW reports WHERE sev = :v")
+    made = table(spark, channel, [{"v": 1}, {"v": 2}])
+    other = spark.newSession()
+    got = results(other, channel, made, frame(other, RECORDS))
+    assert {backend for backend, _ in got} == {1, 2}
+    assert not [v for v in spark.catalog.listTables("global_temp") if v.name.startswith("tocsin")]
+
+
+def test_channels_may_run_at_once(spark: SparkSession) -> None:
+    channel = compiled("CONTINUOUS CHANNEL c(v INT) AS SELECT id FROM NEW reports WHERE sev = :v")
+    made = table(spark, channel, [{"v": n} for n in range(9)])
+    records = frame(spark, RECORDS)
+    expected = results(spark, channel, made, records)
+    got: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda: got.append(results(spark, channel, made, records)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [expected] * 4
+
+
+def test_plain_queries_run_over_stored_views(spark: SparkSession) -> None:
+    query = plain_query("SELECT count(*) AS n FROM reports WHERE near(lat, lon, 50, 10, 1)")
+    rows = run_plain(spark, query, {"reports": frame(spark, RECORDS)}).collect()
+    assert [row["n"] for row in rows] == [1]
