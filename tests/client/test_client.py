@@ -308,3 +308,18 @@ async def test_publishing_waits_for_a_cluster_that_is_just_away(world: World) ->
     await asyncio.sleep(0)
     world.cluster.down = False
     assert (await publishing).accepted == 1
+
+
+async def test_a_get_that_the_cluster_cannot_answer_now_is_asked_again(world: World) -> None:
+    broker = await world.broker(cache_policy="none")
+    client = await world.client("alice", inline=False)
+    floods = await client.subscribe("floods", type="flood")
+    (connection,) = broker.sockets.connections
+    world.cluster.fetch_gate.clear()
+    world.cluster.produce("floods", FLOOD, [{"n": 1}])
+    await until(lambda: world.cluster.fetches)
+    world.cluster.failing_fetches = 2
+    world.cluster.fetch_gate.set()
+    assert [r.position for r in await take(floods, 1)] == [1]
+    assert world.cluster.failing_fetches == 0
+    assert connection in broker.sockets.connections  # it did not need a new connection for that

@@ -66,6 +66,7 @@ class FakeCluster:
         self.fetches: list[list[dict[str, Any]]] = []
         self.fetch_gate = asyncio.Event()
         self.fetch_gate.set()
+        self.failing_fetches = 0  # so many more calls for results fail
         self.unsubscribe_gate = asyncio.Event()  # holds back the answer, not the deed
         self.unsubscribe_gate.set()
         self.published: list[tuple[str, list[Any]]] = []
@@ -278,6 +279,9 @@ class FakeCluster:
         ranges = (await call.body(dict))["ranges"]
         self.fetches.append(ranges)
         await self.fetch_gate.wait()
+        if self.failing_fetches:
+            self.failing_fetches -= 1
+            raise Unavailable("results cannot be read, as the test wished")
         answers: list[dict[str, Any]] = []
         for each in ranges:
             backend = self.backends.get(each["backend"])

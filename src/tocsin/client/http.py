@@ -88,10 +88,14 @@ class Http:
         return await _retried(once, attempts, repeatable)
 
 
-class _Lost(Unavailable):
+class _Lost(Exception):
+    """No answer came. Not of the tree of errors: that is what services tell, by code."""
+
     def __init__(self, url: str, error: Exception, *, sent: bool) -> None:
         reason = str(error) or type(error).__name__
-        super().__init__(f"no answer from {url}: {reason}", hint="is the service running?")
+        message = f"no answer from {url}: {reason}"
+        super().__init__(message)
+        self.error = Unavailable(message, hint="is the service running?")
         self.sent = sent
 
 
@@ -100,9 +104,11 @@ async def _retried(once: Callable[[], Awaitable[Any]], attempts: int, repeatable
     for left in range(attempts - 1, -1, -1):
         try:
             return await once()
-        except Unavailable as error:
-            not_sent = isinstance(error, _Lost) and not error.sent
-            if left == 0 or not (repeatable or not_sent):
+        except Unavailable:
+            if left == 0 or not repeatable:
                 raise
+        except _Lost as lost:
+            if left == 0 or (lost.sent and not repeatable):
+                raise lost.error from lost
         await asyncio.sleep(backoff.next_s())
     raise AssertionError("unreachable")
