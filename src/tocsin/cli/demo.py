@@ -69,8 +69,9 @@ def demo(
         err.print(f"broken: {told}", style="red", soft_wrap=True, markup=False)
     err.print(
         "Latency is from the publisher's stamp to the subscriber's screen, of those online. It"
-        " includes the wait for the channel's next run: half a period on average.",
+        " includes the wait for the channel's next run. " + (report.pace() or ""),
         style="dim",
+        highlight=False,
     )
     if json is not None:
         given = {

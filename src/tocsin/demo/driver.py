@@ -57,6 +57,15 @@ class Report(Struct, frozen=True, kw_only=True):
     details: dict[str, Any]
     interrupted: bool
 
+    def pace(self) -> str | None:
+        """How often channels ran: their periods are what was asked, this is what Spark managed."""
+        counts = [run["count"] for run in self.details["course_runs"].values()]
+        if not counts or not min(counts):
+            return None
+        course_s = self.details["phases_s"]["course"]
+        often, seldom = course_s / max(counts), course_s / min(counts)
+        return f"During the course each channel ran every {often:.1f} to {seldom:.1f} s."
+
     @property
     def passed(self) -> bool:
         return self.outcome.promises_held and self.outcome.total.delivered > 0
@@ -81,6 +90,7 @@ class Demo:
         self.player = Player(trace, self._people, self._publisher)
         self._caches: dict[str, CacheCounts] = {}
         self._phases_s: dict[str, float] = {}
+        self._course_runs: dict[str, Runs] = {}
 
     async def run(self) -> None:
         """The whole play; the ledger has seen it all when this returns."""
@@ -98,7 +108,9 @@ class Demo:
             await self._shown(self._calm(DRILL_LIMIT_S))
         with self._phase("course"):
             self._show.course(trace.duration_s, trace.speed)
+            before = await self._services.runs()
             await self._shown(self.player.play())
+            self._course_runs = _difference(before, await self._services.runs())
         with self._phase("quiet"):
             self._show.note("the hour is over: waiting until nothing is under way")
             await self._shown(self._calm(QUIET_LIMIT_S))
@@ -122,7 +134,7 @@ class Demo:
             self.ledger.interrupted()
         return Report(
             outcome=self.ledger.outcome(),
-            details=self._details(await self._services.runs()),
+            details=self._details(),
             interrupted=interrupted,
         )
 
@@ -184,6 +196,9 @@ class Demo:
         people = self._people.values()
         if wait:
             await self.player.idle()
+        else:
+            for person in people:
+                person.give_up()
         await asyncio.gather(*(person.leave(settle=wait) for person in people))
 
     @contextlib.contextmanager
@@ -194,7 +209,7 @@ class Demo:
         finally:
             self._phases_s[name] = round(time.monotonic() - started, 2)
 
-    def _details(self, runs: Mapping[str, Runs]) -> dict[str, Any]:
+    def _details(self) -> dict[str, Any]:
         ways = self.watch.on_the_way_ms
         return {
             "result_to_display_ms": {"p50": percentile(ways, 0.5), "p99": percentile(ways, 0.99)},
@@ -203,12 +218,19 @@ class Demo:
             "logins": self.watch.logins,
             "behind_s": round(self.player.behind_s, 3),
             "phases_s": self._phases_s,
-            "runs": {
+            "course_runs": {
                 name: {"count": run.count, "mean_s": round(run.seconds / max(1, run.count), 3)}
-                for name, run in sorted(runs.items())
+                for name, run in sorted(self._course_runs.items())
             },
             "mishaps": self.watch.mishaps[:20],
         }
+
+
+def _difference(before: Mapping[str, Runs], after: Mapping[str, Runs]) -> dict[str, Runs]:
+    return {
+        name: Runs(run.count - before[name].count, run.seconds - before[name].seconds)
+        for name, run in after.items()
+    }
 
 
 async def perform(asked: Asked, settings: Settings, show: Show) -> Report:

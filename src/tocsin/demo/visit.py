@@ -56,6 +56,11 @@ class Visit(Connection):
         self._opened_one = opened
         self.served_by = ""  # the last broker; `broker` is None while the connection is down
 
+    @property
+    def failed(self) -> bool:
+        """It gave up for good, and a new visit is needed."""
+        return self._error is not None
+
     def healthy(self) -> list[Listener]:
         return [each for each in self._listeners.values() if each.error is None]
 
@@ -112,9 +117,16 @@ class Person:
         except TocsinError as error:
             self._watch.mishaps.append(f"{self.name}: {error}")
 
+    def give_up(self) -> None:
+        """Do nothing further of what was asked."""
+        if self._last is not None:
+            self._last.cancel()
+
     async def login(self) -> None:
         if self._visit is not None:
-            return
+            if not self._visit.failed:
+                return
+            await self.leave(settle=False)
         visit = Visit(self._locate, self._token, self._opened)
         self._visit = visit
         try:
