@@ -73,6 +73,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         # On one machine more partitions than cores only cost scheduling.
         conf["spark.sql.shuffle.partitions"] = str(max(2, cores))
         conf["spark.default.parallelism"] = str(max(2, cores))
+        # Re-planning between stages halves the speed of small runs, and has nothing to even out.
+        conf["spark.sql.adaptive.enabled"] = "false"
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
         jar = find_bare_local_fs()
         if jar is not None:
