@@ -61,7 +61,7 @@ async def test_ctrl_c_ends_in_the_table_of_what_was_seen_and_leaves_nothing(tmp_
     )
     assert process.stderr is not None
     heard = b""
-    while b"hours begin" not in heard:
+    while b"clock starts" not in heard:
         line = await process.stderr.readline()
         assert line, heard.decode()
         heard += line

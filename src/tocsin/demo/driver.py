@@ -97,6 +97,7 @@ class Demo:
         trace = self.player.trace
         wishes = sum(type(event).__name__ == "Subscribe" for event in trace.opening)
         with self._phase("city"):
+            self._show.note("making the city: its datasets and channels")
             await self._services.found(trace.speed)
         with self._phase("opening"):
             self._show.opening(wishes)
@@ -115,7 +116,7 @@ class Demo:
             self._show.note("the hour is over: waiting until nothing is under way")
             await self._shown(self._calm(QUIET_LIMIT_S))
         with self._phase("return"):
-            self._show.note("everybody comes back, to hear what happened while they were away")
+            self._show.note("everybody comes back: to hear what happened while they were away")
             await self._shown(self._come_back())
 
     async def account(self, *, interrupted: bool = False) -> Report:

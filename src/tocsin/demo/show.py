@@ -91,7 +91,8 @@ class Show(AbstractContextManager["Show"]):
 
     def course(self, duration_s: float, speed: float) -> None:
         self._duration_s, self._speed = duration_s, speed
-        self.line(f"the city's {_clock(duration_s * speed)} hours begin ({duration_s:g} s here)")
+        hours = _clock(duration_s * speed)
+        self.line(f"the city's clock starts: it will show {hours} after {duration_s:g} s here")
         self._begin("the city", duration_s)
 
     def stopping(self) -> None:
