@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import structlog
 from prometheus_client import Counter
-from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.language import CreateChannel
 from tocsin.model import Channel, Dataset
@@ -24,10 +23,11 @@ from tocsin.pipeline.channels import CompiledChannel
 from tocsin.pipeline.repetition import Schedule
 from tocsin.pipeline.runner import Runner, Window
 from tocsin.pipeline.session import build_session
+from tocsin.pipeline.snapshot import Snapshot, Snapshots
 from tocsin.pipeline.stream import ContinuousStream
 from tocsin.pipeline.tables import Tables
 from tocsin.settings import Settings
-from tocsin.storage.log import Cut, PublicationLog
+from tocsin.storage.log import PublicationLog
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
@@ -62,9 +62,9 @@ class Engine:
             store.files,
             compact_files=settings.compact_files,
         )
+        self._snapshots = Snapshots(self._tables, store.catalog.dataset)
         self._runner = Runner(
             self._spark,
-            self._tables,
             store,
             limit_s=settings.run_limit_s,
             on_commit=on_commit,
@@ -72,6 +72,7 @@ class Engine:
         self._stream = ContinuousStream(
             self._spark,
             self._runner,
+            self._snapshots,
             store,
             publication_log,
             data / "stream",
@@ -136,16 +137,11 @@ class Engine:
 
     def query(self, text: str) -> Answer:
         """An ad hoc SELECT over the datasets as they are now."""
-        cut = self._log.cut()
-        return answer(self._spark, text, lambda name: self._view(name, cut))
+        return answer(self._spark, text, self._snapshots.at(self._log.cut()).stored)
 
     def drop_dataset(self, dataset: Dataset) -> None:
         self._tables.drop(dataset)
-
-    def _view(self, name: str, cut: Cut) -> DataFrame:
-        return self._tables.stored(
-            self._store.catalog.dataset(name), cut.ends.get(name, 0), cut.at_us
-        )
+        self._snapshots.forget(dataset.name)
 
     def _activate(self, channel: Channel, compiled: CompiledChannel) -> None:
         self._runner.prepare(channel, compiled)
@@ -163,15 +159,17 @@ class Engine:
             with self._lock:
                 due = self._schedule.due(time.time())
                 next_at = self._schedule.next_at()
-            for name in due:
-                self._pool.submit(self._run_once, name)
+            if due:  # one cut for all of them, so that they share what they read
+                snapshot = self._snapshots.at(self._log.cut())
+                for name in due:
+                    self._pool.submit(self._run_once, name, snapshot)
             wait_s = LONGEST_WAIT_S if next_at is None else next_at - time.time()
             self._wake.wait(max(0.0, min(wait_s, LONGEST_WAIT_S)))
             self._wake.clear()
 
-    def _run_once(self, name: str) -> None:
+    def _run_once(self, name: str, snapshot: Snapshot) -> None:
         try:
-            self._run_repetitive(name)
+            self._run_repetitive(name, snapshot)
         except Exception:
             log.exception("a repetitive run broke", channel=name)
         finally:
@@ -183,26 +181,22 @@ class Engine:
                     self._overruns[name] = self._overruns.get(name, 0) + overruns
                 log.warning("a channel overran its period", channel=name, ticks=overruns)
 
-    def _run_repetitive(self, name: str) -> None:
+    def _run_repetitive(self, name: str, snapshot: Snapshot) -> None:
         channel = self._store.catalog.channel(name)
         last = self._store.runs.last_run(name)
         start_us = last.window_end_us if last else round(channel.created_at * 1_000_000)
         starts = last.ends if last else channel.starts
-        cut = self._log.cut()
+        cut = snapshot.cut
         window = Window(start_us, cut.at_us, cut.ends)
-
-        def new(_: SparkSession) -> Mapping[str, DataFrame]:
-            return {
-                dataset: self._tables.window(
-                    self._store.catalog.dataset(dataset),
-                    starts.get(dataset, 0),
-                    cut.ends.get(dataset, 0),
-                )
-                for dataset in channel.new
-            }
-
         nothing_new = any(starts.get(d, 0) == cut.ends.get(d, 0) for d in channel.new)
-        self._runner.run(name, f"until-{cut.at_us}", window, new, nothing_new=nothing_new)
+        self._runner.run(
+            name,
+            f"until-{cut.at_us}",
+            window,
+            snapshot,
+            lambda dataset: snapshot.window(dataset, starts.get(dataset, 0)),
+            nothing_new=nothing_new,
+        )
 
     def _keep_house(self) -> None:
         expired_at = 0.0

@@ -28,7 +28,7 @@ from tocsin.pipeline.channels import (
     compile_channel,
     match,
 )
-from tocsin.pipeline.tables import Tables
+from tocsin.pipeline.snapshot import Snapshot
 from tocsin.storage.runs import Committed, Run
 from tocsin.storage.store import Store
 
@@ -67,14 +67,12 @@ class Runner:
     def __init__(
         self,
         spark: SparkSession,
-        tables: Tables,
         store: Store,
         *,
         limit_s: float,
         on_commit: Callable[[Channel, Committed], None],
     ) -> None:
         self._spark = spark
-        self._tables = tables
         self._store = store
         self._limit_s = limit_s
         self._on_commit = on_commit
@@ -105,14 +103,15 @@ class Runner:
         name: str,
         run: str,
         window: Window,
-        new: Callable[[SparkSession], Mapping[str, DataFrame]],
+        snapshot: Snapshot,
+        new: Callable[[str], DataFrame],
         *,
-        spark: SparkSession | None = None,
         nothing_new: bool = False,
     ) -> bool:
         """Match, store and tell. False: it failed, was reported, and may be tried again.
 
-        `nothing_new`: a NEW dataset is empty, so that many queries need not be asked at all.
+        `new` gives the records of a NEW dataset; `nothing_new`: one of them has none,
+        so that many queries need not be asked at all.
         """
         prepared = self._prepared.get(name)
         if prepared is None:  # dropped since it was chosen
@@ -123,7 +122,7 @@ class Runner:
         with prepared.lock:
             try:
                 if not (nothing_new and prepared.compiled.needs_new_records):
-                    rows = self._match(prepared, run, window, new, spark or self._spark)
+                    rows = self._match(prepared, run, window, snapshot, new)
             except Exception as failure:
                 error = _reason(failure)
                 prepared.failures += 1
@@ -155,29 +154,23 @@ class Runner:
         prepared: _Prepared,
         run: str,
         window: Window,
-        new: Callable[[SparkSession], Mapping[str, DataFrame]],
-        spark: SparkSession,
+        snapshot: Snapshot,
+        new: Callable[[str], DataFrame],
     ) -> list[tuple[int, bytes]]:
-        channel = prepared.channel
+        channel, compiled = prepared.channel, prepared.compiled
         parameters = self._refreshed(prepared)
         if parameters is None:
             return []
-        stored = {
-            name: self._tables.stored(
-                self._store.catalog.dataset(name), window.ends.get(name, 0), window.end_us
-            )
-            for name in prepared.compiled.stored
-        }
         group = f"{channel.name}/{run}"
-        context = spark.sparkContext
+        context = self._spark.sparkContext
         timer = threading.Timer(self._limit_s, context.cancelJobGroup, [group])
         timer.daemon = True
         context.setJobGroup(group, f"channel {channel.name}", interruptOnCancel=True)
         timer.start()
         try:
-            matched = match(
-                spark, prepared.compiled, parameters, stored, new(spark), window.times()
-            )
+            stored = {name: snapshot.stored(name) for name in compiled.stored}
+            fresh = {name: new(name) for name in compiled.new}
+            matched = match(self._spark, compiled, parameters, stored, fresh, window.times())
             found = matched.toArrow()
         finally:
             timer.cancel()

@@ -11,26 +11,52 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tocsin.model import Channel
+from tocsin.model import Channel, Dataset
+from tocsin.pipeline.local import localised
 from tocsin.pipeline.log_source import NAME, ends_of, register_log_source
 from tocsin.pipeline.records import POSITION, parse
 from tocsin.pipeline.runner import Runner, Window
-from tocsin.storage.log import PublicationLog
+from tocsin.pipeline.snapshot import Snapshot, Snapshots
+from tocsin.storage.log import Cut, PublicationLog
 from tocsin.storage.store import Store
 
 log = structlog.get_logger()
 
 CONCURRENT_RUNS = 4
+
+
+class NewRecords:
+    """The lines of one micro-batch as records, dataset by dataset, made once for all channels."""
+
+    def __init__(
+        self, spark: SparkSession, lines: pa.Table, dataset: Callable[[str], Dataset]
+    ) -> None:
+        self._spark = spark
+        self._lines = lines
+        self._dataset = dataset
+        self._lock = threading.Lock()
+        self._records: dict[str, DataFrame] = {}
+
+    def of(self, name: str, start: int) -> DataFrame:
+        """The records of a dataset at or after a position."""
+        with self._lock:
+            if name not in self._records:
+                own = self._lines.filter(pc.equal(self._lines.column("dataset"), name))
+                lines = self._spark.createDataFrame(own)
+                self._records[name] = localised(parse(lines, self._dataset(name)))
+            return self._records[name].where(F.col(POSITION) >= start)
 
 
 class ContinuousStream:
@@ -40,6 +66,7 @@ class ContinuousStream:
         self,
         spark: SparkSession,
         runner: Runner,
+        snapshots: Snapshots,
         store: Store,
         publication_log: PublicationLog,
         directory: Path,
@@ -48,6 +75,7 @@ class ContinuousStream:
     ) -> None:
         self._spark = spark
         self._runner = runner
+        self._snapshots = snapshots
         self._store = store
         self._log = publication_log
         self._directory = directory
@@ -121,40 +149,29 @@ class ContinuousStream:
     def _on_batch(self, batch: DataFrame, number: int) -> None:
         with self._lock:
             channels = list(self._channels.values())
-        present = self._present(batch, channels)
-        now_us = time.time_ns() // 1000
-        window = Window(self._previous_us, now_us, self._log.ends())
-        self._previous_us = now_us
+        lines = batch.toArrow()  # at most batch_bytes
+        present = set(pc.unique(lines.column("dataset")).to_pylist())
+        cut = Cut(time.time_ns() // 1000, self._log.ends())
+        window = Window(self._previous_us, cut.at_us, cut.ends)
+        self._previous_us = cut.at_us
+        new = NewRecords(self._spark, lines, self._store.catalog.dataset)
+        snapshot = self._snapshots.at(cut)
         running = [
-            self._pool.submit(self._run, channel, batch, number, window)
+            self._pool.submit(self._run, channel, new, f"{self._id}-{number}", window, snapshot)
             for channel in channels
             if present.intersection(channel.new)
         ]
         for future in running:
             future.result()
 
-    def _run(self, channel: Channel, batch: DataFrame, number: int, window: Window) -> None:
-        def new(_: SparkSession) -> Mapping[str, DataFrame]:
-            return {
-                name: self._new_records(batch, name, channel.starts.get(name, 0))
-                for name in channel.new
-            }
+    def _run(
+        self, channel: Channel, new: NewRecords, run: str, window: Window, snapshot: Snapshot
+    ) -> None:
+        def records(name: str) -> DataFrame:
+            return new.of(name, channel.starts.get(name, 0))
 
-        run = f"{self._id}-{number}"
-        while not self._runner.run(channel.name, run, window, new, spark=batch.sparkSession):
+        while not self._runner.run(channel.name, run, window, snapshot, records):
             log.warning("the run is tried again", channel=channel.name, run=run)
-
-    def _new_records(self, batch: DataFrame, name: str, start: int) -> DataFrame:
-        dataset = self._store.catalog.dataset(name)
-        lines = batch.where(F.col("dataset") == name)
-        return parse(lines, dataset).where(F.col(POSITION) >= start)
-
-    def _present(self, batch: DataFrame, channels: list[Channel]) -> set[str]:
-        """Datasets with records in this batch; only worth a job when there could be several."""
-        possible = {name for channel in channels for name in channel.new}
-        if len(possible) < 2:
-            return possible
-        return {row["dataset"] for row in batch.select("dataset").distinct().collect()}
 
     def _interest(self) -> dict[str, int]:
         starts: dict[str, int] = {}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -30,10 +31,11 @@ from tocsin.pipeline.records import (
 )
 from tocsin.pipeline.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
 from tocsin.storage.data_file import DataFile
-from tocsin.storage.log.reader import first_position, segments
+from tocsin.storage.log.reader import first_position, read_lines, segments
 
 __all__ = ["Manifest", "Tables", "parse"]
 
+SMALL_TAIL_BYTES = 1024 * 1024  # less than this is read faster than Spark plans to read it
 FLUSH_BYTES = 256 * 1024 * 1024  # log bytes that become one Parquet file at most
 _EVER = 1e15  # seconds; a finite "after everything", since not every database has an infinite one
 
@@ -68,14 +70,25 @@ class Tables:
         RETAIN counts back from `as_of_us`; without it, it is not applied.
         """
         records = self._records(dataset, self._manifest.files(dataset.name), None, end)
-        oldest_us = None if as_of_us is None else oldest_kept_us(dataset, as_of_us)
-        if oldest_us is not None:
-            records = records.transform(keep_retained, oldest_us)
-        return records.transform(keep_newest, dataset)
+        return _as_stored(records, dataset, as_of_us)
+
+    def grown(
+        self, stored: DataFrame, dataset: Dataset, start: int, end: int, as_of_us: int | None = None
+    ) -> DataFrame:
+        """What `stored` gave as of `start`, moved on to `end` by the records between."""
+        records = stored.unionByName(self.window(dataset, start, end))
+        return _as_stored(records, dataset, as_of_us)
 
     def window(self, dataset: Dataset, start: int, end: int) -> DataFrame:
         """The records in [start, end), all of them: a primary key hides nothing here."""
         return self._records(dataset, self._manifest.files(dataset.name), start, end)
+
+    def size_bytes(self, dataset: Dataset, start: int, end: int) -> int:
+        """About how many bytes a read of [start, end) touches: whole files, and the log's tail."""
+        files = self._manifest.files(dataset.name)
+        read = [one for one in files if one.first_position < end and one.end_position > start]
+        tail = end - max(start, self._stored_end(dataset.name, files))
+        return sum(one.size_bytes for one in read) + max(0, tail)
 
     def stored_end(self, dataset: Dataset) -> int:
         """Records below this position are Parquet, the others are in the log."""
@@ -206,7 +219,11 @@ class Tables:
         return records
 
     def _tail(self, dataset: Dataset, start: int, end: int) -> DataFrame:
-        """The log's records in [start, end), read by Spark from the segments' text."""
+        """The log's records in [start, end): few are read here and now, many by Spark's tasks."""
+        if end - start <= SMALL_TAIL_BYTES:
+            found = read_lines(self._log_directory, dataset.name, start, end)
+            few = pa.array([body.decode() for _, body in found], pa.string())
+            return self._spark.createDataFrame(pa.table({"line": few})).transform(parse, dataset)
         paths = [str(p) for p in segments(self._log_directory, dataset.name, start, end)]
         lines = self._spark.read.text(paths, lineSep="\n")
         return lines.transform(keep_positions, start, end).transform(parse, dataset)
@@ -230,3 +247,10 @@ class Tables:
         records = records.transform(keep_newest, dataset)
         first, end = run[0].first_position, run[-1].end_position
         return write_file(records, self._directory, dataset.name, first, end)
+
+
+def _as_stored(records: DataFrame, dataset: Dataset, as_of_us: int | None) -> DataFrame:
+    oldest_us = None if as_of_us is None else oldest_kept_us(dataset, as_of_us)
+    if oldest_us is not None:
+        records = records.transform(keep_retained, oldest_us)
+    return records.transform(keep_newest, dataset)

@@ -21,6 +21,7 @@ from tocsin.pipeline.channels.compile import CompiledChannel
 from tocsin.pipeline.channels.query import parameter_column
 from tocsin.pipeline.channels.ranges import choose_bounds
 from tocsin.pipeline.channels.views import run_sql
+from tocsin.pipeline.local import SMALL_ROWS, localised
 
 REBUILD_FRACTION = 0.1
 REBUILD_ROWS = 1000
@@ -142,6 +143,8 @@ class ParameterTable:
             if not self._sets:
                 self._forget_base()
                 return None
+            if self._current is None and len(self._sets) <= SMALL_ROWS:
+                self._current = self._small()
             if self._current is None:
                 changes = len(self._added) + len(self._removed)
                 if self._base is None or changes > max(
@@ -162,6 +165,13 @@ class ParameterTable:
     def _forget_base(self) -> None:
         self._base, self._base_ids, self._current = None, set(), None
         self._added, self._removed = {}, set()
+
+    def _small(self) -> Parameters:
+        """Few sets are made anew at each change and kept on the driver."""
+        self._forget_base()
+        raw = parameter_frame(self._spark, self._compiled.channel, self._sets.items())
+        made = prepare(self._compiled, raw)
+        return Parameters(localised(made.frame), made.facts)
 
     def _rebuild(self) -> None:
         self._forget_base()
