@@ -27,6 +27,7 @@ log = structlog.get_logger()
 
 NOTICES = Counter("tocsin_notices_total", "Notices sent to brokers", ["broker", "outcome"])
 
+GATHER_S = 0.01  # changes that come together are told together
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
 PUSHED_AT_MOST = 1000
@@ -96,6 +97,7 @@ class Notifier:
     async def _deliver(self, known: _Known) -> None:
         while True:
             await known.wake.wait()
+            await asyncio.sleep(GATHER_S)
             known.wake.clear()
             pushed, known.pushed_after = known.pushed_after, {}
             try:

@@ -49,6 +49,7 @@ class Tables:
         manifest: Manifest,
         *,
         compact_files: int = 8,
+        small_tail_bytes: int = SMALL_TAIL_BYTES,
         grace_s: float = 600.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -57,6 +58,7 @@ class Tables:
         self._directory = directory
         self._manifest = manifest
         self._compact_files = compact_files
+        self._small_tail_bytes = small_tail_bytes
         self._grace_s = grace_s
         self._clock = clock
         self._maintenance = Lock()  # one flush, compaction or sweep at a time
@@ -220,7 +222,7 @@ class Tables:
 
     def _tail(self, dataset: Dataset, start: int, end: int) -> DataFrame:
         """The log's records in [start, end): few are read here and now, many by Spark's tasks."""
-        if end - start <= SMALL_TAIL_BYTES:
+        if end - start <= self._small_tail_bytes:
             found = read_lines(self._log_directory, dataset.name, start, end)
             few = pa.array([body.decode() for _, body in found], pa.string())
             return self._spark.createDataFrame(pa.table({"line": few})).transform(parse, dataset)

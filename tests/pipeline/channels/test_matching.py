@@ -215,7 +215,7 @@ def test_a_table_refreshed_by_delta_equals_one_built_at_once(
     channel = compiled("CONTINUOUS CHANNEL " + text)
     records = frame(spark, RECORDS)
     sets = {n: {"v": n * 7 % 23} for n in range(20)}
-    delta = ParameterTable(spark, channel)
+    delta = ParameterTable(spark, channel, small_rows=0)
     delta.replace(1, [(n, sets[n]) for n in range(5)])
     assert delta.current() is not None
     delta.update(2, [(n, sets[n]) for n in range(3, 12)], [0, 4, 99])

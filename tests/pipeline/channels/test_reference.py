@@ -19,6 +19,7 @@ from tocsin.language import parse_one
 from tocsin.language.statements import CreateChannel
 from tocsin.model import Column, Dataset
 from tocsin.pipeline.channels import ParameterTable, compile_channel, match, view_schema
+from tocsin.pipeline.local import SMALL_ROWS
 
 from .reference import (
     CONDITIONS,
@@ -150,7 +151,8 @@ def test_spark_and_the_reference_agree(
     statement = parse_one(text)
     assert isinstance(statement, CreateChannel)
     compiled = compile_channel(statement, DATASETS)
-    table = ParameterTable(spark, compiled)
+    small_rows = data.draw(st.sampled_from([0, SMALL_ROWS]))
+    table = ParameterTable(spark, compiled, small_rows=small_rows)
     numbered = dict(enumerate(sets, start=100))
     alive: dict[int, Record] = {}
     table.replace(0, [])

@@ -100,9 +100,12 @@ def prepare(compiled: CompiledChannel, frame: DataFrame) -> Parameters:
 class ParameterTable:
     """One channel's parameter sets. `version` is -1 until the first `replace`."""
 
-    def __init__(self, spark: SparkSession, compiled: CompiledChannel) -> None:
+    def __init__(
+        self, spark: SparkSession, compiled: CompiledChannel, *, small_rows: int = SMALL_ROWS
+    ) -> None:
         self._spark = spark
         self._compiled = compiled
+        self._small_rows = small_rows
         self._lock = threading.Lock()
         self._sets: dict[int, str] = {}
         self._base: DataFrame | None = None
@@ -143,7 +146,7 @@ class ParameterTable:
             if not self._sets:
                 self._forget_base()
                 return None
-            if self._current is None and len(self._sets) <= SMALL_ROWS:
+            if self._current is None and len(self._sets) <= self._small_rows:
                 self._current = self._small()
             if self._current is None:
                 changes = len(self._added) + len(self._removed)
