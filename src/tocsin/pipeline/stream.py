@@ -11,13 +11,12 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections import Counter as Tally
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -38,25 +37,36 @@ CONCURRENT_RUNS = 4
 
 
 class NewRecords:
-    """The lines of one micro-batch as records, dataset by dataset, made once for all channels."""
+    """The records of one micro-batch, dataset by dataset. What several channels read is parsed
+    once and kept on the driver (a batch has at most batch_bytes); for one that is not worth it."""
 
     def __init__(
-        self, spark: SparkSession, lines: pa.Table, dataset: Callable[[str], Dataset]
+        self, batch: DataFrame, channels: Sequence[Channel], dataset: Callable[[str], Dataset]
     ) -> None:
-        self._spark = spark
-        self._lines = lines
+        self._batch = batch
+        self._readers = Tally(name for channel in channels for name in channel.new)
         self._dataset = dataset
         self._lock = threading.Lock()
-        self._records: dict[str, DataFrame] = {}
+        self._shared: dict[str, DataFrame] = {}
+
+    def present(self) -> set[str]:
+        """Datasets with records here; only worth a job when there could be several."""
+        if len(self._readers) < 2:
+            return set(self._readers)
+        return {row["dataset"] for row in self._batch.select("dataset").distinct().collect()}
 
     def of(self, name: str, start: int) -> DataFrame:
         """The records of a dataset at or after a position."""
+        return self._records(name).where(F.col(POSITION) >= start)
+
+    def _records(self, name: str) -> DataFrame:
+        lines = self._batch.where(F.col("dataset") == name)
+        if self._readers[name] < 2:
+            return parse(lines, self._dataset(name))
         with self._lock:
-            if name not in self._records:
-                own = self._lines.filter(pc.equal(self._lines.column("dataset"), name))
-                lines = self._spark.createDataFrame(own)
-                self._records[name] = localised(parse(lines, self._dataset(name)))
-            return self._records[name].where(F.col(POSITION) >= start)
+            if name not in self._shared:
+                self._shared[name] = localised(parse(lines, self._dataset(name)))
+            return self._shared[name]
 
 
 class ContinuousStream:
@@ -149,12 +159,11 @@ class ContinuousStream:
     def _on_batch(self, batch: DataFrame, number: int) -> None:
         with self._lock:
             channels = list(self._channels.values())
-        lines = batch.toArrow()  # at most batch_bytes
-        present = set(pc.unique(lines.column("dataset")).to_pylist())
+        new = NewRecords(batch, channels, self._store.catalog.dataset)
+        present = new.present()
         cut = Cut(time.time_ns() // 1000, self._log.ends())
         window = Window(self._previous_us, cut.at_us, cut.ends)
         self._previous_us = cut.at_us
-        new = NewRecords(self._spark, lines, self._store.catalog.dataset)
         snapshot = self._snapshots.at(cut)
         running = [
             self._pool.submit(self._run, channel, new, f"{self._id}-{number}", window, snapshot)
