@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from tocsin.pipeline.session import build_session
-    from tocsin.settings import Settings
+    from tocsin.settings import SHORT_LIVED_JAVA, Settings
 
     data = tmp_path_factory.mktemp("spark")
-    session = build_session(Settings(data=data, master="local[2]"), app_name="tocsin-tests")
+    settings = Settings(data=data, master="local[2]", java_options=SHORT_LIVED_JAVA)
+    session = build_session(settings, app_name="tocsin-tests")
     yield session
     session.stop()

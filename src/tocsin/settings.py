@@ -18,6 +18,9 @@ import msgspec
 from tocsin.errors import SettingError, field_named
 
 PREFIX = "TOCSIN_"
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java options for systems that live for minutes: half their processor time would go into
+optimising code that never runs often enough to pay for it."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     master: str = "local[*]"  # where Spark runs
     spark_memory: str = "1g"  # memory of Spark's driver
+    java_options: str = ""  # more options for Spark's driver, such as -XX:TieredStopAtLevel=1
     store: str = ""  # database URL; empty: SQLite in the data directory
 
     segment_bytes: int = 16 * 1024 * 1024  # a log segment is closed at this size

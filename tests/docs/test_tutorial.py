@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from tocsin.settings import SHORT_LIVED_JAVA
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -128,6 +130,7 @@ def test_tutorial_works_as_printed(tmp_path: Path) -> None:
     chosen = {name: free_port() for name in names}
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TOCSIN_")}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    environment["TOCSIN_JAVA_OPTIONS"] = SHORT_LIVED_JAVA
     services = environment | {f"TOCSIN_{name}_PORT": str(port) for name, port in chosen.items()}
     ports = {f"127.0.0.1:{names[name]}": f"127.0.0.1:{port}" for name, port in chosen.items()}
     cluster, coordinator = (ports[f"127.0.0.1:{names[n]}"] for n in ("CLUSTER", "COORDINATOR"))

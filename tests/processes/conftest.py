@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tocsin.settings import Settings
+from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
 
@@ -21,6 +21,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     settings = Settings(
         data=tmp_path_factory.mktemp("live"),
         master="local[2]",
+        java_options=SHORT_LIVED_JAVA,
         flush_interval_s=2.0,
         body_limit_bytes=1_000_000,
         record_limit_bytes=10_000,

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tocsin.client import Client
-from tocsin.settings import Settings
+from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
@@ -104,7 +104,9 @@ class Publisher:
 async def test_nothing_is_lost_doubled_or_reordered_when_services_are_killed(
     tmp_path: Path,
 ) -> None:
-    settings = Settings(data=tmp_path, master="local[2]", flush_interval_s=3.0)
+    settings = Settings(
+        data=tmp_path, master="local[2]", java_options=SHORT_LIVED_JAVA, flush_interval_s=3.0
+    )
     async with System(settings, brokers=2) as system:
         admin = Client(cluster=system.cluster_url, token=system.token("admin", "admin"))
         await admin.sql(STATEMENTS)

@@ -34,6 +34,16 @@ def test_expired_token_is_refused_as_expired() -> None:
         verify(SECRET, mint(SECRET, "ann", ["publish"], expires_s=60, now=1_000_000_000))
 
 
+def test_token_that_was_good_is_refused_once_it_has_expired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    token = mint(SECRET, "ann", ["publish"], expires_s=60, now=NOW)
+    verify(SECRET, token)
+    monkeypatch.setattr(time, "time", lambda: NOW + 61)
+    with pytest.raises(Unauthenticated, match="expired"):
+        verify(SECRET, token)
+
+
 def test_token_of_another_secret_or_algorithm_is_refused() -> None:
     with pytest.raises(Unauthenticated):
         verify(SECRET, mint(SECRET + "!", "ann", ["publish"], expires_s=60, now=NOW))

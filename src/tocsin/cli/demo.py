@@ -7,12 +7,14 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from tocsin.cli.output import err, out
 from tocsin.cli.services import CacheBytes, Config, Master, Policy, Set, bytes_from, settings_from
 from tocsin.errors import InvalidInput
 from tocsin.service.serving import configure_logs
+from tocsin.settings import SHORT_LIVED_JAVA
 from tocsin.system import data_directory
 
 
@@ -52,6 +54,8 @@ def demo(
         cache_bytes=bytes_from(cache),
         data=data or Path(tempfile.mkdtemp(prefix="tocsin-demo-")),
     )
+    if not settings.java_options:
+        settings = msgspec.structs.replace(settings, java_options=SHORT_LIVED_JAVA)
     data_directory(settings.data)
     configure_logs("warning", settings.log_format)
     asked = driver.Asked(seconds=seconds, subscribers=subscribers, speed=speed, seed=seed)

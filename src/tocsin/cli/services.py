@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import uvloop
 from rich.status import Status
 
 from tocsin import settings as configuration
@@ -160,17 +161,12 @@ def broker(
         cache_policy=policy,
         cache_bytes=bytes_from(cache),
     )
-    _serve(run, find_secret(settings), fast_loop=True)
+    _serve(run, find_secret(settings))
 
 
-def _serve(run: Any, settings: Settings, *, fast_loop: bool = False) -> None:
+def _serve(run: Any, settings: Settings) -> None:
     configure_logs(settings.log_level, settings.log_format)
-    if fast_loop:
-        import uvloop
-
-        uvloop.run(run(settings))
-    else:
-        asyncio.run(run(settings))
+    uvloop.run(run(settings))
 
 
 def token(

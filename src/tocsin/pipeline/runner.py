@@ -10,6 +10,7 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import structlog
@@ -37,6 +38,8 @@ log = structlog.get_logger()
 RUN_TIME = Histogram("tocsin_run_seconds", "Time of a channel's run", ["channel"])
 RESULTS = Counter("tocsin_results_total", "Results stored", ["channel"])
 FAILURES = Counter("tocsin_run_failures_total", "Runs that failed", ["channel"])
+
+PHASE_TIME = Histogram("tocsin_run_phase_seconds", "Time of a run's phases", ["phase"])
 
 ATTEMPTS = 3
 
@@ -142,7 +145,8 @@ class Runner:
             rows=len(rows),
             error=error,
         )
-        committed = self._store.runs.commit_run(record, rows)
+        with _phase("commit"):
+            committed = self._store.runs.commit_run(record, rows)
         RUN_TIME.labels(name).observe(record.ended_at - started_at)
         if committed is not None and committed.count:
             RESULTS.labels(name).inc(committed.count)
@@ -158,7 +162,8 @@ class Runner:
         new: Callable[[str], DataFrame],
     ) -> list[tuple[int, bytes]]:
         channel, compiled = prepared.channel, prepared.compiled
-        parameters = self._refreshed(prepared)
+        with _phase("parameters"):
+            parameters = self._refreshed(prepared)
         if parameters is None:
             return []
         group = f"{channel.name}/{run}"
@@ -168,10 +173,13 @@ class Runner:
         context.setJobGroup(group, f"channel {channel.name}", interruptOnCancel=True)
         timer.start()
         try:
-            stored = {name: snapshot.stored(name) for name in compiled.stored}
-            fresh = {name: new(name) for name in compiled.new}
-            matched = match(self._spark, compiled, parameters, stored, fresh, window.times())
-            found = matched.toArrow()
+            with _phase("views"):
+                stored = {name: snapshot.stored(name) for name in compiled.stored}
+                fresh = {name: new(name) for name in compiled.new}
+            with _phase("plan"):
+                matched = match(self._spark, compiled, parameters, stored, fresh, window.times())
+            with _phase("execute"):
+                found = matched.toArrow()
         finally:
             timer.cancel()
         found = found.sort_by(
@@ -192,6 +200,10 @@ class Runner:
         else:
             table.update(*changes)
         return table.current()
+
+
+def _phase(name: str) -> AbstractContextManager[object]:
+    return PHASE_TIME.labels(name).time()
 
 
 def _time(stamp_us: int) -> dt.datetime:

@@ -40,7 +40,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
     """Every Spark setting we choose, and why."""
     conf = {
         "spark.driver.memory": settings.spark_memory,
-        "spark.driver.extraJavaOptions": _QUIET,
+        "spark.driver.extraJavaOptions": f"{_QUIET} {settings.java_options}".strip(),
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

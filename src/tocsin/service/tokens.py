@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
 from collections.abc import Iterable
+from functools import lru_cache
 
 import jwt
 from msgspec import Struct
@@ -78,15 +80,25 @@ def verify(secret: str, token: str | None) -> Identity:
             "this call needs a token", hint="send the header Authorization: Bearer TOKEN"
         )
     try:
-        claims = jwt.decode(
-            token, secret, algorithms=["HS256"], options={"require": ["exp", "sub"]}
-        )
+        identity = _decoded(secret, token)
     except jwt.ExpiredSignatureError:
-        raise Unauthenticated("the token has expired", hint="ask for a new one") from None
+        raise _expired() from None
     except jwt.InvalidTokenError as error:
         raise Unauthenticated(f"the token is not valid: {error}") from None
+    if identity.expires_at <= time.time():
+        raise _expired()
+    return identity
+
+
+@lru_cache(maxsize=4096)  # the same tokens come with every call; a failure is not remembered
+def _decoded(secret: str, token: str) -> Identity:
+    claims = jwt.decode(token, secret, algorithms=["HS256"], options={"require": ["exp", "sub"]})
     scopes = frozenset(str(claims.get("scope", "")).split())
     return Identity(subject=str(claims["sub"]), scopes=scopes, expires_at=float(claims["exp"]))
+
+
+def _expired() -> Unauthenticated:
+    return Unauthenticated("the token has expired", hint="ask for a new one")
 
 
 def bearer(header: str | None) -> str | None:

@@ -21,6 +21,10 @@ _Named = TypeVar("_Named", Dataset, Channel)
 class Catalog:
     def __init__(self, database: Database) -> None:
         self._database = database
+        # Every publication asks for its dataset. We are the only writer, so that what was read
+        # stays true until the next drop; what is missing is not remembered.
+        self._known: dict[tuple[str, str], Any] = {}
+        self._drops = 0
 
     # Datasets
 
@@ -47,6 +51,7 @@ class Catalog:
                     hint="drop what reads it first",
                 )
             write.connection.execute(delete(schema.datasets).where(schema.datasets.c.name == name))
+            write.after_commit.append(self._forget)
 
     # Channels
 
@@ -70,6 +75,7 @@ class Catalog:
             _refuse_subscribed(write.connection, f"channel {name}", of_channel)
             write.connection.execute(delete(schema.runs).where(schema.runs.c.channel == name))
             write.connection.execute(delete(schema.channels).where(schema.channels.c.name == name))
+            write.after_commit.append(self._forget)
 
     # Brokers
 
@@ -132,11 +138,22 @@ class Catalog:
             return thing
 
     def _get(self, table: Table, kind: type[_Named], name: str) -> _Named:
+        known = self._known.get((table.name, name))
+        if isinstance(known, kind):
+            return known
+        drops = self._drops
         with self._database.read() as connection:
             body = connection.execute(select(table.c.body).where(table.c.name == name)).scalar()
         if body is None:
             raise missing(kind.__name__.lower(), name)
-        return msgspec.json.decode(body, type=kind)
+        found = msgspec.json.decode(body, type=kind)
+        if drops == self._drops:  # else it may have been dropped while we read
+            self._known[table.name, name] = found
+        return found
+
+    def _forget(self) -> None:
+        self._drops += 1
+        self._known.clear()
 
 
 def _taken(kind: str, name: str) -> Conflict:

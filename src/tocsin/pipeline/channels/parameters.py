@@ -37,28 +37,35 @@ class Parameters(Struct, frozen=True):
     facts: dict[str, Any]
 
 
+_ARROW = {
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+}
+"""Types whose canonical JSON value is the value; the others are text that Spark casts."""
+
+
 def parameter_frame(
     spark: SparkSession, channel: Channel, sets: Iterable[tuple[int, str]]
 ) -> DataFrame:
-    """Arguments as JSON text to typed columns. Every scalar's canonical text casts to its type."""
-    ids, texts = [], []
+    """Arguments, given as JSON text, as typed columns beside `__backend`."""
+    ids, arguments = [], []
     for backend, text in sets:
         ids.append(backend)
-        texts.append(text)
-    rows = spark.createDataFrame(
-        pa.table({"__backend": pa.array(ids, pa.int64()), "__json": pa.array(texts, pa.string())})
-    )
-    if not channel.parameters:
-        return rows.select("__backend")
-    fields = ", ".join(f"`{parameter.name}` STRING" for parameter in channel.parameters)
-    parsed = rows.select("__backend", F.from_json("__json", fields).alias("__a"))
-    typed = [
-        F.col(f"__a.`{parameter.name}`")
-        .cast(parameter.type)
-        .alias(parameter_column(parameter.name))
-        for parameter in channel.parameters
-    ]
-    return parsed.select("__backend", *typed)
+        arguments.append(msgspec.json.decode(text))
+    columns = {"__backend": pa.array(ids, pa.int64())}
+    outputs = [F.col("__backend")]
+    for parameter in channel.parameters:
+        name, kind = parameter_column(parameter.name), _ARROW.get(parameter.type)
+        values = [each[parameter.name] for each in arguments]
+        if kind is None:
+            values = [str(value) for value in values]
+        columns[name] = pa.array(values, kind or pa.string())
+        outputs.append(F.col(name) if kind else F.col(name).cast(parameter.type).alias(name))
+    return spark.createDataFrame(pa.table(columns)).select(*outputs)
 
 
 def gather_facts(compiled: CompiledChannel, frame: DataFrame) -> dict[str, Any]:
