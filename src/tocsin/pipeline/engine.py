@@ -23,7 +23,7 @@ from tocsin.pipeline.channels import CompiledChannel
 from tocsin.pipeline.repetition import Schedule
 from tocsin.pipeline.runner import Runner, Window
 from tocsin.pipeline.session import build_session
-from tocsin.pipeline.snapshot import Snapshot, Snapshots
+from tocsin.pipeline.snapshot import Snapshots
 from tocsin.pipeline.stream import ContinuousStream
 from tocsin.pipeline.tables import Tables
 from tocsin.settings import Settings
@@ -159,17 +159,15 @@ class Engine:
             with self._lock:
                 due = self._schedule.due(time.time())
                 next_at = self._schedule.next_at()
-            if due:  # one cut for all of them, so that they share what they read
-                snapshot = self._snapshots.at(self._log.cut())
-                for name in due:
-                    self._pool.submit(self._run_once, name, snapshot)
+            for name in due:
+                self._pool.submit(self._run_once, name)
             wait_s = LONGEST_WAIT_S if next_at is None else next_at - time.time()
             self._wake.wait(max(0.0, min(wait_s, LONGEST_WAIT_S)))
             self._wake.clear()
 
-    def _run_once(self, name: str, snapshot: Snapshot) -> None:
+    def _run_once(self, name: str) -> None:
         try:
-            self._run_repetitive(name, snapshot)
+            self._run_repetitive(name)
         except Exception:
             log.exception("a repetitive run broke", channel=name)
         finally:
@@ -181,11 +179,12 @@ class Engine:
                     self._overruns[name] = self._overruns.get(name, 0) + overruns
                 log.warning("a channel overran its period", channel=name, ticks=overruns)
 
-    def _run_repetitive(self, name: str, snapshot: Snapshot) -> None:
+    def _run_repetitive(self, name: str) -> None:
         channel = self._store.catalog.channel(name)
         last = self._store.runs.last_run(name)
         start_us = last.window_end_us if last else round(channel.created_at * 1_000_000)
         starts = last.ends if last else channel.starts
+        snapshot = self._snapshots.recent(start_us, self._log.cut)
         cut = snapshot.cut
         window = Window(start_us, cut.at_us, cut.ends)
         nothing_new = any(starts.get(d, 0) == cut.ends.get(d, 0) for d in channel.new)

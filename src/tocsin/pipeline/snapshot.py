@@ -6,6 +6,7 @@ What several channels read is made once; what is small is kept on the driver.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -35,9 +36,21 @@ class Snapshots:
         self._lock = threading.Lock()
         self._stored: dict[str, _Stored] = {}
         self._making: dict[str, threading.Lock] = {}
+        self._newest: Snapshot | None = None
 
     def at(self, cut: Cut) -> Snapshot:
         return Snapshot(self, cut)
+
+    def recent(self, since_us: int, cut: Callable[[], Cut]) -> Snapshot:
+        """A snapshot for a channel whose last one was of `since_us`: the newest, if it is less than
+        half as old as that, so that channels which run at about the same time share what they
+        read; a new one otherwise."""
+        with self._lock:
+            now_us = time.time_ns() // 1000
+            newest = self._newest
+            if newest is None or 2 * newest.cut.at_us < now_us + since_us:
+                newest = self._newest = self.at(cut())
+            return newest
 
     def forget(self, name: str) -> None:
         with self._making_of(name):
