@@ -35,7 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     broker_ws_port: int = 7421  # a broker's WebSocket port; 0 takes a free one
     cluster_url: str = "http://127.0.0.1:7400"  # where brokers find the cluster
     coordinator_url: str = "http://127.0.0.1:7410"  # where brokers and clients find the coordinator
-    broker_name: str = "broker-1"  # a broker's name, unique in the system
+    broker_name: str = "broker_1"  # a broker's name, unique in the system
     public_host: str = ""  # host that a broker announces to clients; empty: the listening host
 
     master: str = "local[*]"  # where Spark runs

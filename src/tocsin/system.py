@@ -97,7 +97,7 @@ class System:
         }
         self.broker_urls: dict[str, str] = {}
         for number in range(1, brokers + 1):
-            name = f"broker-{number}"
+            name = f"broker_{number}"
             port = ports.next("broker")
             own = msgspec.structs.replace(
                 base, broker_name=name, broker_port=port, broker_ws_port=ports.next("broker_ws")

@@ -8,7 +8,7 @@ FLOOD = {"type": "flood"}
 async def test_a_result_is_signalled_got_acknowledged_and_resumed_behind(world: World) -> None:
     broker = await world.broker()
     alice = await world.socket(broker, "alice")
-    assert alice.welcome["broker"] == "broker-1"
+    assert alice.welcome["broker"] == "broker_1"
     made = await alice.subscribe(**FLOOD)
     world.cluster.produce("floods", FLOOD, [{"n": 1}, {"n": 2}])
     signal = await alice.until("signal")

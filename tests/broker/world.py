@@ -57,7 +57,7 @@ class World:
         return Settings(**(base | changes))
 
     async def broker(
-        self, name: str = "broker-1", *, stall_s: float = 10.0, **changes: Any
+        self, name: str = "broker_1", *, stall_s: float = 10.0, **changes: Any
     ) -> Broker:
         broker = Broker(self.settings(broker_name=name, **changes), stall_s=stall_s)
         await broker.start()

@@ -49,7 +49,7 @@ def subscription(
     marker: int = 0,
 ) -> Subscription:
     there = BackendSubscription(backend, "by_type", {"type": "flood"}, epoch, head)
-    return Subscription(number, subscriber, "broker-1", there, marker)
+    return Subscription(number, subscriber, "broker_1", there, marker)
 
 
 def answer(

@@ -112,7 +112,7 @@ async def probe(driver: Driver) -> AsyncIterator[Probe]:
 
 
 def fresh(word: str) -> str:
-    return f"{word}-{uuid.uuid4().hex[:8]}"
+    return f"{word}_{uuid.uuid4().hex[:8]}"
 
 
 async def registering_twice_is_fine_and_names_the_store(driver: Driver) -> None:

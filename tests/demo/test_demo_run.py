@@ -44,11 +44,11 @@ async def test_a_short_demo_delivers_everything_once_and_in_order(tmp_path: Path
     assert (told["lost"], told["doubled"], told["out_of_order"]) == (0, 0, 0)
     assert set(told["latency_ms"]) == {"p50", "p99"}
     assert 0 <= told["hit_ratio"] <= 1
-    assert set(told["brokers"]) == {"broker-1", "broker-2"}
+    assert set(told["brokers"]) == {"broker_1", "broker_2"}
     assert sum(each["delivered"] for each in told["brokers"].values()) == told["delivered"]
     assert told["mishaps"] == []
     assert "What reached the subscribers" in out.decode()
-    for name in ("cluster", "coordinator", "broker-1", "broker-2", "token"):
+    for name in ("cluster", "coordinator", "broker_1", "broker_2", "token"):
         assert f"  {name}" in err.decode()
     assert not data.exists()
 

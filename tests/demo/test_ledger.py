@@ -10,11 +10,11 @@ from tocsin.demo.ledger import Ledger, percentile
 
 
 def run(*positions: int, after: int = 0, head: int = 4) -> Ledger:
-    """One subscriber on broker-1 displayed these positions; the store ends at `head`."""
+    """One subscriber on broker_1 displayed these positions; the store ends at `head`."""
     ledger = Ledger()
-    ledger.subscribed(5, "alice", "broker-1", backend=7, epoch="e", after=after)
+    ledger.subscribed(5, "alice", "broker_1", backend=7, epoch="e", after=after)
     for position in positions:
-        ledger.displayed(5, position, broker="broker-1", latency_ms=10.0 * position)
+        ledger.displayed(5, position, broker="broker_1", latency_ms=10.0 * position)
     ledger.stored(7, "e", head)
     return ledger
 
@@ -33,7 +33,7 @@ def test_a_run_that_keeps_its_promises_is_whole() -> None:
 def test_a_result_that_was_never_displayed_is_lost() -> None:
     outcome = run(1, 2, 4).outcome()
     assert outcome.total.lost == 1
-    assert outcome.brokers["broker-1"].lost == 1
+    assert outcome.brokers["broker_1"].lost == 1
     assert not outcome.promises_held
     assert outcome.broken == ("alice (subscription 5) never displayed 3",)
 
@@ -46,8 +46,8 @@ def test_results_at_the_end_that_nobody_displayed_are_lost() -> None:
 def test_outstanding_counts_what_is_still_owed() -> None:
     ledger = run(1, 2, head=4)
     assert ledger.outstanding() == 2
-    ledger.displayed(5, 3, broker="broker-1")
-    ledger.displayed(5, 4, broker="broker-1")
+    ledger.displayed(5, 3, broker="broker_1")
+    ledger.displayed(5, 4, broker="broker_1")
     assert ledger.outstanding() == 0
 
 
@@ -60,10 +60,10 @@ def test_a_result_displayed_again_is_doubled_and_delivered_once() -> None:
 
 def test_a_result_displayed_again_by_another_broker_is_doubled_there() -> None:
     ledger = run(1, 2, 3, 4)
-    ledger.displayed(5, 4, broker="broker-2")
+    ledger.displayed(5, 4, broker="broker_2")
     outcome = ledger.outcome()
-    assert outcome.brokers["broker-2"].doubled == 1
-    assert outcome.brokers["broker-1"].doubled == 0
+    assert outcome.brokers["broker_2"].doubled == 1
+    assert outcome.brokers["broker_1"].doubled == 0
 
 
 def test_a_result_displayed_after_a_later_one_is_out_of_order() -> None:
@@ -84,7 +84,7 @@ def test_a_result_from_before_the_subscription_is_seen() -> None:
 
 def test_a_result_for_nobodys_subscription_is_seen() -> None:
     ledger = run(1, 2, 3, 4)
-    ledger.displayed(99, 1, broker="broker-1")
+    ledger.displayed(99, 1, broker="broker_1")
     assert not ledger.outcome().promises_held
 
 
@@ -102,14 +102,14 @@ def test_another_epoch_at_the_store_does_not_cover_what_was_displayed() -> None:
 
 def test_a_change_of_epoch_is_a_broken_promise() -> None:
     ledger = run(1, 2, 3, 4)
-    ledger.subscribed(5, "alice", "broker-1", backend=7, epoch="another", after=0)
+    ledger.subscribed(5, "alice", "broker_1", backend=7, epoch="another", after=0)
     assert not ledger.outcome().promises_held
 
 
 def test_after_unsubscribing_nothing_more_is_owed() -> None:
     ledger = run(1, 2)
     ledger.unsubscribed(5)
-    ledger.displayed(5, 3, broker="broker-1")  # was on its way
+    ledger.displayed(5, 3, broker="broker_1")  # was on its way
     assert ledger.outcome().promises_held
 
 
@@ -121,8 +121,8 @@ def test_a_hole_before_unsubscribing_is_still_a_loss() -> None:
 
 def test_the_store_may_forget_what_nobody_holds_any_more() -> None:
     ledger = Ledger()
-    ledger.subscribed(5, "alice", "broker-1", backend=7, epoch="e", after=0)
-    ledger.displayed(5, 1, broker="broker-1")
+    ledger.subscribed(5, "alice", "broker_1", backend=7, epoch="e", after=0)
+    ledger.displayed(5, 1, broker="broker_1")
     ledger.unsubscribed(5)
     assert ledger.outcome().promises_held
 
@@ -130,8 +130,8 @@ def test_the_store_may_forget_what_nobody_holds_any_more() -> None:
 def test_an_id_that_is_given_again_starts_a_new_subscription() -> None:
     ledger = run(1, 2, 3, 4)
     ledger.unsubscribed(5)
-    ledger.subscribed(5, "bob", "broker-1", backend=8, epoch="f", after=0)
-    ledger.displayed(5, 1, broker="broker-1")
+    ledger.subscribed(5, "bob", "broker_1", backend=8, epoch="f", after=0)
+    ledger.displayed(5, 1, broker="broker_1")
     ledger.stored(8, "f", 2)
     outcome = ledger.outcome()
     assert (outcome.total.delivered, outcome.total.doubled, outcome.total.lost) == (5, 0, 1)
@@ -148,25 +148,25 @@ def test_a_told_gap_is_no_silent_loss() -> None:
 
 def test_a_loss_belongs_to_the_broker_that_serves_the_subscription_last() -> None:
     ledger = run(1, 2)
-    ledger.subscribed(5, "alice", "broker-2", backend=7, epoch="e", after=0)
+    ledger.subscribed(5, "alice", "broker_2", backend=7, epoch="e", after=0)
     outcome = ledger.outcome()
-    assert outcome.brokers["broker-1"].lost == 0
-    assert outcome.brokers["broker-2"].lost == 2
+    assert outcome.brokers["broker_1"].lost == 0
+    assert outcome.brokers["broker_2"].lost == 2
 
 
 def test_results_caught_up_later_do_not_count_for_latency() -> None:
     ledger = run(1)
-    ledger.displayed(5, 2, broker="broker-1", latency_ms=None)
+    ledger.displayed(5, 2, broker="broker_1", latency_ms=None)
     assert ledger.outcome().total.latency_ms == {"p50": 10.0, "p99": 10.0}
 
 
 def test_hit_ratio_is_over_all_brokers_and_none_without_requests() -> None:
     ledger = run(1, 2, 3, 4)
     assert ledger.outcome().total.hit_ratio is None
-    ledger.cache("broker-1", hits=3, misses=1, fetched_bytes=100)
-    ledger.cache("broker-2", hits=0, misses=4, fetched_bytes=50)
+    ledger.cache("broker_1", hits=3, misses=1, fetched_bytes=100)
+    ledger.cache("broker_2", hits=0, misses=4, fetched_bytes=50)
     outcome = ledger.outcome()
-    assert outcome.brokers["broker-1"].hit_ratio == 0.75
+    assert outcome.brokers["broker_1"].hit_ratio == 0.75
     assert outcome.total.hit_ratio == 3 / 8
     assert outcome.total.fetched_bytes == 150
 
@@ -218,6 +218,6 @@ def test_an_interrupted_demo_still_counts_holes() -> None:
 
 def test_backends_are_those_of_every_subscription_also_of_given_up_ones() -> None:
     ledger = run(1)
-    ledger.subscribed(6, "bob", "broker-1", backend=8, epoch="e", after=0)
+    ledger.subscribed(6, "bob", "broker_1", backend=8, epoch="e", after=0)
     ledger.unsubscribed(6)
     assert ledger.backends() == {7, 8}

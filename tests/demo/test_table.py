@@ -14,7 +14,7 @@ from tocsin.demo.table import as_json, as_table
 def ledger() -> Ledger:
     ledger = Ledger()
     ledger.published("emergencies", 1234)
-    for subscription, broker in ((1, "broker-1"), (2, "broker-2")):
+    for subscription, broker in ((1, "broker_1"), (2, "broker_2")):
         ledger.subscribed(subscription, "alice", broker, backend=7, epoch="e", after=0)
         ledger.displayed(subscription, 1, broker=broker, latency_ms=200.0 * subscription)
         ledger.cache(broker, hits=subscription, misses=1, fetched_bytes=4000)
@@ -43,8 +43,8 @@ def test_json_has_the_keys_that_programs_rely_on() -> None:
     assert told["hit_ratio"] == 0.6
     assert told["promises_held"] is True
     assert told["seed"] == 1
-    assert set(told["brokers"]) == {"broker-1", "broker-2"}
-    assert told["brokers"]["broker-2"]["delivered"] == 1
+    assert set(told["brokers"]) == {"broker_1", "broker_2"}
+    assert told["brokers"]["broker_2"]["delivered"] == 1
 
 
 def test_table_shows_each_broker_and_the_total() -> None:
@@ -60,8 +60,8 @@ def test_table_shows_each_broker_and_the_total() -> None:
 
 def test_table_shows_what_broke() -> None:
     broken = ledger()
-    broken.displayed(2, 9, broker="broker-2")
-    broken.displayed(1, 1, broker="broker-1")
+    broken.displayed(2, 9, broker="broker_2")
+    broken.displayed(1, 1, broker="broker_1")
     rows = shown(broken)
     assert rows["doubled"] == ["1", "0", "1"]
     assert rows["never stored"] == ["0", "1", "1"]

@@ -120,7 +120,7 @@ async def test_nothing_is_lost_doubled_or_reordered_when_services_are_killed(
         publisher = Publisher(system)
         publishing = [asyncio.create_task(publisher.run(number)) for number in range(3)]
         await _growing(publisher)
-        for victim in ("broker-1", "coordinator", "broker-2", "cluster") * 3:
+        for victim in ("broker_1", "coordinator", "broker_2", "cluster") * 3:
             await system.kill(victim)
             await asyncio.sleep(0.3)
             await system.ready(victim)

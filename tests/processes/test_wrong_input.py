@@ -137,11 +137,24 @@ async def test_nobody_touches_the_subscriptions_of_others(live: System) -> None:
     number = made.rows[0][0]
     token = live.token("eve", "subscribe")
     async with Client(cluster=live.cluster_url, token=token) as eve:
-        for text in (f"UNSUBSCRIBE {number}", f"CHANGE SUBSCRIPTION {number} TO broker-2"):
-            with pytest.raises(TocsinError):
+        for text in (f"UNSUBSCRIBE {number}", f"CHANGE SUBSCRIPTION {number} TO broker_2"):
+            with pytest.raises(NotFound):
                 await eve.sql(text)
         (shown,) = await eve.sql("SHOW SUBSCRIPTIONS")
         assert shown.rows == []
+    await sql(live, f"UNSUBSCRIBE {number}")
+
+
+async def test_subscription_is_put_on_a_broker_and_moved_by_statement(live: System) -> None:
+    await sql(live, BASE)
+    (made,) = await sql(live, "SUBSCRIBE TO wrong_by_kind('moved', 3) ON broker_1")
+    at = {name: index for index, name in enumerate(made.columns)}
+    number = made.rows[0][at["subscription"]]
+    assert made.rows[0][at["broker"]] == "broker_1"
+    await sql(live, f"CHANGE SUBSCRIPTION {number} TO broker_2")
+    (shown,) = await sql(live, "SHOW SUBSCRIPTIONS")
+    brokers = {row[at["subscription"]]: row[at["broker"]] for row in shown.rows}
+    assert brokers[number] == "broker_2"
     await sql(live, f"UNSUBSCRIBE {number}")
 
 

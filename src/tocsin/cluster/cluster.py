@@ -18,8 +18,9 @@ from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published
 from tocsin.cluster.notices import Notifier
-from tocsin.errors import Conflict, NotFound, Unavailable
+from tocsin.errors import Conflict, InvalidInput, NotFound, Unavailable
 from tocsin.language import CreateChannel, bind_arguments
+from tocsin.language.tokens import NAME, NAME_RULE
 from tocsin.model import Broker, Channel, Dataset, Subscription
 from tocsin.pipeline.adhoc import Answer
 from tocsin.pipeline.engine import Engine
@@ -156,6 +157,9 @@ class Cluster:
         self.notifier.know(broker.name, broker.url)
 
     async def put_broker(self, name: str, url: str) -> Broker:
+        """A broker says where it is. Its name must be one that statements can say."""
+        if not NAME.fullmatch(name):
+            raise InvalidInput(f"{name!r} cannot name a broker", field="name", hint=NAME_RULE)
         broker = await asyncio.to_thread(self.store.catalog.put_broker, name, url.rstrip("/"))
         self.notifier.know(broker.name, broker.url)
         return broker

@@ -1,0 +1,72 @@
+"""The SQL and Python that README and the reference print do what they say."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tocsin.client import Client
+from tocsin.system import System
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    found = [body for named, body in BLOCK.findall((ROOT / page).read_text()) if named == kind]
+    assert found, f"{page} prints no {kind}"
+    return found
+
+
+async def test_readme_asks_its_question_and_is_told(
+    live: System, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = live.token("reader", "admin", "publish", "subscribe")
+    async with Client(cluster=live.cluster_url, token=token) as admin:
+        for statements in blocks("README.md", "sql"):
+            await admin.sql(statements)
+        (snippet,) = blocks("README.md", "python")
+        snippet = snippet.replace("http://127.0.0.1:7410", live.coordinator_url)
+        code = compile(snippet, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        names: dict[str, Any] = {"token": token}
+        coroutine = eval(code, names)  # noqa: S307 (our own README)
+        assert inspect.iscoroutine(coroutine)
+        listening = asyncio.create_task(coroutine)
+        record = {"id": "r1", "type": "flood", "severity": 3, "lat": 33.61, "lon": -117.79}
+        printed = ""
+        for _ in range(60):  # until the subscription is there and the result has come
+            await admin.publish("reports", record)
+            await asyncio.sleep(0.5)
+            printed += capsys.readouterr().out
+            if "r1" in printed:
+                break
+            assert not listening.done(), listening.exception()
+        listening.cancel()
+        assert "{'id': 'r1', 'type': 'flood', 'severity': 3}" in printed
+
+
+async def test_sql_of_the_reference_runs(live: System) -> None:
+    token = live.token("reader", "admin", "publish", "subscribe")
+    async with Client(cluster=live.cluster_url, token=token) as admin:
+        for statements in blocks("docs/reference/sql.md", "sql"):
+            results = await admin.sql(statements)
+        assert results[-1].rows == [["heron", 1]]
+
+
+def test_commands_of_the_readme_are_targets_of_make() -> None:
+    for body in blocks("README.md", "console"):
+        for line in body.splitlines():
+            command = line.removeprefix("$ ")
+            assert command.startswith("make "), command
+            subprocess.run(
+                [*command.split(), "--dry-run"], cwd=ROOT, check=True, capture_output=True
+            )
