@@ -24,6 +24,7 @@ import msgspec
 import structlog
 
 from tocsin.errors import SettingError, Unavailable
+from tocsin.service.backoff import NO_ANSWER
 from tocsin.service.tokens import check_secret, mint
 from tocsin.settings import PREFIX, Settings
 
@@ -204,7 +205,7 @@ class System:
         path = "/v1/status" if service.command == "cluster" else "/healthz"
         async with httpx.AsyncClient(timeout=2.0) as client:
             while time.monotonic() < deadline:
-                with contextlib.suppress(httpx.HTTPError):
+                with contextlib.suppress(*NO_ANSWER):
                     answer = await client.get(service.url + path)
                     if answer.status_code == 200 and answer.json().get("ready", True):
                         return

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from tocsin.errors import TocsinError, Unauthenticated, Unavailable, error_from_dict
-from tocsin.service.backoff import Backoff
+from tocsin.service.backoff import NO_ANSWER, Backoff
 
 Token = str | Callable[[], str]
 """A token, or a function that gives a fresh one whenever one is needed."""
@@ -76,7 +76,7 @@ class Http:
                 response = await self._client.request(
                     method, self.url + path, headers=headers, **options
                 )
-            except httpx.TransportError as lost:
+            except NO_ANSWER as lost:
                 raise _Lost(self.url, lost, sent=not isinstance(lost, NOT_SENT)) from lost
             if response.is_success:
                 return msgspec.json.decode(response.content)

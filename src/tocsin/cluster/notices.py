@@ -19,6 +19,7 @@ from prometheus_client import Counter
 
 from tocsin.errors import TocsinError
 from tocsin.model import Channel, Result, Subscription
+from tocsin.service.backoff import NO_ANSWER
 from tocsin.service.tokens import sign_notice
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
@@ -124,7 +125,7 @@ class Notifier:
                     f"{known.url}/v1/notices", content=body, headers=headers
                 )
                 answer.raise_for_status()
-            except httpx.HTTPError as error:
+            except NO_ANSWER as error:
                 NOTICES.labels(known.name, "failed").inc()
                 log.debug("a notice did not arrive", broker=known.name, reason=str(error))
                 await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))

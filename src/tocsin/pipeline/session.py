@@ -62,8 +62,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.caseSensitive": "false",
-        # A record that a query cannot compute with (1/0, a bad cast) gives NULL; an error would take
-        # the whole run, and with it everybody else's results.
+        # A record that a query cannot compute with (1/0, a bad cast) gives NULL: an error would
+        # take the whole run, and with it everybody else's results.
         "spark.sql.ansi.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.catalogImplementation": "in-memory",

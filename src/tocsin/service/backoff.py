@@ -1,8 +1,14 @@
-"""How long to wait before trying again: doubling, with jitter, up to a limit. Never sleeps."""
+"""What a lost call looks like, and how long to wait before trying again. Never sleeps."""
 
 from __future__ import annotations
 
 from random import Random
+
+import httpx
+
+NO_ANSWER = (httpx.HTTPError, OSError, AttributeError)
+"""What an HTTP call raises when the other side is not there. The last two are no HTTPErrors, but
+httpx lets them through when a peer dies in the very moment of connecting."""
 
 
 class Backoff:

@@ -22,7 +22,7 @@ from tocsin.client.frames import SubscriptionInfo
 from tocsin.client.http import error_of, tls
 from tocsin.errors import NotFound, TocsinError, Unavailable
 from tocsin.model import Result
-from tocsin.service.backoff import Backoff
+from tocsin.service.backoff import NO_ANSWER, Backoff
 from tocsin.service.tokens import mint
 
 TOKEN_S = 3600.0
@@ -240,7 +240,7 @@ class ClusterLink:
             response = await self._http.request(
                 method, self.url + path, content=content, headers=headers
             )
-        except httpx.HTTPError as error:
+        except NO_ANSWER as error:
             reason = str(error) or type(error).__name__
             raise Unavailable(f"no answer from the cluster at {self.url}: {reason}") from error
         if not response.is_success:

@@ -21,7 +21,7 @@ from tocsin.broker.server.sockets import PATH, Sockets
 from tocsin.client.frames import GOING_AWAY
 from tocsin.client.http import tls
 from tocsin.errors import TocsinError
-from tocsin.service.backoff import Backoff
+from tocsin.service.backoff import NO_ANSWER, Backoff
 from tocsin.service.serving import configure_logs, listen, port_of, serving, until_stopped
 from tocsin.service.tokens import check_secret, mint
 from tocsin.settings import Settings
@@ -167,7 +167,7 @@ class Broker:
                     if not reached:
                         log.info("the coordinator is back")
                     reached = True
-                except httpx.HTTPError as error:
+                except NO_ANSWER as error:
                     if reached:
                         url = self.settings.coordinator_url
                         log.warning(f"no coordinator at {url}; trying on", reason=str(error))
@@ -176,7 +176,7 @@ class Broker:
 
     async def _leave(self) -> None:
         async with httpx.AsyncClient(timeout=1.0, verify=tls()) as http:
-            with contextlib.suppress(httpx.HTTPError):
+            with contextlib.suppress(*NO_ANSWER):
                 await self._coordinate(http, "DELETE")
 
     async def _coordinate(
