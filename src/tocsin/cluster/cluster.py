@@ -81,16 +81,16 @@ class Cluster:
 
     async def _start_engine(self) -> None:
         """Spark takes seconds to come up; publishing and fetching do not wait for it."""
-        try:
-            engine = await asyncio.to_thread(
-                Engine, self.settings, self.store, self.log, self._committed
-            )
-            await asyncio.to_thread(engine.start)
-        except Exception:
-            log.exception("Spark could not be started")
-            raise
+        engine = await asyncio.to_thread(
+            Engine, self.settings, self.store, self.log, self._committed
+        )
+        await asyncio.to_thread(engine.start)
         self._engine = engine
         log.info("ready", spark=self.settings.master)
+
+    async def until_broken(self) -> None:
+        """Wait for what the cluster cannot live with, such as no Java, and raise it."""
+        await asyncio.gather(*self._tasks)
 
     @property
     def ready(self) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import structlog
@@ -290,21 +288,19 @@ def app(cluster: Cluster) -> Starlette:
     )
 
 
-@contextlib.asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[str]:
-    """A cluster that serves while the block runs; yields its address."""
+async def run(settings: Settings) -> None:
+    """Serve until asked to stop, or until something breaks that a restart must mend."""
+    # The threads that talk to Spark make hundreds of tiny calls a run; at Python's default each
+    # would wait up to 5 ms for the busy event loop.
+    sys.setswitchinterval(0.0002)
     listener = listen(settings.host, settings.cluster_port)
     async with Cluster(settings) as cluster, serving(app(cluster), listener):
         url = f"http://{settings.host}:{port_of(listener)}"
         log.info("the cluster listens", url=url, data=str(settings.data))
-        yield url
-
-
-async def run(settings: Settings) -> None:
-    """Serve until asked to stop."""
-    # The threads that talk to Spark make hundreds of tiny calls a run; at Python's default each
-    # would wait up to 5 ms for the busy event loop.
-    sys.setswitchinterval(0.0002)
-    async with running(settings):
-        await until_stopped()
+        ends = {asyncio.create_task(until_stopped()), asyncio.create_task(cluster.until_broken())}
+        done, others = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for task in others:
+            task.cancel()
+        for task in done:
+            task.result()
         log.info("the cluster stops")

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 from prometheus_client import Counter
 
+from tocsin.errors import TocsinError
 from tocsin.language import CreateChannel
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.adhoc import Answer, answer
@@ -92,7 +93,10 @@ class Engine:
     def start(self) -> None:
         """Take up every channel of the catalog where it was left."""
         for channel in self._store.catalog.channels():
-            self._activate(channel, self.check(channel))
+            try:
+                self._activate(channel, self.check(channel))
+            except TocsinError as error:  # the others go on
+                log.error("a channel cannot run", channel=channel.name, reason=str(error))
         for thread in self._threads:
             thread.start()
 
@@ -200,17 +204,23 @@ class Engine:
     def _keep_house(self) -> None:
         expired_at = 0.0
         while not self._stopping.wait(self._settings.flush_interval_s):
-            self._stream.restart_if_failed()
-            passed = self._stream.passed()
-            for dataset in self._store.catalog.datasets():
-                try:
-                    self._tidy(dataset, passed)
-                except Exception:
-                    log.exception("housekeeping failed", dataset=dataset.name)
-            if time.time() - expired_at > RETENTION_INTERVAL_S:
-                expired_at = time.time()
-                self._store.results.expire(expired_at - self._settings.result_retention_s)
-                self._tables.sweep()
+            try:
+                self._stream.restart_if_failed()
+                self._tidy_all()
+                if time.time() - expired_at > RETENTION_INTERVAL_S:
+                    expired_at = time.time()
+                    self._store.results.expire(expired_at - self._settings.result_retention_s)
+                    self._tables.sweep()
+            except Exception:  # a full disk, say: the next round may find more room
+                log.exception("housekeeping failed")
+
+    def _tidy_all(self) -> None:
+        passed = self._stream.passed()
+        for dataset in self._store.catalog.datasets():
+            try:
+                self._tidy(dataset, passed)
+            except Exception:  # one dataset's trouble is not the others'
+                log.exception("housekeeping failed", dataset=dataset.name)
 
     def _tidy(self, dataset: Dataset, passed: dict[str, int]) -> None:
         name = dataset.name

@@ -19,6 +19,7 @@ from prometheus_client import Counter, Histogram
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tocsin.errors import NotFound
 from tocsin.language import CreateChannel
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels import (
@@ -99,7 +100,10 @@ class Runner:
             prepared.parameters.close()
 
     def describe(self, name: str) -> list[tuple[str, str]]:
-        return self._prepared[name].compiled.describe()
+        prepared = self._prepared.get(name)
+        if prepared is None:
+            return [("state", "it cannot run; the cluster's log says why")]
+        return prepared.compiled.describe()
 
     def run(
         self,
@@ -134,6 +138,8 @@ class Runner:
                 if prepared.failures < ATTEMPTS:
                     return False
             prepared.failures = 0
+        if not rows and error is None and prepared.channel.kind == "continuous":
+            return True  # the stream's own offsets say that it was done
         record = Run(
             channel=name,
             run=run,
@@ -145,8 +151,11 @@ class Runner:
             rows=len(rows),
             error=error,
         )
-        with _phase("commit"):
-            committed = self._store.runs.commit_run(record, rows)
+        try:
+            with _phase("commit"):
+                committed = self._store.runs.commit_run(record, rows)
+        except NotFound:  # the channel was dropped meanwhile
+            return True
         RUN_TIME.labels(name).observe(record.ended_at - started_at)
         if committed is not None and committed.count:
             RESULTS.labels(name).inc(committed.count)
