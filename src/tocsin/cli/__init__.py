@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
-import click
-import httpx
 import typer
 
 from tocsin import __version__
 from tocsin.cli import data, demo, services
 from tocsin.cli.output import complain
 from tocsin.errors import TocsinError
+from tocsin.service.backoff import NO_ANSWER
 
 app = typer.Typer(
     name="tocsin",
@@ -35,21 +33,12 @@ def version() -> None:
 def main() -> None:
     """Entry point; turns every expected failure into a message and an exit code."""
     try:
-        code = app(standalone_mode=False)
-    except click.exceptions.Abort:
-        code = 130
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+        app()
     except TocsinError as error:
         complain(error)
-        code = 1
-    except httpx.HTTPError as error:
+        sys.exit(1)
+    except NO_ANSWER as error:
         complain(f"no answer from the service: {error or type(error).__name__}")
-        code = 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+        sys.exit(1)
     except KeyboardInterrupt:
-        code = 130
-    sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(130)

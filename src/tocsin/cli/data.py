@@ -15,7 +15,7 @@ from rich.status import Status
 
 from tocsin.cli.output import complain, err, out, show_table
 from tocsin.client import Client, StatementResult
-from tocsin.errors import InvalidInput, TocsinError
+from tocsin.errors import InvalidInput, TocsinError, Unauthenticated
 
 Token = Annotated[
     str, typer.Option(envvar="TOCSIN_TOKEN", help="bearer token (tocsin token makes one)")
@@ -50,10 +50,18 @@ def sql(
     else:
         text = None
     if text is None:
-        asyncio.run(_interactive(cluster, token))
+        asyncio.run(_interactive(cluster, _required(token)))
     else:
-        for result in asyncio.run(_execute(cluster, token, text)):
+        for result in asyncio.run(_execute(cluster, _required(token), text)):
             _show(result)
+
+
+def _required(token: str) -> str:
+    if not token:
+        raise Unauthenticated(
+            "no token", hint="set TOCSIN_TOKEN or give --token; tocsin token makes one"
+        )
+    return token
 
 
 async def _execute(cluster: str, token: str, text: str) -> Sequence[StatementResult]:
@@ -100,7 +108,7 @@ def publish(
     """Publish the records of a file; says which lines were refused, and why."""
     if not file.exists():
         raise InvalidInput(f"there is no file {file}", field="file")
-    asyncio.run(_publish(dataset, file, cluster, token))
+    asyncio.run(_publish(dataset, file, cluster, _required(token)))
 
 
 async def _publish(dataset: str, file: Path, cluster: str, token: str) -> None:
@@ -126,7 +134,8 @@ def listen(
     count: Annotated[int | None, typer.Option(min=1, help="stop after so many results")] = None,
 ) -> None:
     """Subscribe and print each result as a line of JSON, until Ctrl-C."""
-    asyncio.run(_listen(channel, _arguments(arguments or []), coordinator, token, count))
+    wanted = _arguments(arguments or [])
+    asyncio.run(_listen(channel, wanted, coordinator, _required(token), count))
 
 
 async def _listen(

@@ -48,10 +48,11 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listener.close()
+        reason = getattr(error, "strerror", None) or str(error)
         raise SettingError(
-            f"cannot listen on {host}:{port}: {error.strerror}", field="port", hint="choose another"
+            f"cannot listen on {host}:{port}: {reason}", field="port", hint="choose another"
         ) from None
     listener.listen(2048)
     listener.setblocking(False)
