@@ -103,7 +103,7 @@ async def probe(driver: Driver) -> AsyncIterator[Probe]:
         return Response(b"{}", media_type="application/json")
 
     app = Starlette(routes=[Route("/v1/notices", hear, methods=["POST"])])
-    name = f"probe-{uuid.uuid4().hex[:8]}"
+    name = f"probe_{uuid.uuid4().hex[:8]}"
     made = Probe(driver, name, f"http://127.0.0.1:{port_of(listener)}")
     async with serving(app, listener):
         await made.register()
