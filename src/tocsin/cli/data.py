@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -10,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.prompt import Prompt
 from rich.status import Status
 
 from tocsin.cli.output import complain, err, out, show_table
@@ -50,7 +51,7 @@ def sql(
     else:
         text = None
     if text is None:
-        asyncio.run(_interactive(cluster, _required(token)))
+        _interactive(cluster, _required(token))
     else:
         for result in asyncio.run(_execute(cluster, _required(token), text)):
             _show(result)
@@ -70,13 +71,15 @@ async def _execute(cluster: str, token: str, text: str) -> Sequence[StatementRes
             return await client.sql(text)
 
 
-async def _interactive(cluster: str, token: str) -> None:
+def _interactive(cluster: str, token: str) -> None:
     """A prompt: statements end with a semicolon and may span lines."""
+    with contextlib.suppress(ImportError):  # then without history and line editing
+        importlib.import_module("readline")
     err.print(f"tocsin at {cluster}: statements end with ;  leave with \\q")
     lines: list[str] = []
     while True:
         try:
-            line = Prompt.ask("[bold]tocsin>[/]" if not lines else "      [bold]…[/]", console=err)
+            line = input("tocsin> " if not lines else "      … ")
         except EOFError:
             return
         if line.strip() in ("\\q", "quit", "exit") and not lines:
@@ -86,7 +89,7 @@ async def _interactive(cluster: str, token: str) -> None:
             continue
         text, lines = "\n".join(lines), []
         try:
-            for result in await _execute(cluster, token, text):
+            for result in asyncio.run(_execute(cluster, token, text)):
                 _show(result)
         except TocsinError as error:
             complain(error)
