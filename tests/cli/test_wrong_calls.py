@@ -39,7 +39,11 @@ def call(*words: str, cwd: Path) -> tuple[int, str]:
         (["up", "--set", "nonsense"], "KEY=VALUE"),
         (["up", "--set", "nope=1"], "nope"),
         (["up", "--data", "notes.docx"], "notes.docx"),
-        (["broker", "--policy", "magic", "--set", f"secret={SECRET}"], "lru, lsc, none, ttl"),
+        (
+            ["broker", "--policy", "magic", "--port", "0", "--ws-port", "0"]
+            + ["--set", f"secret={SECRET}"],
+            "lru, lsc, none, ttl",
+        ),
         (["broker", "--set", "secret=short"], "at least 16"),
         (["coordinator", "--port", "99999", "--set", f"secret={SECRET}"], "cannot listen"),
         (["settings", "--config", "missing.toml"], "missing.toml"),
