@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 SECRET = "a secret that is long enough to sign with"
+FREE_BROKER = ("broker", "--port", "0", "--ws-port", "0")
 ENVIRONMENT = {key: text for key, text in os.environ.items() if not key.startswith("TOCSIN_")}
 
 
@@ -39,11 +40,7 @@ def call(*words: str, cwd: Path) -> tuple[int, str]:
         (["up", "--set", "nonsense"], "KEY=VALUE"),
         (["up", "--set", "nope=1"], "nope"),
         (["up", "--data", "notes.docx"], "notes.docx"),
-        (
-            ["broker", "--policy", "magic", "--port", "0", "--ws-port", "0"]
-            + ["--set", f"secret={SECRET}"],
-            "lru, lsc, none, ttl",
-        ),
+        ([*FREE_BROKER, "--policy", "magic", "--set", f"secret={SECRET}"], "lru, lsc, none, ttl"),
         (["broker", "--set", "secret=short"], "at least 16"),
         (["coordinator", "--port", "99999", "--set", f"secret={SECRET}"], "cannot listen"),
         (["settings", "--config", "missing.toml"], "missing.toml"),
