@@ -222,7 +222,6 @@ class _Ports:
     def __init__(self, settings: Settings, fixed: bool) -> None:
         self._settings = settings
         self._fixed = fixed
-        self._held: list[socket.socket] = []
         self._given: set[int] = set()
 
     def next(self, kind: str) -> int:

@@ -7,7 +7,7 @@ error answers, metrics and the OpenAPI description, so that none of them can dis
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -188,6 +188,3 @@ def sse_event(event: str, data: bytes, event_id: str | None = None) -> bytes:
     """One server-sent event. `data` must not contain a newline (compact JSON does not)."""
     head = f"event: {event}\n" + (f"id: {event_id}\n" if event_id else "")
     return head.encode() + b"data: " + data + b"\n\n"
-
-
-EventStream = AsyncIterator[bytes]

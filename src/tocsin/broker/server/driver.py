@@ -93,7 +93,7 @@ class Driver:
         self.lines: dict[int, Line] = {}
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._leaving: set[int] = set()  # subscriptions that we are just unsubscribing
+        self._departing = 0  # unsubscribe calls under way
         self._arriving = 0  # attach and subscribe calls under way
         self._resyncing: asyncio.Task[None] | None = None
         self._resynced_at = -RESYNC_EVERY_S
@@ -149,8 +149,7 @@ class Driver:
             self.resync_soon()
             return
         self._observe_lag(notice)
-        detached = [one for one in notice.detached if one not in self._leaving]
-        effects = self.core.notice(notice.new_heads(), detached, time.monotonic())
+        effects = self.core.notice(notice.new_heads(), notice.detached, time.monotonic())
         self._perform(self.core, effects)
 
     def tick(self) -> None:
@@ -213,7 +212,7 @@ class Driver:
             line.number = next(self._numbers)
             self.lines[line.number] = line
             effects = core.connected(line.number, subscriber, line.inline, given, asked, now)
-        infos = [self._with_marker(core, info) for info in infos]
+        infos = [self._current(core, info) for info in infos]
         if line is not None:
             line.send(encoding.welcome_message(self.settings.broker_name, infos))
         self._perform(core, effects)
@@ -238,23 +237,28 @@ class Driver:
         effects = core.subscribed(subscription, asked, time.monotonic())
         # The caller must be able to answer before signals of the new subscription are sent.
         asyncio.get_running_loop().call_soon(self._perform, core, effects)
-        return self._with_marker(core, info)
+        return self._current(core, info)
 
     async def unsubscribe(self, subscriber: str, subscription: int) -> None:
-        # The cluster tells us that it left, perhaps before it answers; that is no move.
-        self._leaving.add(subscription)
+        core = self.core
+        if self._holds(core, subscriber, subscription):
+            core.unsubscribing(subscription)
+        self._departing += 1
         try:
             await self.link.unsubscribe(subscription, subscriber)
         except NotFound:
             self._forget(subscriber, subscription)
             raise
         finally:
-            self._leaving.discard(subscription)
+            self._departing -= 1
         self._forget(subscriber, subscription)
 
+    def _holds(self, core: BrokerCore, subscriber: str, subscription: int) -> bool:
+        known = core.attachments.frontends.get(subscription)
+        return known is not None and known.subscriber == subscriber
+
     def _forget(self, subscriber: str, subscription: int) -> None:
-        known = self.core.attachments.frontends.get(subscription)
-        if known is not None and known.subscriber == subscriber:
+        if self._holds(self.core, subscriber, subscription):
             self._perform(self.core, self.core.unsubscribed(subscription, time.monotonic()))
 
     def get(self, request: Any, subscriber: str, subscription: int, **cursor: Any) -> None:
@@ -272,12 +276,12 @@ class Driver:
         self.policy = parse_policy(text)
         self._perform(self.core, self.core.set_policy(self.policy, time.monotonic()))
 
-    def _with_marker(self, core: BrokerCore, info: SubscriptionInfo) -> SubscriptionInfo:
-        """Acknowledgements on their way to the cluster count already."""
-        known = core.attachments.frontends.get(info.subscription)
-        if known is None or known.backend.epoch != info.epoch or known.marker <= info.marker:
-            return info
-        return msgspec.structs.replace(info, marker=known.marker)
+    def _current(self, core: BrokerCore, info: SubscriptionInfo) -> SubscriptionInfo:
+        """What clients are told: the cluster's answer may be older than what they learned here."""
+        known = core.current(encoding.subscription_of(info))
+        return msgspec.structs.replace(
+            info, epoch=known.backend.epoch, head=known.backend.head, marker=known.marker
+        )
 
     # WebSockets (the Handler of sockets.py)
 
@@ -458,11 +462,10 @@ class Driver:
             self._resynced_at = -RESYNC_EVERY_S
             self.resync_soon()
             return
-        detached = [one for one in news.detached if one not in self._leaving]
         now = time.monotonic()
-        self._perform(core, core.news(news.sequence, news.new_heads(), detached, now))
+        self._perform(core, core.news(news.sequence, news.new_heads(), news.detached, now))
         unknown = any(head.backend not in core.attachments.backends for head in news.heads)
-        if unknown and not self._arriving and not self._leaving and core is self.core:
+        if unknown and not self._arriving and not self._departing and core is self.core:
             self.resync_soon()  # somebody was subscribed on our behalf, by a statement
 
     def _observe_lag(self, notice: News) -> None:
