@@ -101,6 +101,13 @@ class Result(Struct, frozen=True):
         return len(self.payload)
 
 
+class Departure(Struct, frozen=True):
+    """A frontend subscription that left a broker: for another one, or (`to` is None) for good."""
+
+    subscription: int
+    to: str | None = None
+
+
 class Head(Struct, frozen=True):
     """Up to which position a backend subscription has results; what a notice carries."""
 

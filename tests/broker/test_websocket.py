@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 from broker.world import World, until
 
 FLOOD = {"type": "flood"}
@@ -121,6 +123,7 @@ async def test_after_unsubscribing_nothing_is_signalled_and_the_connection_stays
     sequence = world.cluster.sequence
     await until(lambda: broker.driver.core.moment.sequence == sequence)  # news before the answer
     world.cluster.unsubscribe_gate.set()
+    assert await alice.next() == {"op": "ended", "subscription": made["subscription"]}
     assert await alice.next() == {"op": "unsubscribed", "ref": 4}
     assert not broker.driver.core.attachments.backends
     await alice.send(op="ping", ref=5)
@@ -150,11 +153,71 @@ async def test_connecting_elsewhere_closes_the_old_connection(world: World) -> N
     old = await world.socket(one, "alice")
     made = await old.subscribe(**FLOOD)
     new = await world.socket(two, "alice")
+    assert await old.next() == {"op": "moved", "broker": "two"}
     assert await old.closed() == 4001
     (moved,) = new.welcome["subscriptions"]
     assert (moved["subscription"], moved["broker"]) == (made["subscription"], "two")
     world.cluster.produce("floods", FLOOD, [{"n": 1}])
     assert (await new.until("signal"))["head"] == 1
+
+
+async def test_a_subscription_that_another_ended_is_told_and_the_connection_stays(
+    world: World,
+) -> None:
+    broker = await world.broker()
+    alice = await world.socket(broker, "alice")
+    made = await alice.subscribe(**FLOOD)
+    world.cluster.end(made["subscription"])
+    assert await alice.next() == {"op": "ended", "subscription": made["subscription"]}
+    again = await alice.subscribe(**FLOOD)
+    assert again["subscription"] != made["subscription"]
+    world.cluster.produce("floods", FLOOD, [{"n": 1}])
+    assert (await alice.until("signal"))["backend"] == again["backend"]
+
+
+async def test_one_subscription_moved_by_statement_sends_the_client_after_it(world: World) -> None:
+    one, two = await world.broker("one"), await world.broker("two")
+    old = await world.socket(one, "alice")
+    made, other = await old.subscribe(**FLOOD), await old.subscribe(type="fire")
+    world.cluster.move(made["subscription"], "two")
+    assert await old.next() == {"op": "moved", "broker": "two"}
+    assert await old.closed() == 4001
+    new = await world.socket(two, "alice")
+    numbers = [told["subscription"] for told in new.welcome["subscriptions"]]
+    assert numbers == [made["subscription"], other["subscription"]]
+
+
+async def test_subscribing_to_what_is_served_elsewhere_brings_everything_here(
+    world: World,
+) -> None:
+    one, two = await world.broker("one"), await world.broker("two")
+    http = await world.http(one, "alice")
+    wanted = [{"channel": "floods", "arguments": {"type": kind}} for kind in ("flood", "fire")]
+    first = (await http.post("/v1/subscriptions", json=wanted[0])).json()
+    there = await world.socket(two, "alice")
+    assert world.cluster.frontends[first["subscription"]].broker == "two"
+    late = (await http.post("/v1/subscriptions", json=wanted[1])).json()  # split for a moment
+    brought = await there.subscribe(type="fire")
+    assert brought == late | {"broker": "two"}
+    assert {f.broker for f in world.cluster.frontends.values()} == {"two"}
+    world.cluster.produce("floods", {"type": "fire"}, [{"n": 1}])
+    assert (await there.until("signal"))["backend"] == late["backend"]
+
+
+async def test_a_subscribe_that_its_client_did_not_wait_for_moves_nobody(world: World) -> None:
+    one, two = await world.broker("one"), await world.broker("two")
+    old = await world.socket(one, "alice")
+    gate = world.cluster.subscribe_gates["one"] = asyncio.Event()
+    await old.send(op="subscribe", ref=1, channel="floods", arguments=FLOOD)
+    await until(lambda: one.driver._arriving)
+    await old.socket.close()
+    await until(lambda: not one.driver.lines)
+    new = await world.http(two, "alice")
+    made = await new.post("/v1/subscriptions", json={"channel": "floods", "arguments": FLOOD})
+    gate.set()
+    await until(lambda: not one.driver._arriving)
+    assert world.cluster.frontends[made.json()["subscription"]].broker == "two"
+    assert not one.driver.core.attachments.frontends
 
 
 async def test_a_past_that_is_gone_is_told_as_a_gap(world: World) -> None:

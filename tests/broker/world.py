@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from contracts.fake_cluster import SECRET, FakeCluster
 from tocsin import coordinator
 from tocsin.broker.server import Broker
-from tocsin.client import Client
+from tocsin.client import Client, Result, Subscription
 from tocsin.client.http import tls
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import mint
@@ -34,6 +34,19 @@ async def until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0.005)
+
+
+async def take(subscription: Subscription, count: int) -> list[Result]:
+    async with asyncio.timeout(PATIENCE_S):
+        return [await anext(subscription) for _ in range(count)]
+
+
+async def cut(broker: Broker) -> None:
+    """Break the one connection there is."""
+    (connection,) = broker.sockets.connections
+    assert connection._transport is not None
+    connection._transport.disconnect(False)
+    await until(lambda: connection not in broker.sockets.connections)
 
 
 class World:

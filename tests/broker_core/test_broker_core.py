@@ -8,13 +8,12 @@ import pytest
 
 from tocsin.broker.core import BrokerCore
 from tocsin.broker.effects import (
-    COME_AGAIN,
-    MOVED,
     Acked,
     Answer,
     AskNews,
     CloseConnection,
     Effect,
+    Ended,
     Fail,
     Fetch,
     Gap,
@@ -25,7 +24,7 @@ from tocsin.broker.effects import (
 )
 from tocsin.broker.events import NewHead, RangeAnswer
 from tocsin.errors import NotFound, Unavailable
-from tocsin.model import BackendSubscription, Result, Subscription
+from tocsin.model import BackendSubscription, Departure, Result, Subscription
 from tocsin.policies import parse_policy
 
 T = TypeVar("T")
@@ -60,6 +59,10 @@ def answer(
 
 def heads(head: int, *pushed: Result, epoch: str = "A") -> list[NewHead]:
     return [NewHead(7, epoch, head, pushed)]
+
+
+def gone(subscription: int = 5, to: str | None = None) -> list[Departure]:
+    return [Departure(subscription, to)]
 
 
 def only(effects: list[Effect], kind: type[T]) -> T:
@@ -351,37 +354,56 @@ def test_acknowledgements_outlive_the_subscriptions_stay_here() -> None:
 
 def test_a_notice_that_something_left_is_only_a_hint_to_ask() -> None:
     bench = Bench()
-    assert bench.core.notice([], [5], 1.0) == [AskNews(10)]
-    assert bench.core.notice([], [5], 1.1) == []  # one question at a time
-    closing = bench.core.news(12, [], [5], 1.2)
-    assert CloseConnection(1, MOVED) in closing
+    assert bench.core.notice([], gone(), 1.0) == [AskNews(10)]
+    assert bench.core.notice([], gone(), 1.1) == []  # one question at a time
+    assert 5 in bench.core.attachments.frontends
+    bench.core.news(12, [], gone(), 1.2)
+    assert bench.core.attachments.frontends == {}
+
+
+def test_a_subscription_that_ended_is_told_and_its_subscriber_stays() -> None:
+    bench = Bench()
+    bench.core.notice([], gone(), 1.0)
+    assert bench.core.news(12, [], gone(to=None), 1.2) == [Ended(5, [1])]
     assert bench.core.attachments.backends == {}
+    assert bench.core.attachments.connections == {1: "alice"}
+    bench.core.subscribed(subscription(6), bench.core.moment, 1.3)
+    assert bench.grow(1, 1) == [Signal(7, "A", 1, [1])]
+
+
+def test_a_subscriber_that_was_moved_is_sent_there_with_all_it_has() -> None:
+    bench = Bench()
+    bench.core.subscribed(subscription(6, backend=8), bench.core.moment, 0.5)
+    bench.core.notice([], gone(), 1.0)
+    assert bench.core.news(12, [], gone(to="west"), 1.2) == [CloseConnection(1, "west")]
+    assert bench.core.attachments.connections == {}
+    assert set(bench.core.attachments.frontends) == {6}  # until it has arrived there
 
 
 def test_news_older_than_the_return_of_a_subscriber_do_not_send_it_away() -> None:
     bench = Bench()
-    bench.core.notice([], [5], 1.0)  # asks
+    bench.core.notice([], gone(), 1.0)  # asks
     bench.core.connected(2, "alice", False, [subscription()], bench.core.moment, 1.1)
-    effects = bench.core.news(12, [], [5], 1.2)
+    effects = bench.core.news(12, [], gone(to="west"), 1.2)
     assert effects == [AskNews(10)]  # asked again instead
     assert bench.core.news(14, [], [], 1.3) == []
     assert 5 in bench.core.attachments.frontends
 
 
-def test_losing_one_of_several_subscriptions_asks_the_client_to_come_again() -> None:
+def test_unsubscribing_is_told_to_all_connections_of_the_subscriber_once() -> None:
     bench = Bench()
-    bench.core.subscribed(subscription(6, backend=8), bench.core.moment, 0.5)
-    bench.core.notice([], [6], 1.0)
-    assert CloseConnection(1, COME_AGAIN) in bench.core.news(12, [], [6], 1.2)
+    bench.core.connected(2, "alice", False, [subscription()], bench.core.moment, 0.5)
+    bench.core.connected(3, "bob", False, [subscription(6, "bob")], bench.core.moment, 0.5)
+    assert bench.core.unsubscribed(5, 1.0) == [Ended(5, [1, 2])]
+    assert bench.core.unsubscribed(5, 1.0) == []
+    bench.core.tick(2000.0)  # asks
+    assert bench.core.news(12, [], gone(), 2000.1) == []
 
 
-def test_giving_up_a_subscription_is_not_taken_for_a_move() -> None:
+def test_a_new_connection_that_finds_a_subscription_gone_tells_the_older_ones() -> None:
     bench = Bench()
-    bench.core.unsubscribing(5)
-    bench.core.notice([], [5], 1.0)
-    effects = bench.core.news(12, [], [5], 1.2)
-    assert [e for e in effects if isinstance(e, CloseConnection)] == []
-    assert bench.core.attachments.frontends == {}
+    effects = bench.core.connected(2, "alice", False, [], bench.core.moment, 1.0)
+    assert effects == [Ended(5, [1])]
 
 
 def test_a_subscription_taken_again_goes_on_when_the_old_one_is_gone() -> None:
@@ -394,7 +416,7 @@ def test_a_subscription_taken_again_goes_on_when_the_old_one_is_gone() -> None:
 def test_news_move_the_sequence_and_an_attachment_moves_it_back() -> None:
     bench = Bench()
     asked = bench.core.moment  # sequence 10
-    bench.core.notice([], [5], 1.0)
+    bench.core.notice([], gone(), 1.0)
     bench.core.news(20, [], [], 1.0)
     assert bench.core.moment.sequence == 20
     # Heads of backend 8 between 10 and 20 were not heard: it was unknown here.
@@ -405,7 +427,7 @@ def test_news_move_the_sequence_and_an_attachment_moves_it_back() -> None:
 def test_news_under_way_while_something_is_attached_are_asked_for_again() -> None:
     bench = Bench()
     asked = bench.core.moment  # sequence 10
-    bench.core.notice([], [5], 1.0)  # asks
+    bench.core.notice([], gone(), 1.0)  # asks
     bench.core.subscribed(subscription(6, backend=8), asked, 1.1)
     bench.core.news(20, [], [], 1.2)  # told before 8 was known here, perhaps
     assert bench.core.moment.sequence == 10
@@ -455,12 +477,12 @@ def test_after_a_crash_load_and_news_restore_everything() -> None:
     assert (missed.after, missed.upto) == (3, 12)
 
 
-def test_loading_anew_drops_what_the_cluster_no_longer_has_here() -> None:
+def test_loading_anew_drops_what_is_no_longer_here_and_lets_its_client_come_again() -> None:
     bench = Bench()
     asked = bench.core.moment
     bench.core.subscribed(subscription(6, "bob"), bench.core.moment, 1.0)  # after we asked
     effects = bench.core.loaded(20, [], asked, 1.1)
-    assert CloseConnection(1, MOVED) in effects
+    assert CloseConnection(1, None) in effects
     assert set(bench.core.attachments.frontends) == {6}
 
 

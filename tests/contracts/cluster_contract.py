@@ -211,9 +211,31 @@ async def attaching_moves_a_subscriber_and_tells_the_broker_it_left(driver: Driv
         (moved,) = (await new.call("POST", f"/v1/brokers/{new.name}/attach", body))["subscriptions"]
         assert moved == made | {"broker": new.name}
         assert (await old.load())["subscriptions"] == []
-        assert made["subscription"] in (await old.news(since))["detached"]
-        told = await old.notice(lambda n: made["subscription"] in n["detached"])
+        departure = {"subscription": made["subscription"], "to": new.name}
+        assert departure in (await old.news(since))["detached"]
+        told = await old.notice(lambda n: departure in n["detached"])
         assert told["sequence"] > since
+
+
+async def unsubscribing_tells_the_broker_that_it_ended(driver: Driver) -> None:
+    alice, key = fresh("alice"), fresh("key")
+    async with probe(driver) as broker:
+        made = await broker.subscribe(alice, key)
+        since = (await broker.load())["sequence"]
+        number = made["subscription"]
+        await broker.call("DELETE", f"/v1/subscriptions/{number}?subscriber={alice}")
+        departure = {"subscription": number, "to": None}
+        assert departure in (await broker.news(since))["detached"]
+        await broker.notice(lambda n: departure in n["detached"])
+
+
+async def subscribing_again_moves_nothing(driver: Driver) -> None:
+    alice, key = fresh("alice"), fresh("key")
+    async with probe(driver) as here, probe(driver) as there:
+        made = await here.subscribe(alice, key)
+        assert await there.subscribe(alice, key) == made
+        assert (await here.load())["subscriptions"] == [made]
+        assert (await there.load())["subscriptions"] == []
 
 
 async def markers_never_move_backwards_and_survive_a_move(driver: Driver) -> None:
@@ -302,6 +324,8 @@ CHECKS: list[Check] = [
     a_notice_tells_the_new_head,
     news_never_misses_a_head,
     attaching_moves_a_subscriber_and_tells_the_broker_it_left,
+    unsubscribing_tells_the_broker_that_it_ended,
+    subscribing_again_moves_nothing,
     markers_never_move_backwards_and_survive_a_move,
     unknown_markers_are_named_and_the_others_stored,
     unsubscribing_is_the_subscribers_own_right,

@@ -69,6 +69,7 @@ class FakeCluster:
         self.failing_fetches = 0  # so many more calls for results fail
         self.unsubscribe_gate = asyncio.Event()  # holds back the answer, not the deed
         self.unsubscribe_gate.set()
+        self.subscribe_gates: dict[str, asyncio.Event] = {}  # by broker: its calls come late
         self.published: list[tuple[str, list[Any]]] = []
         self.url = ""
         self._http = httpx.AsyncClient(verify=tls())
@@ -106,6 +107,19 @@ class FakeCluster:
         self.detached.clear()
         self.brokers.clear()
         self.sequence = 0
+
+    def end(self, subscription: int) -> None:
+        """As UNSUBSCRIBE does, whoever says it."""
+        frontend = self.frontends.pop(subscription)
+        self.sequence += 1
+        self.detached.append((self.sequence, frontend.broker, subscription))
+        self._post(frontend.broker, {"heads": [], "detached": [self._departure(subscription)]})
+        if not any(f.backend is frontend.backend for f in self.frontends.values()):
+            del self.backends[frontend.backend.id]
+
+    def move(self, subscription: int, broker: str) -> None:
+        """As CHANGE SUBSCRIPTION does."""
+        self._move(self.frontends[subscription], broker)
 
     def marker(self, subscriber: str) -> int:
         (found,) = [f for f in self.frontends.values() if f.subscriber == subscriber]
@@ -214,8 +228,12 @@ class FakeCluster:
             return
         self.sequence += 1
         self.detached.append((self.sequence, frontend.broker, frontend.id))
-        self._post(frontend.broker, {"heads": [], "detached": [frontend.id]})
-        frontend.broker = broker
+        left, frontend.broker = frontend.broker, broker
+        self._post(left, {"heads": [], "detached": [self._departure(frontend.id)]})
+
+    def _departure(self, subscription: int) -> dict[str, Any]:
+        there = self.frontends.get(subscription)
+        return {"subscription": subscription, "to": there.broker if there else None}
 
     async def _attach(self, call: Call) -> Any:
         name = self._known(call)
@@ -235,10 +253,13 @@ class FakeCluster:
         ]
         gone = [s for at, broker, s in self.detached if broker == name and at > since]
         gone = [s for s in gone if s not in self.frontends or self.frontends[s].broker != name]
-        return {"sequence": self.sequence, "heads": heads, "detached": gone}
+        detached = [self._departure(number) for number in gone]
+        return {"sequence": self.sequence, "heads": heads, "detached": detached}
 
     async def _subscribe(self, call: Call) -> Any:
         body = await call.body(dict)
+        if body["broker"] in self.subscribe_gates:
+            await self.subscribe_gates[body["broker"]].wait()
         channel, given = body["channel"], body["arguments"]
         if channel not in self.channels:
             raise NotFound(f"no channel is called {channel!r}", field="channel")
@@ -256,7 +277,6 @@ class FakeCluster:
             self.backends[backend.id] = backend
         for frontend in self.frontends.values():
             if frontend.subscriber == body["subscriber"] and frontend.backend is backend:
-                self._move(frontend, body["broker"])
                 return self._json(frontend)
         self.numbers += 1
         made = Frontend(self.numbers, body["subscriber"], body["broker"], backend, backend.head)
@@ -267,11 +287,7 @@ class FakeCluster:
         frontend = self.frontends.get(call.path["id"])
         if frontend is None or frontend.subscriber != call.query("subscriber", str):
             raise NotFound(f"no subscription {call.path['id']}", field="subscription")
-        self.sequence += 1
-        self.detached.append((self.sequence, frontend.broker, frontend.id))
-        del self.frontends[frontend.id]
-        if not any(f.backend is frontend.backend for f in self.frontends.values()):
-            del self.backends[frontend.backend.id]
+        self.end(frontend.id)
         await self.unsubscribe_gate.wait()
         return {}
 

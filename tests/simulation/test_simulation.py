@@ -32,6 +32,8 @@ def test_promises_hold_under_faults(first: int) -> None:
     if not ONE:  # a simulation that does nothing proves nothing
         assert sum(world.delivery.count for world in worlds) > 2000
         assert sum(world.delivery.gaps for world in worlds) > 5
+        assert sum(world.delivery.ends for world in worlds) > 20
+        assert sum(world.moves for world in worlds) > 5
 
 
 def test_a_seed_replays_exactly() -> None:

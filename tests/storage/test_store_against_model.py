@@ -97,9 +97,9 @@ class StoreMachine(RuleBasedStateMachine):
             made.id, Frontend(subscriber, type_, broker, backend.head)
         )
         assert (frontend.subscriber, frontend.type) == (subscriber, type_)
-        frontend.broker = broker
-        self.brokers[broker].subscriptions.add(made.id)
-        self.brokers[broker].heads[backend.id] = made.backend.head
+        assert made.broker == frontend.broker
+        self.brokers[frontend.broker].subscriptions.add(made.id)
+        self.brokers[frontend.broker].heads[backend.id] = made.backend.head
 
     @precondition(lambda self: self.frontends)
     @rule(data=st.data())
@@ -174,7 +174,10 @@ class StoreMachine(RuleBasedStateMachine):
         memory = self.brokers[broker]
         memory.since, heads, detached = self.store.subscriptions.news(broker, memory.since)
         memory.heads.update((one.backend, one.head) for one in heads)
-        memory.subscriptions.difference_update(detached)
+        for one in detached:
+            memory.subscriptions.discard(one.subscription)
+            there = self.frontends.get(one.subscription)
+            assert one.to == (there.broker if there else None)
         here = {number for number, one in self.frontends.items() if one.broker == broker}
         assert memory.subscriptions == here
         for number in here:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tocsin.errors import NotFound
-from tocsin.model import Head
+from tocsin.model import Departure, Head
 from tocsin.storage.news import DETACHMENTS_KEPT_S
 from tocsin.storage.runs import Run
 from tocsin.storage.store import Store
@@ -48,7 +48,7 @@ def test_a_move_is_a_departure_here_and_a_head_there(city: Store) -> None:
     sequence, _ = city.subscriptions.of_broker("south")
     city.subscriptions.move(made.id, "south")
     head = Head(made.backend.id, made.backend.epoch, 1)
-    assert city.subscriptions.news("north", sequence)[1:] == ([], [made.id])
+    assert city.subscriptions.news("north", sequence)[1:] == ([], [Departure(made.id, "south")])
     assert city.subscriptions.news("south", sequence)[1:] == ([head], [])
 
 
@@ -57,11 +57,19 @@ def test_every_way_to_leave_a_broker_is_told(city: Store) -> None:
     a, _ = subscribe("alice", "by_type", {"type": "a"}, "north")
     b, _ = subscribe("bob", "by_type", {"type": "b"}, "north")
     c, _ = subscribe("carol", "by_type", {"type": "c"}, "north")
+    d, _ = subscribe("dave", "by_type", {"type": "d"}, "north")
     sequence, _ = city.subscriptions.of_broker("north")
     city.subscriptions.unsubscribe(a.id)
     city.subscriptions.attach("bob", "south")
-    subscribe("carol", "by_type", {"type": "c"}, "south")
-    assert city.subscriptions.news("north", sequence)[2] == [a.id, b.id, c.id]
+    city.subscriptions.move(c.id, "south")
+    city.subscriptions.move(d.id, "south")
+    city.subscriptions.unsubscribe(d.id)
+    assert city.subscriptions.news("north", sequence)[2] == [
+        Departure(a.id),
+        Departure(b.id, "south"),
+        Departure(c.id, "south"),
+        Departure(d.id),
+    ]
 
 
 def test_one_that_came_back_has_not_left(city: Store) -> None:
@@ -70,7 +78,7 @@ def test_one_that_came_back_has_not_left(city: Store) -> None:
     city.subscriptions.move(made.id, "south")
     city.subscriptions.move(made.id, "north")
     assert city.subscriptions.news("north", sequence)[2] == []
-    assert city.subscriptions.news("south", sequence)[2] == [made.id]
+    assert city.subscriptions.news("south", sequence)[2] == [Departure(made.id, "north")]
 
 
 def test_moving_to_where_it_is_changes_nothing(city: Store) -> None:
@@ -86,7 +94,7 @@ def test_departures_are_remembered_for_a_day(city: Store, clock: Clock) -> None:
     city.subscriptions.unsubscribe(made.id)
     clock.now += DETACHMENTS_KEPT_S
     city.results.expire(before=0)
-    assert city.subscriptions.news("north", 0)[2] == [made.id]
+    assert city.subscriptions.news("north", 0)[2] == [Departure(made.id)]
     clock.now += 1
     city.results.expire(before=0)
     assert city.subscriptions.news("north", 0)[2] == []

@@ -41,14 +41,23 @@ def test_arguments_longer_than_any_index_are_told_apart(city: Store) -> None:
     assert same == two
 
 
-def test_a_repeat_gives_the_same_subscription_on_the_broker_given(city: Store) -> None:
+def test_a_repeat_gives_the_same_subscription_and_moves_nothing(city: Store) -> None:
     subscribe = city.subscriptions.subscribe
     first, _ = subscribe("alice", "by_type", FLOOD, "north")
     assert subscribe("alice", "by_type", FLOOD, "north") == (first, False)
     assert subscribe("alice", "by_type", FLOOD, None) == (first, False)
-    moved, _ = subscribe("alice", "by_type", FLOOD, "south")
-    assert (moved.id, moved.broker) == (first.id, "south")
-    assert city.subscriptions.all_() == [moved]
+    sequence, _ = city.subscriptions.of_broker("north")
+    assert subscribe("alice", "by_type", FLOOD, "south") == (first, False)
+    assert city.subscriptions.all_() == [first]
+    assert city.subscriptions.news("north", sequence) == (sequence, [], [])
+
+
+def test_a_subscription_on_no_broker_is_put_on_the_first_that_repeats_it(city: Store) -> None:
+    subscribe = city.subscriptions.subscribe
+    first, _ = subscribe("alice", "by_type", FLOOD, None)
+    put, _ = subscribe("alice", "by_type", FLOOD, "south")
+    assert (first.broker, put.id, put.broker) == (None, first.id, "south")
+    assert city.subscriptions.all_() == [put]
 
 
 def test_a_newcomer_starts_at_the_head(city: Store) -> None:

@@ -30,7 +30,7 @@ from tocsin.broker.markers import Markers
 from tocsin.broker.membership import Membership
 from tocsin.broker.news import News
 from tocsin.caching import ResultCache
-from tocsin.model import Subscription
+from tocsin.model import Departure, Subscription
 from tocsin.policies import CachePolicy
 
 
@@ -72,7 +72,7 @@ class BrokerCore:
             for frontend in self.attachments.frontends.values()
             if frontend.id not in listed and frontend.attached < asked.event
         ]
-        effects += self._members.detach(gone, now)
+        effects += self._members.depart([(frontend, None) for frontend in gone], now)
         for one in subscriptions:
             self._attach(one, asked, now, effects)
         self._news.start(sequence, now)
@@ -95,9 +95,12 @@ class BrokerCore:
         self.attachments.next_event()
         effects: list[Effect] = []
         listed = {one.id for one in subscriptions}
-        for frontend in list(self.attachments.of(subscriber).frontends.values()):
-            if frontend.id not in listed and frontend.attached < asked.event:
-                self._members.remove(frontend, now)
+        over = [
+            frontend
+            for frontend in self.attachments.of(subscriber).frontends.values()
+            if frontend.id not in listed and frontend.attached < asked.event
+        ]
+        effects += self._members.end(over, now)
         for one in subscriptions:
             self._attach(one, asked, now, effects)
         self.attachments.connect(connection, subscriber, inline)
@@ -113,7 +116,6 @@ class BrokerCore:
     def subscribed(self, subscription: Subscription, asked: Moment, now: float) -> list[Effect]:
         self.attachments.next_event()
         effects: list[Effect] = []
-        self._members.wanted_again(subscription.id, asked)
         self._attach(subscription, asked, now, effects)
         self._news.again_from(asked.sequence)
         connections = list(self.attachments.of(subscription.subscriber).connections)
@@ -139,28 +141,20 @@ class BrokerCore:
             if (here.epoch != there.epoch or here.fetched > there.head) and here.fetched > 0
         ]
 
-    def unsubscribing(self, subscription: int) -> list[Effect]:
-        """To be told before the cluster is: so that news of the departure, which may overtake the
-        cluster's answer, are not taken for a move to another broker."""
-        self._members.leaving(subscription)
-        return []
-
     def unsubscribed(self, subscription: int, now: float) -> list[Effect]:
         self.attachments.next_event()
         frontend = self.attachments.frontends.get(subscription)
-        if frontend is not None:
-            self._members.remove(frontend, now)
-        return []
+        return [] if frontend is None else self._members.end([frontend], now)
 
     # -- news: heads and departures ---------------------------------------------------------------
 
     def notice(
-        self, heads: Iterable[NewHead], detached: Collection[int], now: float
+        self, heads: Iterable[NewHead], detached: Iterable[Departure], now: float
     ) -> list[Effect]:
         """From the cluster, perhaps repeated, late or out of order: heads count, the rest hints."""
         self.attachments.next_event()
         effects: list[Effect] = []
-        doubtful = any(one in self.attachments.frontends for one in detached)
+        doubtful = any(one.subscription in self.attachments.frontends for one in detached)
         for told in heads:
             backend = self.attachments.backends.get(told.backend)
             if backend is None:
@@ -175,7 +169,7 @@ class BrokerCore:
         return effects
 
     def news(
-        self, sequence: int, heads: Iterable[NewHead], detached: Collection[int], now: float
+        self, sequence: int, heads: Iterable[NewHead], detached: Iterable[Departure], now: float
     ) -> list[Effect]:
         """The cluster's answer to AskNews."""
         asked = self._news.answered()
@@ -184,17 +178,19 @@ class BrokerCore:
         self.attachments.next_event()
         effects: list[Effect] = []
         again = False
-        gone: list[Frontend] = []
-        for number in detached:
-            frontend = self.attachments.frontends.get(number)
+        over: list[Frontend] = []
+        moved: list[tuple[Frontend, str | None]] = []
+        for one in detached:
+            frontend = self.attachments.frontends.get(one.subscription)
             if frontend is None:
                 continue
-            if frontend.attached < asked.event:
-                gone.append(frontend)
-            else:  # it came since we asked: has it left again, or is this from before?
-                again = True
-        effects += self._members.detach(gone, now)
-        self._members.left(detached)
+            if frontend.attached >= asked.event:
+                again = True  # it came since we asked: has it left again, or is this from before?
+            elif one.to is None:
+                over.append(frontend)
+            else:
+                moved.append((frontend, one.to))
+        effects += self._members.end(over, now) + self._members.depart(moved, now)
         for told in heads:
             backend = self.attachments.backends.get(told.backend)
             if backend is None:

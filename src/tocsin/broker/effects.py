@@ -105,18 +105,30 @@ class Acked(Struct, frozen=True):
     requests: list[Request]
 
 
+class Ended(Struct, frozen=True):
+    """The subscription is over for good; its subscriber's connections stay."""
+
+    subscription: int
+    connections: list[int]
+
+
 class CloseConnection(Struct, frozen=True):
-    """The core has forgotten the connection already."""
+    """The core has forgotten the connection already. Its subscriber is served by the broker
+    `moved_to`; if that is None, it shall come again and hear what has become of it."""
 
     connection: int
-    code: int
+    moved_to: str | None
 
-
-COME_AGAIN = 4000
-"""Close code: reconnect and resume."""
-MOVED = 4001
-"""Close code: this subscriber connected elsewhere."""
 
 Effect = (
-    Fetch | AskNews | Signal | SendInline | Answer | Fail | StoreMarkers | Acked | CloseConnection
+    Fetch
+    | AskNews
+    | Signal
+    | SendInline
+    | Answer
+    | Fail
+    | StoreMarkers
+    | Acked
+    | Ended
+    | CloseConnection
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from tocsin.broker.attachments import Attachments, Backend, Frontend
-from tocsin.broker.effects import COME_AGAIN, MOVED, CloseConnection, Effect
+from tocsin.broker.effects import CloseConnection, Effect, Ended
 from tocsin.broker.events import Moment
 from tocsin.broker.markers import Markers
 from tocsin.caching import ResultCache
@@ -23,25 +23,13 @@ class Membership:
         self._cache = cache
         self._attachments = attachments
         self._markers = markers
-        self._leaving: dict[int, int] = {}  # subscriptions being given up -> event that told so
-
-    def leaving(self, subscription: int) -> None:
-        self._leaving[subscription] = self._attachments.next_event()
-
-    def wanted_again(self, subscription: int, asked: Moment) -> None:
-        if self._leaving.get(subscription, asked.event) < asked.event:
-            del self._leaving[subscription]
-
-    def left(self, subscriptions: Iterable[int]) -> None:
-        for number in subscriptions:
-            self._leaving.pop(number, None)
 
     def attach(self, one: Subscription, asked: Moment, now: float) -> Backend:
         """Serve this subscription from now on, or go on serving it."""
         told = one.backend
         frontend = self._attachments.frontends.get(one.id)
         if frontend and (frontend.backend.id, frontend.subscriber) != (told.id, one.subscriber):
-            self.remove(frontend, now)  # the number was given again
+            self._remove(frontend, now)  # the number was given again
             frontend = None
         backend = self._attachments.backends.get(told.id) or self._open(told)
         if not self.is_current(backend, told.epoch, asked.event, now):
@@ -67,27 +55,31 @@ class Membership:
         self._cache.open(told.id, told.head)
         return backend
 
-    def detach(self, gone: Iterable[Frontend], now: float) -> list[Effect]:
-        """These are served elsewhere now.
-
-        A subscriber of whom nothing is left has moved. One that keeps something here, but lost
-        something that it did not give up itself, is asked to come again: that unites all.
-        """
-        moved: dict[str, None] = {}
-        for frontend in gone:
-            self.remove(frontend, now)
-            if frontend.id not in self._leaving:
-                moved[frontend.subscriber] = None
+    def end(self, gone: Iterable[Frontend], now: float) -> list[Effect]:
+        """These are over; their subscribers stay."""
         effects: list[Effect] = []
-        for name in moved:
-            subscriber = self._attachments.of(name)
-            code = COME_AGAIN if subscriber.frontends else MOVED
-            for connection in list(subscriber.connections):
-                self._attachments.disconnect(connection)
-                effects.append(CloseConnection(connection, code))
+        for frontend in gone:
+            connections = list(self._attachments.of(frontend.subscriber).connections)
+            self._remove(frontend, now)
+            if connections:
+                effects.append(Ended(frontend.id, connections))
         return effects
 
-    def remove(self, frontend: Frontend, now: float) -> None:
+    def depart(self, gone: Iterable[tuple[Frontend, str | None]], now: float) -> list[Effect]:
+        """These are elsewhere now, and their subscribers follow with all they have: a subscriber
+        is served by one broker. None: nobody knows where, or whether they are over."""
+        follow: dict[str, str | None] = {}
+        for frontend, to in gone:
+            self._remove(frontend, now)
+            follow[frontend.subscriber] = to
+        effects: list[Effect] = []
+        for name, to in follow.items():
+            for connection in list(self._attachments.of(name).connections):
+                self._attachments.disconnect(connection)
+                effects.append(CloseConnection(connection, to))
+        return effects
+
+    def _remove(self, frontend: Frontend, now: float) -> None:
         backend = frontend.backend
         self._attachments.remove(frontend)
         self._cache.detach(backend.id, frontend.marker, now)

@@ -157,6 +157,7 @@ async def _listen(
             seen += 1
             if count is not None and seen >= count:
                 return
+        err.print("the subscription was ended", style="yellow")
 
 
 def _arguments(pairs: list[str]) -> dict[str, Any]:

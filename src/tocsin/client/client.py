@@ -14,7 +14,7 @@ from tocsin.client.cluster import Cluster, Published, StatementResult
 from tocsin.client.connection import Address, Connection, Listener
 from tocsin.client.feed import Gap, Result
 from tocsin.client.http import Http, Token
-from tocsin.errors import InvalidInput, TocsinError
+from tocsin.errors import Conflict, InvalidInput, TocsinError
 
 Acknowledge = Literal["auto", "manual"]
 SETTLE_S = 5.0  # how long leaving a subscription waits for its last acknowledgement
@@ -25,7 +25,9 @@ class Subscription:
 
     Asking for the next result acknowledges the one before (with `ack="auto"`), and so does
     leaving the `async with` block without an exception. The subscription itself lives on, and
-    the next session resumes behind the last acknowledged result, until `unsubscribe`.
+    the next session resumes behind the last acknowledged result, until `unsubscribe`. If somebody
+    else ends it, by a statement for example, iterating ends behind what was received, and `ended`
+    is true.
     """
 
     def __init__(self, connection: Connection, listener: Listener, ack: Acknowledge) -> None:
@@ -49,6 +51,11 @@ class Subscription:
         """Every loss so far; each is also told by the `gap` of the result that follows it."""
         return list(self._listener.feed.gaps)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the subscription is over for good, by whomever."""
+        return self._listener.ended
+
     def __aiter__(self) -> Self:
         return self
 
@@ -60,6 +67,8 @@ class Subscription:
                 self._last = result
                 self._connection.wake()
                 return result
+            if self._listener.ended:
+                break
             if self._listener.error is not None:
                 raise self._listener.error
             self._listener.changed.clear()
@@ -72,8 +81,8 @@ class Subscription:
         self._connection.wake()
 
     async def settle(self) -> None:
-        """Wait until every acknowledgement so far is durable."""
-        while not self._listener.feed.settled:
+        """Wait until every acknowledgement so far is durable, or nobody wants it any more."""
+        while not self._listener.feed.settled and not self._listener.ended:
             if self._listener.error is not None:
                 raise self._listener.error
             self._listener.changed.clear()
@@ -83,6 +92,7 @@ class Subscription:
         """End the subscription for good."""
         self._end()
         await self._connection.unsubscribe(self._listener)
+        self._listener.ended = True
 
     async def close(self) -> None:
         """Stop receiving; the subscription lives on."""
@@ -116,9 +126,11 @@ class Subscription:
 class Client:
     """Subscribes through a coordinator (or one broker), publishes to a cluster.
 
-    Reconnects by itself, to another broker if need be. `token` may be a function that gives a
-    fresh token. `prefetch` bounds how many results of a subscription wait for the application.
-    `inline` lets the broker send results along with the signal, which saves a round trip.
+    Reconnects by itself, to another broker if need be; with a coordinator it follows when the
+    subscriber is moved to another broker, by a statement or by connecting there. `token` may be a
+    function that gives a fresh token. `prefetch` bounds how many results of a subscription wait
+    for the application. `inline` lets the broker send results along with the signal, which saves
+    a round trip.
     """
 
     def __init__(
@@ -146,7 +158,9 @@ class Client:
         self._ack: Acknowledge = ack
         self._prefetch = prefetch
         self._open_timeout_s = open_timeout_s
-        self._connection = Connection(self._locate, token, inline=inline, most_s=reconnect_most_s)
+        self._connection = Connection(
+            self._locate, token, inline=inline, most_s=reconnect_most_s, find=self._find
+        )
 
     @property
     def broker(self) -> str | None:
@@ -214,3 +228,14 @@ class Client:
         query = "?" + urlencode({"exclude": avoid}) if avoid else ""
         told = await self._finder.call("GET", "/v1/broker" + query, repeatable=True, attempts=1)
         return Address(told["name"], told["ws_url"])
+
+    async def _find(self, name: str) -> Address | None:
+        if self._finder is None or self._broker is not None:
+            raise Conflict(
+                f"this subscriber was moved to the broker {name}, and this client is bound to "
+                f"{self._broker}",
+                hint="a client with a coordinator follows",
+            )
+        told = await self._finder.call("GET", "/v1/brokers", repeatable=True, attempts=1)
+        here = [one for one in told["brokers"] if one["name"] == name and one["alive"]]
+        return Address(name, here[0]["ws_url"]) if here else None

@@ -1,7 +1,8 @@
 """One WebSocket connection to whichever broker serves us, kept up for as long as it is wanted.
 
 Finds a broker, connects, opens every feed again, sends what feeds want, and starts over when
-the connection breaks. What a feed has received and acknowledged is the feed's own affair.
+the connection breaks or the subscriber is moved to another broker. What a feed has received and
+acknowledged is the feed's own affair.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ SETTLE_S = 2.0  # how long closing waits for the last acknowledgements
 STEADY_S = 5.0  # a connection that held so long was a good one: the next failure starts small
 
 FATAL = {
-    frames.MOVED: (Conflict, "this subscriber connected elsewhere"),
     frames.MALFORMED: (InvalidInput, "the broker could not read what this client sent"),
     frames.TOO_LARGE: (TooLarge, "a frame was larger than the broker takes"),
     frames.UNAUTHENTICATED: (Unauthenticated, "the token is missing, wrong or has expired"),
@@ -55,6 +55,9 @@ class Address(msgspec.Struct, frozen=True):
 
 
 Locate = Callable[[str | None], Awaitable[Address]]
+"""A broker to connect to, if possible not the one named."""
+Find = Callable[[str], Awaitable[Address | None]]
+"""The broker of that name, if it lives."""
 
 
 class Listener:
@@ -65,14 +68,24 @@ class Listener:
         self.arguments = arguments
         self.feed = Feed(prefetch)
         self.changed = asyncio.Event()
+        self.ended = False  # for good, by whomever
         self.error: TocsinError | None = None
 
 
 class Connection:
     """Keeps one socket up and moves frames between it and the feeds."""
 
-    def __init__(self, locate: Locate, token: Token | None, *, inline: bool, most_s: float) -> None:
+    def __init__(
+        self,
+        locate: Locate,
+        token: Token | None,
+        *,
+        inline: bool,
+        most_s: float,
+        find: Find | None = None,
+    ) -> None:
         self._locate = locate
+        self._find = find
         self._token = token
         self._inline = inline
         self._backoff = Backoff(most_s=most_s)
@@ -87,6 +100,8 @@ class Connection:
         self._error: TocsinError | None = None
         self._last_failure: Exception | None = None
         self._avoid: str | None = None
+        self._follow: str | None = None  # the broker that we were moved to
+        self._cluster: str | None = None  # the store in which our subscriptions have their ids
         self._task: asyncio.Task[None] | None = None
         self.broker: str | None = None
 
@@ -189,7 +204,7 @@ class Connection:
                 await asyncio.sleep(self._backoff.next_s())
 
     async def _connect_once(self) -> None:
-        address = await self._locate(self._avoid)
+        address = await self._next_address()
         url = f"{address.ws_url}{'&' if '?' in address.ws_url else '?'}inline={int(self._inline)}"
         headers = {"Authorization": f"Bearer {current(self._token)}"}
         try:
@@ -211,10 +226,15 @@ class Connection:
             self._avoid = address.name
             raise Unavailable(f"broker {address.name}: {error!r}") from error
 
+    async def _next_address(self) -> Address:
+        found = await self._find(self._follow) if self._find and self._follow else None
+        self._follow = None  # one try: whoever else is found brings everything along
+        return found or await self._locate(self._avoid)
+
     def _closed(self, error: ConnectionClosed, address: Address) -> None:
         code = error.rcvd.code if error.rcvd is not None else 1006
-        # A stalled connection is no fault of the broker; anything else may be.
-        self._avoid = None if code == frames.STALLED else address.name
+        # To be sent away or to have stalled is no fault of the broker; anything else may be.
+        self._avoid = None if code in (frames.COME_AGAIN, frames.MOVED) else address.name
         if code in FATAL:
             kind, message = FATAL[code]
             reason = error.rcvd.reason if error.rcvd is not None else ""
@@ -247,18 +267,24 @@ class Connection:
         served = {info.subscription: info for info in welcome.subscriptions}
         self._gets.clear()
         self._unsent = [request for request, _ in self._requests.values()]
-        for number, listener in list(self._listeners.items()):
-            if number in served and _same(listener, served[number]):
-                listener.feed.opened(served[number])
+        anew = self._cluster not in (None, welcome.cluster)
+        self._cluster = welcome.cluster
+        for number in list(self._listeners):
+            if anew:  # this cluster has never heard of us
+                self._subscribe_again(self._listeners.pop(number))
+            elif number in served:
+                self._listeners[number].feed.opened(served[number])
             else:
-                self._subscribe_again(number)
+                self._ended(number)
         self._wake.set()
 
-    def _subscribe_again(self, number: int) -> None:
+    def _ended(self, number: int) -> None:
         listener = self._listeners.pop(number, None)
-        if listener is None:
-            return
+        if listener is not None:
+            listener.ended = True
+            listener.changed.set()
 
+    def _subscribe_again(self, listener: Listener) -> None:
         async def again() -> None:
             try:
                 await self.subscribe(listener)
@@ -317,6 +343,10 @@ class Connection:
                 if frame.subscription in self._listeners:
                     self._listeners[frame.subscription].feed.confirmed(frame.position)
                     self._listeners[frame.subscription].changed.set()
+            case frames.Ended():
+                self._ended(frame.subscription)
+            case frames.Moved():
+                self._follow = frame.broker
             case frames.Subscribed():
                 self._subscribed(frame)
             case frames.Unsubscribed() | frames.Pong():
@@ -352,13 +382,10 @@ class Connection:
         error = error_from_dict(frame.error)
         asker = self._gets.pop(_number(frame.ref), None)
         if asker is not None:
-            assert asker.feed.info is not None
             asker.feed.answer_failed()
-            if isinstance(error, NotFound):
-                self._subscribe_again(asker.feed.info.subscription)
-            elif isinstance(error, Unavailable):
+            if isinstance(error, Unavailable):
                 asyncio.get_running_loop().call_later(self._backoff.first_s * 4, self._wake.set)
-            else:
+            elif not asker.ended:  # else the broker no longer knows it, and said so
                 asker.error = error
                 asker.changed.set()
             return
@@ -370,12 +397,6 @@ class Connection:
 
 
 _BACKGROUND: set[asyncio.Task[None]] = set()
-
-
-def _same(listener: Listener, info: frames.SubscriptionInfo) -> bool:
-    """Whether the id still means the same: a cluster made anew counts from the start."""
-    known = listener.feed.info
-    return known is not None and (known.channel, known.arguments) == (info.channel, info.arguments)
 
 
 def _number(ref: Any) -> int:

@@ -17,7 +17,7 @@ Limit = Annotated[int, Meta(ge=1, le=10_000)]
 Ref = int | str
 DEFAULT_LIMIT = 100
 
-STALLED = 4000
+COME_AGAIN = 4000
 MOVED = 4001
 MALFORMED = 4400
 UNAUTHENTICATED = 4401
@@ -92,7 +92,10 @@ Request = Subscribe | Unsubscribe | Get | Ack | Ping
 
 
 class Welcome(Struct, frozen=True, tag_field="op", tag="welcome"):
+    """All that the subscriber has. `cluster` is the store's id: ids of another mean nothing."""
+
     broker: str
+    cluster: str
     subscriptions: list[SubscriptionInfo]
 
 
@@ -132,6 +135,18 @@ class Acked(Struct, frozen=True, tag_field="op", tag="acked"):
     position: int
 
 
+class Ended(Struct, frozen=True, tag_field="op", tag="ended"):
+    """The subscription is over, by whomever: nothing more comes of it."""
+
+    subscription: int
+
+
+class Moved(Struct, frozen=True, tag_field="op", tag="moved"):
+    """The last frame before the close: the subscriber is served by this broker now."""
+
+    broker: str
+
+
 class Failure(Struct, frozen=True, tag_field="op", tag="error"):
     error: dict[str, Any]
     ref: Ref | None = None
@@ -141,7 +156,9 @@ class Pong(Struct, frozen=True, tag_field="op", tag="pong"):
     ref: Ref | None = None
 
 
-Answer = Welcome | Subscribed | Unsubscribed | Signal | Results | Acked | Failure | Pong
+Answer = (
+    Welcome | Subscribed | Unsubscribed | Signal | Results | Acked | Ended | Moved | Failure | Pong
+)
 
 encode = msgspec.json.Encoder().encode
 decode_request: Callable[[bytes | str], Request] = msgspec.json.Decoder(Request).decode

@@ -62,6 +62,10 @@ class SyncSubscription:
     def gaps(self) -> list[Gap]:
         return self._subscription.gaps
 
+    @property
+    def ended(self) -> bool:
+        return self._subscription.ended
+
     def __iter__(self) -> Iterator[Result]:
         return self
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from tocsin.broker.core import BrokerCore
 from tocsin.broker.effects import (
-    COME_AGAIN,
     Acked,
     Answer,
     AskNews,
     CloseConnection,
     Effect,
+    Ended,
     Fail,
     Fetch,
     SendInline,
@@ -20,6 +20,7 @@ from tocsin.broker.effects import (
     StoreMarkers,
 )
 from tocsin.broker.events import NewHead, RangeAnswer
+from tocsin.model import Departure, Subscription
 from tocsin.policies import parse_policy
 from tocsin.simulation.checkers import BrokerChecker, promise
 from tocsin.simulation.client import SimulatedClient
@@ -37,6 +38,7 @@ class SimulatedBroker:
         self.core: BrokerCore | None = None
         self.checker: BrokerChecker | None = None
         self.ready = False
+        self.compared_at = -1.0  # everything with the cluster
         self.incarnation = 0
         self.connections: dict[int, str] = {}
 
@@ -47,7 +49,7 @@ class SimulatedBroker:
         limit = world.random.choice([2, 5, 1000])
         self.core = BrokerCore(policy, world.budget_bytes, world.now, fetch_limit=limit)
         self.checker = BrokerChecker(world.cluster, self.core)
-        self._load()
+        self.load()
         self._tick(self.incarnation)
 
     def crash(self) -> None:
@@ -57,16 +59,18 @@ class SimulatedBroker:
             self.world.break_connection(connection)
         self.connections.clear()
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """At start, or to compare everything."""
         core = self.core
         assert core is not None
         asked = core.moment
 
         def loaded(answer: Any) -> list[Effect]:
             self.ready = True
+            self.compared_at = self.world.now
             return core.loaded(answer[0], answer[1], asked, self.world.now)
 
-        self.call(lambda: self.world.cluster.load(self.name), loaded, self._load)
+        self.call(lambda: self.world.cluster.load(self.name), loaded, self.load)
 
     def _tick(self, incarnation: int) -> None:
         if self.core is not None and incarnation == self.incarnation:
@@ -97,7 +101,7 @@ class SimulatedBroker:
 
         world.later(world.delay_s(), arrive)
 
-    def notice(self, heads: list[NewHead], detached: list[int]) -> None:
+    def notice(self, heads: list[NewHead], detached: list[Departure]) -> None:
         if self.core is not None and self.ready:
             self.do(self.core.notice(heads, detached, self.world.now))
 
@@ -148,27 +152,44 @@ class SimulatedBroker:
             epoch, position = rest
             self.do(core.ack(name, number, epoch, position, world.now, connection=connection))
         elif kind == "subscribe":
-            asked = core.moment
-
-            def subscribed(one: Any) -> list[Effect]:
-                effects = core.subscribed(one, asked, world.now)
-                told = core.current(one)
-
-                def opened(client: SimulatedClient) -> None:
-                    client.opened(told)
-                    client.look()
-
-                world.to_client(connection, opened)
-                return effects
-
-            self.call(lambda: world.cluster.subscribe(name, self.name, number), subscribed, list)
+            self._subscribe(core, connection, name, number)
         elif kind == "unsubscribe":
-            self.do(core.unsubscribing(number))
             self.call(
                 lambda: world.cluster.unsubscribe(number),
                 lambda _: core.unsubscribed(number, world.now),
                 list,
             )
+
+    def _subscribe(self, core: BrokerCore, connection: int, name: str, backend: int) -> None:
+        world = self.world
+        asked = core.moment
+
+        def subscribed(one: Subscription) -> list[Effect]:
+            if one.broker == self.name:
+                return joined([one], one.id)
+            if connection in self.connections:  # it is elsewhere, its subscriber is here
+                bring_here(one.id)
+            return []
+
+        def bring_here(number: int) -> None:
+            nonlocal asked
+            asked = core.moment
+            self.call(
+                lambda: world.cluster.attach(name, self.name),
+                lambda every: joined(every, number),
+                list,
+            )
+
+        def joined(every: list[Subscription], number: int) -> list[Effect]:
+            effects: list[Effect] = []
+            for one in every:
+                effects += core.subscribed(one, asked, world.now)
+            told = {one.id: core.current(one) for one in every}.get(number)
+            if told is not None:  # else it ended meanwhile
+                world.to_client(connection, lambda client: client.subscribed(told))
+            return effects
+
+        self.call(lambda: world.cluster.subscribe(name, self.name, backend), subscribed, list)
 
     # -- effects ----------------------------------------------------------------------------------
 
@@ -221,11 +242,17 @@ class SimulatedBroker:
                 world.to_client(effect.request[0], lambda c: world.retry(c, effect.request))
             case Acked():
                 pass
-            case CloseConnection(connection, code):
+            case Ended(subscription, connections):
+                for connection in connections:
+                    world.to_client(connection, lambda c: c.ended(subscription))
+            case CloseConnection(connection, moved_to):
                 name = self.connections.pop(connection)
-                held = any(f.subscriber == name for f in world.cluster.frontends.values())
                 promise(
-                    code == COME_AGAIN or world.cluster.served.get(name) != connection or not held,
+                    moved_to is None or world.cluster.served.get(name) != connection,
                     f"{name} was closed as moved on the connection that serves it",
                 )
-                world.break_connection(connection)
+                promise(
+                    moved_to is not None or self.compared_at == world.now,
+                    f"{name} was sent away and not told where to",
+                )
+                world.break_connection(connection, moved_to)

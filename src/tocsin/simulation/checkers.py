@@ -28,6 +28,7 @@ class DeliveryChecker:
     acknowledged: dict[tuple[int, str], int] = field(default_factory=dict)
     count: int = 0
     gaps: int = 0
+    ends: int = 0
 
     def started(self, client: str, subscription: int, epoch: str, position: int) -> None:
         key = (client, subscription)
@@ -41,6 +42,13 @@ class DeliveryChecker:
     def forgotten(self, client: str, subscription: int) -> None:
         """The client unsubscribed: if it should come back, it begins at the marker."""
         self.delivered.pop((client, subscription), None)
+
+    def told_end(self, client: str, subscription: int) -> None:
+        promise(
+            subscription not in self.cluster.frontends,
+            f"{client}, subscription {subscription}: told as ended, and lives",
+        )
+        self.ends += 1
 
     def told_gap(self, client: str, subscription: int, epoch: str, gap: Gap) -> None:
         key = (client, subscription)
@@ -71,8 +79,15 @@ class DeliveryChecker:
             taken = self.acknowledged.get((marker.subscription, marker.epoch), -1)
             promise(marker.position <= taken, f"{marker} is beyond what was delivered: {taken}")
 
-    def everything_delivered(self, client: str, subscription: int) -> None:
-        frontend = self.cluster.frontends[subscription]
+    def everything_delivered(self, client: str, subscription: int, broker: str) -> None:
+        """In the end. The client is connected to that broker."""
+        frontend = self.cluster.frontends.get(subscription)
+        if frontend is None:
+            raise BrokenPromise(f"{client} never heard that subscription {subscription} ended")
+        promise(
+            frontend.broker == broker,
+            f"{client} is at {broker}, its subscription {subscription} at {frontend.broker}",
+        )
         backend = self.cluster.backends[frontend.backend]
         if backend.head == 0:
             return  # a new epoch without results: nobody need have heard of it

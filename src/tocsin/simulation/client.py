@@ -47,6 +47,10 @@ class SimulatedClient:
         feed.asked = False
         feed.head = max(feed.head, one.backend.head)
 
+    def subscribed(self, one: Subscription) -> None:
+        self.opened(one)
+        self.look()
+
     def _start(self, number: int, backend: int, epoch: str, position: int) -> None:
         self.checker.started(self.name, number, epoch, position)
         self.feeds[number] = Feed(backend, epoch, position, position)
@@ -54,6 +58,11 @@ class SimulatedClient:
     def forget(self, number: int) -> None:
         del self.feeds[number]
         self.checker.forgotten(self.name, number)
+
+    def ended(self, number: int) -> None:
+        self.checker.told_end(self.name, number)
+        if number in self.feeds:
+            self.forget(number)
 
     def look(self) -> None:
         """Ask where something is known to be missing; one get at a time."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tocsin.broker.effects import Marker
 from tocsin.broker.events import NewHead, RangeAnswer
-from tocsin.model import BackendSubscription, Result, Subscription
+from tocsin.model import BackendSubscription, Departure, Result, Subscription
 
 
 @dataclass
@@ -40,7 +40,7 @@ class ModelCluster:
     history: dict[tuple[str, int], Result] = field(default_factory=dict)  # (epoch, position)
     floors: dict[str, int] = field(default_factory=dict)  # epoch -> highest floor ever
     epoch_order: dict[str, int] = field(default_factory=dict)
-    served: dict[str, int] = field(default_factory=dict)  # subscriber -> connection that attached
+    served: dict[str, int] = field(default_factory=dict)  # subscriber -> connection that moved it
 
     def _step(self) -> int:
         self.sequence += 1
@@ -94,10 +94,7 @@ class ModelCluster:
             )
         for frontend in self.frontends.values():
             if (frontend.subscriber, frontend.backend) == (subscriber, backend):
-                if frontend.broker != broker:
-                    self.served.pop(subscriber, None)  # a late call of an earlier connection
-                self._move(frontend, broker)
-                return self._told(frontend)
+                return self._told(frontend)  # where it is: the call may be a late one
         self.subscriptions += 1
         frontend = StoredFrontend(
             self.subscriptions,
@@ -118,12 +115,24 @@ class ModelCluster:
         if not any(f.backend == frontend.backend for f in self.frontends.values()):
             del self.backends[frontend.backend]  # the id will be used again, with another epoch
 
-    def attach(self, subscriber: str, broker: str, connection: int) -> list[Subscription]:
+    def attach(
+        self, subscriber: str, broker: str, connection: int | None = None
+    ) -> list[Subscription]:
+        """For a new connection, or for one that finds something of its subscriber elsewhere."""
         mine = [f for f in self.frontends.values() if f.subscriber == subscriber]
         for frontend in mine:
             self._move(frontend, broker)
-        self.served[subscriber] = connection
+        self.served.pop(subscriber, None)
+        if connection is not None:
+            self.served[subscriber] = connection
         return [self._told(frontend) for frontend in mine]
+
+    def move(self, subscription: int, broker: str) -> None:
+        """By a statement, wherever its subscriber is connected."""
+        frontend = self.frontends[subscription]
+        if frontend.broker != broker:
+            self.served.pop(frontend.subscriber, None)
+        self._move(frontend, broker)
 
     def _move(self, frontend: StoredFrontend, broker: str) -> None:
         if frontend.broker != broker:
@@ -142,7 +151,7 @@ class ModelCluster:
         here = [f for f in self.frontends.values() if f.broker == broker]
         return self.sequence, [self._told(f) for f in here]
 
-    def news(self, broker: str, since: int) -> tuple[int, list[NewHead], list[int]]:
+    def news(self, broker: str, since: int) -> tuple[int, list[NewHead], list[Departure]]:
         here = [f for f in self.frontends.values() if f.broker == broker]
         changed = {
             f.backend
@@ -151,7 +160,11 @@ class ModelCluster:
         }
         heads = [NewHead(b, self.backends[b].epoch, self.backends[b].head) for b in sorted(changed)]
         gone = [s for (name, s), at in self.detachments.items() if name == broker and at > since]
-        return self.sequence, heads, gone
+        return self.sequence, heads, [self.departure(number) for number in gone]
+
+    def departure(self, subscription: int) -> Departure:
+        frontend = self.frontends.get(subscription)
+        return Departure(subscription, None if frontend is None else frontend.broker)
 
     def read(self, backend: int, after: int, upto: int, limit: int) -> RangeAnswer | None:
         b = self.backends.get(backend)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tocsin.broker.events import NewHead
+from tocsin.model import Departure
 from tocsin.policies import parse_policy, policy_names
 from tocsin.simulation.broker import SimulatedBroker
-from tocsin.simulation.checkers import DeliveryChecker
+from tocsin.simulation.checkers import DeliveryChecker, promise
 from tocsin.simulation.client import SimulatedClient
 from tocsin.simulation.model_cluster import ModelCluster
 
@@ -29,6 +30,7 @@ class World:
         self.scale = self.random.choice([1.0, 1.0, 30.0])  # long runs reach TTL's re-estimation
         self.budget_bytes = self.random.choice([0, 60, 200, 1000])
         self.faulty = True
+        self.moves = 0  # clients that followed to another broker
         self.cluster = ModelCluster()
         self.delivery = DeliveryChecker(self.cluster)
         self._agenda: list[tuple[float, int, Callable[[], Any]]] = []
@@ -93,16 +95,18 @@ class World:
 
         self._in_order(connection, "up", arrive)
 
-    def connect(self, client: SimulatedClient) -> None:
+    def connect(self, client: SimulatedClient, follow: str | None = None) -> None:
+        """To the broker that it was moved to, or to any."""
         if client.connection is not None:
             return
         self._connections += 1
         connection = client.connection = self._connections
-        broker = self.random.choice(self.brokers)
+        broker = self.random.choice([b for b in self.brokers if follow in (None, b.name)])
+        self.moves += follow is not None
         self._pipes[connection] = (client, broker)
         self._in_order(connection, "up", lambda: broker.accept(connection, client))
 
-    def break_connection(self, connection: int) -> None:
+    def break_connection(self, connection: int, moved_to: str | None = None) -> None:
         """The client notices after a while, the broker perhaps later."""
         pipe = self._pipes.pop(connection, None)
         if pipe is None:
@@ -112,7 +116,7 @@ class World:
         def noticed() -> None:
             if client.connection == connection:
                 client.connection = None
-                self.later(self.delay_s(), lambda: self.connect(client))
+                self.later(self.delay_s(), lambda: self.connect(client, moved_to))
 
         self.later(self.delay_s(), noticed)
         incarnation = broker.incarnation
@@ -142,7 +146,7 @@ class World:
             self.cluster.publish(backend, self.now, payload)
         self.send_notices(backend, [])
 
-    def send_notices(self, backend: int, detached: list[int]) -> None:
+    def send_notices(self, backend: int, detached: list[Departure]) -> None:
         stored = self.cluster.backends.get(backend)
         heads = []
         if stored is not None:
@@ -161,13 +165,33 @@ class World:
                     lambda b=broker: b.notice(heads, detached),  # type: ignore[misc]
                 )
 
+    def end(self, subscription: int) -> None:
+        """By a statement: UNSUBSCRIBE."""
+        backend = self.cluster.frontends[subscription].backend
+        self.cluster.unsubscribe(subscription)
+        self.send_notices(backend, [self.cluster.departure(subscription)])
+
+    def move(self, subscription: int, broker: str) -> None:
+        """By a statement: CHANGE SUBSCRIPTION."""
+        backend = self.cluster.frontends[subscription].backend
+        self.cluster.move(subscription, broker)
+        self.send_notices(backend, [self.cluster.departure(subscription)])
+
     def happen(self) -> None:
         """One random thing."""
         draw, choose = self.random.random(), self.random.choice
         client, broker = choose(self.clients), choose(self.brokers)
         backend = self.random.randrange(BACKENDS)
-        if draw < 0.55:
+        if draw < 0.48:
             self.publish(backend)
+        elif draw < 0.51 and self.cluster.frontends:
+            self.end(choose(sorted(self.cluster.frontends)))
+        elif draw < 0.54 and self.cluster.frontends:
+            self.move(choose(sorted(self.cluster.frontends)), broker.name)
+        elif draw < 0.55 and broker.ready:
+            broker.load()
+        elif draw < 0.56:  # by a statement: SUBSCRIBE … ON
+            self.cluster.subscribe(client.name, broker.name, backend)
         elif draw < 0.60:
             self.to_broker(client, ("subscribe", backend))
         elif draw < 0.63 and client.feeds:
@@ -189,8 +213,8 @@ class World:
             policy = parse_policy(choose(self.policies))
             broker.do(broker.core.set_policy(policy, self.now))
         elif draw < 0.97:  # a rumour: only news are believed
-            everyone = sorted(self.cluster.frontends)
-            self.send_notices(backend, everyone[:3])
+            some = sorted(self.cluster.frontends)[:3]
+            self.send_notices(backend, [Departure(n, choose([None, broker.name])) for n in some])
         elif client.feeds:
             client.acknowledge(choose(sorted(client.feeds)))
 
@@ -215,11 +239,20 @@ class World:
         for client in self.clients:
             if client.connection is None:
                 self.connect(client)
+            for backend in range(BACKENDS):
+                self.to_broker(client, ("subscribe", backend))
+        self.run_until(self.now + 5 * self.scale)
+        for backend in range(BACKENDS):
+            self.publish(backend)
+        self.run_until(self.now + 10 * self.scale)
+        for client in self.clients:
             for number in client.feeds:
                 client.acknowledge(number)
         self.run_until(self.now + 10 * self.scale)
         for client in self.clients:
+            heard = sorted(feed.backend for feed in client.feeds.values())
+            promise(heard == list(range(BACKENDS)), f"{client.name} asked for all, has {heard}")
+            assert client.connection is not None
+            broker = self._pipes[client.connection][1].name
             for number in client.feeds:
-                # One that a late unsubscription of an earlier connection took is not promised.
-                if number in self.cluster.frontends:
-                    self.delivery.everything_delivered(client.name, number)
+                self.delivery.everything_delivered(client.name, number, broker)

@@ -1,4 +1,4 @@
-"""What a broker must hear: new heads, and the subscriptions that left it.
+"""What a broker must hear: new heads, and the subscriptions that left it, by moving or ending.
 
 A broker asks with the sequence it has seen. Whatever was committed later is told, if need be
 twice, so that a lost notice delays but never loses. Departures are remembered for a day: a broker
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from tocsin.model import Head, Subscription
+from tocsin.model import Departure, Head, Subscription
 from tocsin.storage import schema
 from tocsin.storage.database import Write, current_sequence
 from tocsin.storage.names import require
@@ -24,8 +24,12 @@ _frontend = schema.frontend_subscriptions
 _detachments = schema.detachments
 
 
-def news(connection: Connection, broker: str, since: int) -> tuple[int, list[Head], list[int]]:
-    """(sequence, heads, detached): what changed for the broker after `since`, up to `sequence`."""
+News = tuple[int, list[Head], list[Departure]]
+"""(sequence, heads, detached): what changed for a broker, up to `sequence`."""
+
+
+def news(connection: Connection, broker: str, since: int) -> News:
+    """What changed for the broker after `since`."""
     require(connection, "broker", broker)
     sequence = current_sequence(connection)  # read first: what is newer than it is told twice
     columns = (_backend.c.id, _backend.c.epoch, _backend.c.head)
@@ -41,13 +45,20 @@ def news(connection: Connection, broker: str, since: int) -> tuple[int, list[Hea
     )
     rows = {row.id: row for query in (grown, arrived) for row in connection.execute(query)}
     heads = [Head(row.id, row.epoch, row.head) for _, row in sorted(rows.items())]
+    # One that is still there has moved; ids are not reused, so one that is not has ended.
     left = (
-        select(_detachments.c.subscription)
+        select(_detachments.c.subscription, _frontend.c.broker)
+        .join_from(
+            _detachments,
+            _frontend,
+            _frontend.c.id == _detachments.c.subscription,
+            isouter=True,
+        )
         .where(_detachments.c.broker == broker, _detachments.c.sequence > since)
         .distinct()
         .order_by(_detachments.c.subscription)
     )
-    return sequence, heads, list(connection.execute(left).scalars())
+    return sequence, heads, [Departure(*row) for row in connection.execute(left)]
 
 
 def detach(write: Write, leaving: Sequence[Subscription]) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import Table, delete, func, insert, select
 
-from tocsin.model import Arguments, BackendSubscription, Head, Subscription
+from tocsin.model import Arguments, BackendSubscription, Subscription
 from tocsin.storage import markers, news, schema
 from tocsin.storage.database import Database, Write, current_sequence
 from tocsin.storage.names import refuse_unstorable, require
+from tocsin.storage.news import News
 from tocsin.storage.parameter_journal import ParameterChanges, ParameterJournal
 from tocsin.storage.subscription_rows import (
     backend_hash,
@@ -41,7 +42,9 @@ class Subscriptions:
         """The subscriber's one subscription to these arguments, and whether its backend is new.
 
         Arguments come in canonical form (every parameter, values of its type). A repeat gives the
-        same subscription, moved to the broker if one is given. A marker starts at the head.
+        same subscription where it is: it is put on the broker only if it was on none. A repeat may
+        be late, and must not tear a subscriber apart that has moved since. A marker starts at the
+        head.
         """
         return self.subscribe_all([(subscriber, channel, arguments, broker)])[0]
 
@@ -93,7 +96,7 @@ class Subscriptions:
             sequence = current_sequence(connection)
             return sequence, subscriptions_where(connection, _frontend.c.broker == broker)
 
-    def news(self, broker: str, since: int) -> tuple[int, list[Head], list[int]]:
+    def news(self, broker: str, since: int) -> News:
         """What changed for that broker after a sequence: see `storage.news`."""
         with self._database.read() as connection:
             return news.news(connection, broker, since)
@@ -143,8 +146,10 @@ class Subscriptions:
         if found:
             once = (_frontend.c.subscriber == subscriber) & (_frontend.c.backend == found.id)
             known = subscriptions_where(write.connection, once)
+            if known and known[0].broker is None and broker is not None:
+                known = _move(write, known, broker)
             if known:
-                return (_move(write, known, broker) if broker else known)[0], False
+                return known[0], False
         values = {
             "subscriber": subscriber,
             "broker": broker,

@@ -21,7 +21,7 @@ from tocsin.broker.events import NewHead, RangeAnswer
 from tocsin.client.frames import SubscriptionInfo
 from tocsin.client.http import error_of, tls
 from tocsin.errors import NotFound, TocsinError, Unavailable
-from tocsin.model import Result
+from tocsin.model import Departure, Result
 from tocsin.service.backoff import NO_ANSWER, Backoff
 from tocsin.service.tokens import mint
 
@@ -76,7 +76,7 @@ class News(Struct, frozen=True):
 
     sequence: int
     heads: list[StoredHead] = []
-    detached: list[int] = []
+    detached: list[Departure] = []
     cluster: str | None = None
 
     def new_heads(self) -> list[NewHead]:

@@ -24,6 +24,7 @@ from tocsin.broker.effects import (
     AskNews,
     CloseConnection,
     Effect,
+    Ended,
     Fail,
     Fetch,
     SendInline,
@@ -46,7 +47,6 @@ from tocsin.settings import Settings
 
 log = structlog.get_logger()
 
-REASONS = {frames.MOVED: "moved: this subscriber connected elsewhere"}
 RESYNC_EVERY_S = 5.0
 
 
@@ -214,7 +214,8 @@ class Driver:
             effects = core.connected(line.number, subscriber, line.inline, given, asked, now)
         infos = [self._current(core, info) for info in infos]
         if line is not None:
-            line.send(encoding.welcome_message(self.settings.broker_name, infos))
+            assert self.store is not None
+            line.send(encoding.welcome_message(self.settings.broker_name, self.store, infos))
         self._perform(core, effects)
         return infos
 
@@ -223,7 +224,10 @@ class Driver:
         if self.lines.pop(line.number, None) is not None:
             self._perform(self.core, self.core.disconnected(line.number))
 
-    async def subscribe(self, subscriber: str, channel: str, arguments: Any) -> SubscriptionInfo:
+    async def subscribe(
+        self, subscriber: str, channel: str, arguments: Any, line: Line | None = None
+    ) -> SubscriptionInfo:
+        """Subscribe, for the client on that line, if any."""
         while True:
             core, asked = self.core, self.core.moment
             self._arriving += 1
@@ -233,16 +237,25 @@ class Driver:
                 self._arriving -= 1
             if core is self.core:
                 break
+        if info.broker != self.settings.broker_name:
+            return await self._bring_here(info, line)
         subscription = encoding.subscription_of(info)
         effects = core.subscribed(subscription, asked, time.monotonic())
         # The caller must be able to answer before signals of the new subscription are sent.
         asyncio.get_running_loop().call_soon(self._perform, core, effects)
         return self._current(core, info)
 
+    async def _bring_here(self, wanted: SubscriptionInfo, line: Line | None) -> SubscriptionInfo:
+        """It is served elsewhere. Whoever asks here comes here with all they have, unless they
+        have gone there since they asked."""
+        if line is not None and not line.open:
+            raise Unavailable("the connection that asked is closed")
+        for info in await self.attach(wanted.subscriber):
+            if info.subscription == wanted.subscription:
+                return info
+        raise Unavailable(f"subscription {wanted.subscription} has just ended", hint="try again")
+
     async def unsubscribe(self, subscriber: str, subscription: int) -> None:
-        core = self.core
-        if self._holds(core, subscriber, subscription):
-            core.unsubscribing(subscription)
         self._departing += 1
         try:
             await self.link.unsubscribe(subscription, subscriber)
@@ -253,12 +266,9 @@ class Driver:
             self._departing -= 1
         self._forget(subscriber, subscription)
 
-    def _holds(self, core: BrokerCore, subscriber: str, subscription: int) -> bool:
-        known = core.attachments.frontends.get(subscription)
-        return known is not None and known.subscriber == subscriber
-
     def _forget(self, subscriber: str, subscription: int) -> None:
-        if self._holds(self.core, subscriber, subscription):
+        known = self.core.attachments.frontends.get(subscription)
+        if known is not None and known.subscriber == subscriber:
             self._perform(self.core, self.core.unsubscribed(subscription, time.monotonic()))
 
     def get(self, request: Any, subscriber: str, subscription: int, **cursor: Any) -> None:
@@ -342,7 +352,7 @@ class Driver:
     async def _subscribe(self, connection: Socket, request: frames.Subscribe) -> None:
         subscriber = connection.identity.subject
         try:
-            info = await self.subscribe(subscriber, request.channel, request.arguments)
+            info = await self.subscribe(subscriber, request.channel, request.arguments, connection)
         except TocsinError as error:
             connection.send(failure(request.ref, error))
         else:
@@ -386,10 +396,12 @@ class Driver:
                     self.spawn(self._store_markers(core, effect), "markers")
                 case AskNews():
                     self.spawn(self._ask_news(core, effect))
+                case Ended():
+                    message = encoding.ended_message(effect)
+                    for line in self._lines(effect.connections):
+                        line.send(message)
                 case CloseConnection():
-                    closed: Line | None = self.lines.pop(effect.connection, None)
-                    if closed is not None:
-                        closed.close(effect.code, REASONS.get(effect.code, ""))
+                    self._close(effect)
 
     def _lines(self, numbers: Iterable[int]) -> Iterable[Line]:
         lines = self.lines
@@ -418,6 +430,16 @@ class Driver:
             asker.socket.answered_get()
         elif asker is not None and not asker.done():
             asker.set_exception(effect.error)
+
+    def _close(self, effect: CloseConnection) -> None:
+        line = self.lines.pop(effect.connection, None)
+        if line is None:
+            return
+        if effect.moved_to is None:
+            line.close(frames.COME_AGAIN, "your subscriptions changed: reconnect and resume")
+        else:
+            line.send(encoding.moved_message(effect.moved_to))
+            line.close(frames.MOVED, f"moved: broker {effect.moved_to} serves you now")
 
     def _acked(self, effect: Acked) -> None:
         message = encoding.acked_message(effect)

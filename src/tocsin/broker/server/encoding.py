@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from tocsin.broker.effects import Acked, Answer, Gap, SendInline, Signal
+from tocsin.broker.effects import Acked, Answer, Ended, Gap, SendInline, Signal
 from tocsin.broker.server.message import Message
 from tocsin.client import frames
 from tocsin.client.frames import SubscriptionInfo
@@ -102,12 +102,20 @@ def signal_message(effect: Signal | SendInline) -> Message:
     return Message("signal", encode(frames.Signal(effect.backend, effect.epoch, effect.head)))
 
 
-def welcome_message(broker: str, subscriptions: list[SubscriptionInfo]) -> Message:
-    return Message("welcome", encode(frames.Welcome(broker, subscriptions)))
+def welcome_message(broker: str, cluster: str, subscriptions: list[SubscriptionInfo]) -> Message:
+    return Message("welcome", encode(frames.Welcome(broker, cluster, subscriptions)))
 
 
 def acked_message(effect: Acked) -> Message:
     return Message("acked", encode(frames.Acked(effect.subscription, effect.position)))
+
+
+def ended_message(effect: Ended) -> Message:
+    return Message("ended", encode(frames.Ended(effect.subscription)))
+
+
+def moved_message(broker: str) -> Message:
+    return Message("moved", encode(frames.Moved(broker)))
 
 
 def subscription_of(info: SubscriptionInfo) -> Subscription:

@@ -324,7 +324,7 @@ class Sockets:
                 self.backed_up.discard(connection)
                 self._stalled()
                 log.info("closed a stalled client", subscriber=connection.identity.subject)
-                connection.close(frames.STALLED, "stalled: reconnect and resume")
+                connection.close(frames.COME_AGAIN, "stalled: reconnect and resume")
 
     def _flush(self) -> None:
         dirty, self._dirty = self._dirty, {}
