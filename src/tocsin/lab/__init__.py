@@ -1,0 +1,5 @@
+"""The lab: which cache policy, how large a cache? Workloads, compiled simulators, bounds,
+experiments and reports.
+
+The policies are the live broker's own functions, compiled.
+"""
