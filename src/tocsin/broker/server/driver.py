@@ -8,71 +8,30 @@ cluster takes the core along and looks afterwards whether it is still the presen
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Coroutine, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
 from tocsin.broker.core import BrokerCore
-from tocsin.broker.effects import (
-    Acked,
-    Answer,
-    AskNews,
-    CloseConnection,
-    Effect,
-    Ended,
-    Fail,
-    Fetch,
-    SendInline,
-    Signal,
-    StoreMarkers,
-)
+from tocsin.broker.effects import AskNews, Effect, Fetch, StoreMarkers
 from tocsin.broker.events import RangeAnswer
 from tocsin.broker.server import encoding
 from tocsin.broker.server.cluster_link import ClusterLink, News
-from tocsin.broker.server.message import Message
+from tocsin.broker.server.lines import Asker, Line, Lines
 from tocsin.broker.server.metrics import Counts
-from tocsin.broker.server.sockets import Socket, failure
 from tocsin.client import frames
 from tocsin.client.frames import SubscriptionInfo
 from tocsin.errors import NotFound, TocsinError, Unavailable
 from tocsin.policies import parse_policy
-from tocsin.service.backoff import Backoff
-from tocsin.service.tokens import Identity
 from tocsin.settings import Settings
 
 log = structlog.get_logger()
 
 RESYNC_EVERY_S = 5.0
-
-
-class Line(Protocol):
-    """A client's connection, by WebSocket or SSE."""
-
-    identity: Identity
-    inline: bool
-    number: int
-
-    @property
-    def open(self) -> bool: ...
-    def send(self, message: Message) -> None: ...
-    def signal(self, backend: int, message: Message) -> None: ...
-    def results(self, backend: int, message: Message, signal: Message) -> None: ...
-    def close(self, code: int, reason: str) -> None: ...
-
-
-class SocketGet:
-    """A get that a WebSocket waits for."""
-
-    __slots__ = ("ref", "socket")
-
-    def __init__(self, socket: Socket, ref: frames.Ref) -> None:
-        self.socket = socket
-        self.ref = ref
 
 
 class Driver:
@@ -81,6 +40,7 @@ class Driver:
     core: BrokerCore
     link: ClusterLink
     counts: Counts
+    lines: Lines
 
     def __init__(self, settings: Settings, link: ClusterLink, url: str) -> None:
         self.settings = settings
@@ -90,8 +50,7 @@ class Driver:
         self.policy = parse_policy(settings.cache_policy)
         self.core = self._new_core()
         self.store: str | None = None  # the id of the cluster's store, once we are registered
-        self.lines: dict[int, Line] = {}
-        self._numbers = itertools.count(1)
+        self.lines = Lines(self.counts)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._departing = 0  # unsubscribe calls under way
         self._arriving = 0  # attach and subscribe calls under way
@@ -114,9 +73,7 @@ class Driver:
         if self.store is not None and self.store != registered.cluster:
             log.warning("the cluster has another store; starting anew", store=registered.cluster)
             self.core = self._new_core()
-            for line in list(self.lines.values()):
-                line.close(frames.GOING_AWAY, "the cluster was replaced: reconnect")
-            self.lines.clear()
+            self.lines.close_all(frames.GOING_AWAY, "the cluster was replaced: reconnect")
         self.store = registered.cluster
         core, asked = self.core, self.core.moment
         loaded = await self.link.load()
@@ -209,19 +166,20 @@ class Driver:
             for one in given:
                 effects += core.subscribed(one, asked, now)
         else:
-            line.number = next(self._numbers)
-            self.lines[line.number] = line
+            self.lines.add(line)
             effects = core.connected(line.number, subscriber, line.inline, given, asked, now)
         infos = [self._current(core, info) for info in infos]
         if line is not None:
             assert self.store is not None
             line.send(encoding.welcome_message(self.settings.broker_name, self.store, infos))
         self._perform(core, effects)
+        if line is not None and not line.open:  # its client left while we waited
+            self.left(line)
         return infos
 
     def left(self, line: Line) -> None:
         """A line's client is gone."""
-        if self.lines.pop(line.number, None) is not None:
+        if self.lines.remove(line):
             self._perform(self.core, self.core.disconnected(line.number))
 
     async def subscribe(
@@ -271,8 +229,8 @@ class Driver:
         if known is not None and known.subscriber == subscriber:
             self._perform(self.core, self.core.unsubscribed(subscription, time.monotonic()))
 
-    def get(self, request: Any, subscriber: str, subscription: int, **cursor: Any) -> None:
-        effects = self.core.get(request, subscriber, subscription, time.monotonic(), **cursor)
+    def get(self, asker: Asker, subscriber: str, subscription: int, **cursor: Any) -> None:
+        effects = self.core.get(asker, subscriber, subscription, time.monotonic(), **cursor)
         self._perform(self.core, effects)
 
     def ack(
@@ -293,83 +251,6 @@ class Driver:
             info, epoch=known.backend.epoch, head=known.backend.head, marker=known.marker
         )
 
-    # WebSockets (the Handler of sockets.py)
-
-    def opened(self, connection: Socket) -> None:
-        self.spawn(self._welcome(connection))
-
-    async def _welcome(self, connection: Socket) -> None:
-        backoff = Backoff()
-        while connection.open:
-            try:
-                await self.attach(connection.identity.subject, connection)
-            except Unavailable as error:
-                log.info("a client waits for the cluster", reason=str(error))
-                await asyncio.sleep(backoff.next_s())
-            except TocsinError as error:
-                connection.send(failure(None, error))
-                connection.close(frames.GOING_AWAY, error.message)
-            else:
-                self._drop_if_closed(connection)
-                connection.go_on()
-                return
-
-    def _drop_if_closed(self, line: Line) -> None:
-        """It may have gone while we waited for the cluster, before it was known here."""
-        if not line.open:
-            self.left(line)
-
-    def gone(self, connection: Socket) -> None:
-        self.left(connection)
-
-    def received(self, connection: Socket, request: frames.Request) -> None:
-        subscriber = connection.identity.subject
-        match request:
-            case frames.Get():
-                self.get(
-                    SocketGet(connection, request.ref),
-                    subscriber,
-                    request.subscription,
-                    after=request.after,
-                    epoch=request.epoch,
-                    limit=request.limit,
-                )
-            case frames.Ack():
-                self.ack(
-                    subscriber,
-                    request.subscription,
-                    request.epoch,
-                    request.position,
-                    connection=connection.number,
-                )
-            case frames.Ping():
-                connection.send(Message("pong", frames.encode(frames.Pong(request.ref))))
-            case frames.Subscribe():
-                self.spawn(self._subscribe(connection, request))
-            case frames.Unsubscribe():
-                self.spawn(self._unsubscribe(connection, request))
-
-    async def _subscribe(self, connection: Socket, request: frames.Subscribe) -> None:
-        subscriber = connection.identity.subject
-        try:
-            info = await self.subscribe(subscriber, request.channel, request.arguments, connection)
-        except TocsinError as error:
-            connection.send(failure(request.ref, error))
-        else:
-            answer = frames.encode(frames.Subscribed(request.ref, info))
-            connection.send(Message("subscribed", answer))
-        connection.go_on()
-
-    async def _unsubscribe(self, connection: Socket, request: frames.Unsubscribe) -> None:
-        try:
-            await self.unsubscribe(connection.identity.subject, request.subscription)
-        except TocsinError as error:
-            connection.send(failure(request.ref, error))
-        else:
-            answer = frames.encode(frames.Unsubscribed(request.ref))
-            connection.send(Message("unsubscribed", answer))
-        connection.go_on()
-
     # Effects
 
     def _perform(self, core: BrokerCore, effects: Iterable[Effect]) -> None:
@@ -377,77 +258,14 @@ class Driver:
             return
         for effect in effects:
             match effect:
-                case SendInline():
-                    self._inline(effect)
-                case Signal():
-                    message = encoding.signal_message(effect)
-                    for line in self._lines(effect.connections):
-                        self.counts.signals += 1
-                        line.signal(effect.backend, message)
-                case Answer():
-                    self._answer(effect)
-                case Fail():
-                    self._fail(effect)
-                case Acked():
-                    self._acked(effect)
                 case Fetch():
                     self.link.fetch(effect, partial(self._fetched, core))
                 case StoreMarkers():
                     self.spawn(self._store_markers(core, effect), "markers")
                 case AskNews():
                     self.spawn(self._ask_news(core, effect))
-                case Ended():
-                    message = encoding.ended_message(effect)
-                    for line in self._lines(effect.connections):
-                        line.send(message)
-                case CloseConnection():
-                    self._close(effect)
-
-    def _lines(self, numbers: Iterable[int]) -> Iterable[Line]:
-        lines = self.lines
-        return [lines[number] for number in numbers if number in lines]
-
-    def _inline(self, effect: SendInline) -> None:
-        message, signal = encoding.inline_message(effect), encoding.signal_message(effect)
-        for line in self._lines(effect.connections):
-            self.counts.delivered += len(effect.results)
-            line.results(effect.backend, message, signal)
-
-    def _answer(self, answer: Answer) -> None:
-        asker = answer.request
-        if isinstance(asker, SocketGet):
-            answer = encoding.shortened(answer, self.settings.connection_bytes // 4)
-            asker.socket.send(encoding.answer_message(answer, asker.ref))
-            asker.socket.answered_get()
-        elif not asker.done():
-            asker.set_result(answer)
-        self.counts.delivered += len(answer.results)
-
-    def _fail(self, effect: Fail) -> None:
-        asker = effect.request
-        if isinstance(asker, SocketGet):
-            asker.socket.send(failure(asker.ref, effect.error))
-            asker.socket.answered_get()
-        elif asker is not None and not asker.done():
-            asker.set_exception(effect.error)
-
-    def _close(self, effect: CloseConnection) -> None:
-        line = self.lines.pop(effect.connection, None)
-        if line is None:
-            return
-        if effect.moved_to is None:
-            line.close(frames.COME_AGAIN, "your subscriptions changed: reconnect and resume")
-        else:
-            line.send(encoding.moved_message(effect.moved_to))
-            line.close(frames.MOVED, f"moved: broker {effect.moved_to} serves you now")
-
-    def _acked(self, effect: Acked) -> None:
-        message = encoding.acked_message(effect)
-        for line in self._lines(effect.connections):
-            line.send(message)
-        for asker in effect.requests:
-            if not asker.done():
-                asker.set_result(effect.position)
+                case _:
+                    self.lines.tell(effect)
 
     def _fetched(self, core: BrokerCore, fetch: Fetch, answer: RangeAnswer | TocsinError) -> None:
         now = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -18,7 +19,7 @@ from tocsin.broker.server.encoding import ResultsBody, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
 from tocsin.caching import CacheCounters
 from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInfo
-from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.errors import InvalidInput, NotFound, TocsinError, Unavailable
 from tocsin.service.tokens import verify_notice
 from tocsin.service.web import Call, Route, application
 
@@ -66,6 +67,21 @@ class PolicyChange(Struct, frozen=True):
     policy: str
 
 
+class Waiter:
+    """A call that waits for the core's answer."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def answered(self, answer: Any) -> None:
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def failed(self, error: TocsinError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
 class Rest:
     """The handlers. `waiting` are calls that must be let go when the broker stops."""
 
@@ -74,7 +90,7 @@ class Rest:
         self._info = info
         self._stall_s = stall_s
         self.lines: set[EventLine] = set()
-        self.waiting: set[asyncio.Future[Any]] = set()
+        self.waiting: set[Waiter] = set()
 
     def app(self) -> Starlette:
         settings = self._driver.settings
@@ -87,9 +103,8 @@ class Rest:
 
     def let_go(self) -> None:
         """The broker stops: nobody waits any longer."""
-        for future in self.waiting:
-            if not future.done():
-                future.set_exception(Unavailable("the broker is shutting down", hint="reconnect"))
+        for waiter in self.waiting:
+            waiter.failed(Unavailable("the broker is shutting down", hint="reconnect"))
 
     async def broker(self, _: Call) -> BrokerInfo:
         return self._info
@@ -122,9 +137,9 @@ class Rest:
         wait_s = call.query("wait_s", WaitSeconds, 0.0)
         await self._ensure_here(call)
 
-        def ask(request: asyncio.Future[Answer]) -> None:
+        def ask(asker: Waiter) -> None:
             self._driver.get(
-                request,
+                asker,
                 call.identity.subject,
                 call.path["id"],
                 after=after,
@@ -133,19 +148,21 @@ class Rest:
                 wait_until=time.monotonic() + wait_s if wait_s else None,
             )
 
-        return results_body(await self._wait(ask))
+        answer: Answer = await self._wait(ask)
+        self._driver.counts.delivered += len(answer.results)
+        return results_body(answer)
 
     async def ack(self, call: Call) -> MarkerInfo:
         taken: Acknowledgement = await call.body(Acknowledgement)
         await self._ensure_here(call)
 
-        def ask(request: asyncio.Future[int]) -> None:
+        def ask(asker: Waiter) -> None:
             self._driver.ack(
                 call.identity.subject,
                 call.path["id"],
                 taken.epoch,
                 taken.position,
-                request=request,
+                request=asker,
             )
 
         return MarkerInfo(await self._wait(ask))
@@ -210,14 +227,14 @@ class Rest:
         if number not in [info.subscription for info in mine]:
             raise NotFound(f"you have no subscription {number}", field="subscription")
 
-    async def _wait(self, ask: Any) -> Any:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.waiting.add(future)
+    async def _wait(self, ask: Callable[[Waiter], None]) -> Any:
+        waiter = Waiter()
+        self.waiting.add(waiter)
         try:
-            ask(future)
-            return await future
+            ask(waiter)
+            return await waiter.answer
         finally:
-            self.waiting.discard(future)
+            self.waiting.discard(waiter)
 
 
 def _routes(rest: Rest) -> list[Route]:

@@ -17,6 +17,7 @@ from tocsin.broker.server.cluster_link import ClusterLink
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.metrics import BROKERS
 from tocsin.broker.server.rest import BrokerInfo, Rest
+from tocsin.broker.server.socket_clients import SocketClients
 from tocsin.broker.server.sockets import PATH, Sockets
 from tocsin.client.frames import GOING_AWAY
 from tocsin.client.http import tls
@@ -60,7 +61,7 @@ class Broker:
         self.driver = Driver(settings, link, self.url)
         self._stack.push_async_callback(self.driver.close)
         self.sockets = Sockets(
-            self.driver,
+            SocketClients(self.driver),
             secret=settings.secret,
             frame_limit_bytes=settings.frame_limit_bytes,
             connection_bytes=settings.connection_bytes,
