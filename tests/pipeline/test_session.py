@@ -69,3 +69,13 @@ def test_a_session_works_with_and_without_the_faster_file_system(
     assert "spark.hadoop.fs.file.impl" in session_conf(settings)
     elsewhere = Settings(data=tmp_path, master="spark://a:7077")
     assert "spark.hadoop.fs.file.impl" not in session_conf(elsewhere)
+
+
+def test_on_one_machine_small_work_gets_small_means(tmp_path: Path) -> None:
+    """One task for what the driver holds, all cores for files, no 16 MB per hash table."""
+    here = session_conf(Settings(data=tmp_path, master="local[4]"))
+    assert here["spark.sql.leafNodeDefaultParallelism"] == "1"
+    assert here["spark.sql.files.minPartitionNum"] == "4"
+    assert here["spark.buffer.pageSize"] == "1m"
+    elsewhere = session_conf(Settings(data=tmp_path, master="spark://a:7077"))
+    assert not {"spark.sql.leafNodeDefaultParallelism", "spark.buffer.pageSize"} & elsewhere.keys()

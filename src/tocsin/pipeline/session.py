@@ -75,6 +75,12 @@ def session_conf(settings: Settings) -> dict[str, str]:
         # On one machine more partitions than cores only cost scheduling.
         conf["spark.sql.shuffle.partitions"] = str(max(2, cores))
         conf["spark.default.parallelism"] = str(max(2, cores))
+        # What comes from the driver is small: one task. Files are still read by all cores.
+        conf["spark.sql.leafNodeDefaultParallelism"] = "1"
+        conf["spark.sql.files.minPartitionNum"] = str(max(2, cores))
+        # Every hash table and every sort takes a page at least: by itself Spark would make that
+        # 16 MB to be cleared and collected, for a few hundred rows.
+        conf["spark.buffer.pageSize"] = "1m"
         # Re-planning between stages halves the speed of small runs, and has nothing to even out.
         conf["spark.sql.adaptive.enabled"] = "false"
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
