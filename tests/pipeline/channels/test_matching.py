@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from datetime import UTC, datetime
@@ -19,12 +20,14 @@ from tocsin.pipeline.channels import (
     CompiledChannel,
     ParameterTable,
     compile_channel,
+    keyed,
     match,
     parameters,
     plain_query,
     run_plain,
     view_schema,
 )
+from tocsin.pipeline.local import localised
 
 pytestmark = pytest.mark.spark
 
@@ -234,13 +237,49 @@ def test_a_table_refreshed_by_delta_equals_one_built_at_once(
     assert delta.current() is None
 
 
+def views_of(spark: SparkSession) -> list[str]:
+    names = (each.name for each in spark.catalog.listTables("global_temp"))
+    return [name for name in names if name.startswith("tocsin")]
+
+
 def test_frames_of_several_sessions_meet_and_leave_no_view(spark: SparkSession) -> None:
+    gc.collect()
+    run_plain(spark, plain_query("SELECT 1 AS n"), {})
+    before = views_of(spark)
     channel = compiled("CONTINUOUS CHANNEL c(v INT) AS SELECT id FROM NEW reports WHERE sev = :v")
     made = table(spark, channel, [{"v": 1}, {"v": 2}])
     other = spark.newSession()
     got = results(other, channel, made, frame(other, RECORDS))
     assert {backend for backend, _ in got} == {1, 2}
-    assert not [v for v in spark.catalog.listTables("global_temp") if v.name.startswith("tocsin")]
+    made.close()
+    gc.collect()
+    run_plain(spark, plain_query("SELECT 1 AS n"), {})  # the next query takes them away
+    assert views_of(spark) == before
+
+
+def test_channels_that_ask_alike_share_the_keys_of_a_small_dataset(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[DataFrame] = []
+
+    def counting(given: DataFrame) -> DataFrame:
+        made.append(given)
+        return localised(given)
+
+    monkeypatch.setattr(keyed, "localised", counting)
+    one = compiled(
+        "CONTINUOUS CHANNEL c(v INT) AS SELECT r.id, s.id AS other FROM NEW reports r, reports s"
+        " WHERE r.sev = :v AND near(r.lat, r.lon, s.lat, s.lon, 3)"
+    )
+    other = compiled(
+        "CONTINUOUS CHANNEL c(k STRING) AS SELECT a.id FROM NEW reports a, reports b"
+        " WHERE a.kind = :k AND near(b.lat, b.lon, a.lat, a.lon, 3)"
+    )
+    records = localised(frame(spark, RECORDS))
+    for channel, sets in ((one, [{"v": 1}]), (other, [{"k": "a"}]), (one, [{"v": 2}])):
+        parameters = table(spark, channel, sets)
+        assert results(spark, channel, parameters, records)
+    assert len(made) == 1
 
 
 def test_channels_may_run_at_once(spark: SparkSession) -> None:

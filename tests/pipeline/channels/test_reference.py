@@ -19,7 +19,7 @@ from tocsin.language import parse_one
 from tocsin.language.statements import CreateChannel
 from tocsin.model import Column, Dataset
 from tocsin.pipeline.channels import ParameterTable, compile_channel, match, view_schema
-from tocsin.pipeline.local import SMALL_ROWS
+from tocsin.pipeline.local import SMALL_ROWS, localised
 
 from .reference import (
     CONDITIONS,
@@ -152,6 +152,7 @@ def test_spark_and_the_reference_agree(
     assert isinstance(statement, CreateChannel)
     compiled = compile_channel(statement, DATASETS)
     small_rows = data.draw(st.sampled_from([0, SMALL_ROWS]))
+    keep = data.draw(st.sampled_from([localised, lambda frame: frame]))  # on the driver, or not
     table = ParameterTable(spark, compiled, small_rows=small_rows)
     numbered = dict(enumerate(sets, start=100))
     alive: dict[int, Record] = {}
@@ -175,8 +176,8 @@ def test_spark_and_the_reference_agree(
         parameters = table.current()
         assert (parameters is None) == (not alive)
         if parameters is not None:
-            stored = {"places": _frame(spark, "places", places, 0)}
-            new = {"reports": _frame(spark, "reports", batch, first)}
+            stored = {"places": keep(_frame(spark, "places", places, 0))}
+            new = {"reports": keep(_frame(spark, "reports", batch, first))}
             found = match(spark, compiled, parameters, stored, new)
             runs.append(found.select(F.lit(number).alias("run"), "*"))
     got: Counter[tuple[int, int, str]] = Counter()

@@ -16,6 +16,7 @@ from tocsin.language.statements import CreateChannel
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels.dialect import QueryText, parse_query, snippet, to_spark
 from tocsin.pipeline.channels.forms import Shape, halves_of, shape_of
+from tocsin.pipeline.channels.keyed import Keyed
 from tocsin.pipeline.channels.links import (
     Index,
     column_types,
@@ -56,6 +57,7 @@ class CompiledChannel(Struct, frozen=True):
     new: tuple[str, ...]
     uses_window: bool
     needs_new_records: bool
+    keyed: tuple[Keyed, ...] = ()
     keys: str | None = None
     facts: tuple[tuple[str, str], ...] = ()
 
@@ -70,6 +72,7 @@ class _Made(Struct, frozen=True):
     strategy: str
     why: str
     needs_new_records: bool = False
+    keyed: tuple[Keyed, ...] = ()
     keys: str | None = None
     facts: tuple[tuple[str, str], ...] = ()
 
@@ -107,6 +110,7 @@ def compile_channel(
         new=new,
         uses_window=uses_window,
         needs_new_records=made.needs_new_records,
+        keyed=made.keyed,
         keys=made.keys,
         facts=made.facts,
     )
@@ -219,7 +223,7 @@ def _joined(
     assert select is not None
     conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
     index, strategy, why = _strategy(conditions, source, shape, datasets, indexed=indexed)
-    cells, reaches = join_by_cells(conditions, shape.tables, datasets) if indexed else ([], [])
+    cells, keyed, reaches = join_by_cells(conditions, shape.tables if indexed else [], datasets)
     if cells:
         strategy += ", datasets joined on grid cells"
     conditions += cells
@@ -254,6 +258,7 @@ def _joined(
         strategy,
         why,
         shape.needs_new_records,
+        tuple(keyed),
         index.keys if index else None,
         (*(index.facts if index else ()), *reaches),
     )

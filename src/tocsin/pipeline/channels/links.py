@@ -84,7 +84,7 @@ def _text(node: exp.Expr) -> str:
     return to_spark(bind_parameters(node.copy()))
 
 
-def _constant(node: exp.Expr) -> float | None:
+def constant(node: exp.Expr) -> float | None:
     try:
         return float(node.sql()) if node.find(exp.Column, exp.Placeholder) is None else None
     except ValueError:
@@ -104,7 +104,7 @@ def near_index(condition: exp.Expr) -> Index | None:
             continue
         if not (of_records(rlat) and not has_parameter(rlon)):
             continue
-        radius = _constant(km)
+        radius = constant(km)
         if radius is not None:
             at = str(near.level_of(max(radius, 0.0)))
             keys = near.cover(_text(lat), _text(lon), str(radius), at)

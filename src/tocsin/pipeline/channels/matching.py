@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.pipeline.channels.compile import BACKEND, ORDER, PARAMETERS_MARKER, CompiledChannel
+from tocsin.pipeline.channels.keyed import add_key
 from tocsin.pipeline.channels.parameters import Parameters
 from tocsin.pipeline.channels.query import PlainQuery, new_marker, stored_marker
 from tocsin.pipeline.channels.views import run_sql
@@ -50,6 +51,7 @@ def rows(
     tables |= {stored_marker(name): views[name] for name in compiled.stored}
     tables |= {new_marker(name): new_views[name] for name in compiled.new}
     args: dict[str, Any] = dict(parameters.facts)
+    tables |= {each.marker: add_key(each, tables[each.source], args) for each in compiled.keyed}
     if compiled.uses_window:
         if window is None:
             raise ValueError(f"channel {compiled.channel.name} needs its run's window")

@@ -181,11 +181,14 @@ class ParameterTable:
         self._forget_base()
         raw = parameter_frame(self._spark, self._compiled.channel, self._sets.items())
         made = prepare(self._compiled, raw)
-        return Parameters(localised(made.frame), made.facts)
+        # Without keys it is on the driver already, but for casts that Spark's optimiser folds.
+        keyed = self._compiled.keys is not None
+        return Parameters(localised(made.frame) if keyed else made.frame, made.facts)
 
     def _rebuild(self) -> None:
         self._forget_base()
         raw = parameter_frame(self._spark, self._compiled.channel, self._sets.items())
+        raw = raw.repartition(self._spark.sparkContext.defaultParallelism)
         self._facts = gather_facts(self._compiled, raw)
         # A checkpoint, not a cache: Spark looks caches up by plan, and a view of one is another
         # plan, so each run would parse every parameter set again.

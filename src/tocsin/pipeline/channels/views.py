@@ -1,10 +1,17 @@
-"""Running a query whose tables are DataFrames, under names that nobody else uses or sees after."""
+"""Running a query whose tables are DataFrames, under names that nobody else uses.
+
+A frame's name is made when a query first reads it, and goes when the frame is gone: most frames are
+read by many queries, and a name costs Spark as much as a small query.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
+import threading
 import uuid
+import weakref
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,30 +19,37 @@ from pyspark.sql import DataFrame, SparkSession
 
 _RUN = uuid.uuid4().hex[:12]
 _number = itertools.count()
+_names: weakref.WeakKeyDictionary[DataFrame, str] = weakref.WeakKeyDictionary()
+_gone: deque[str] = deque()
+_lock = threading.Lock()
 
 
 def run_sql(
     spark: SparkSession, sql: str, tables: Mapping[str, DataFrame], args: Mapping[str, Any]
 ) -> DataFrame:
-    """Analyse `sql`, in which `tables` are named by markers, and answer with its DataFrame.
+    """Analyse `sql`, in which `tables` are named by markers, and answer with its DataFrame."""
+    while _gone:
+        spark.catalog.dropGlobalTempView(_gone.popleft())
+    if tables:
+        names = {marker: _name(frame) for marker, frame in tables.items()}
+        markers = "|".join(sorted(map(re.escape, tables), key=len, reverse=True))
+        sql = re.sub(
+            rf"(?<![\w.`])`?({markers})`?(?![\w`])",
+            lambda found: f"global_temp.{names[found.group(1)]}",
+            sql,
+        )
+    return spark.sql(sql, args=dict(args)) if args else spark.sql(sql)
 
-    The views are global ones, because the frames of one query may come from several sessions: a
-    streaming batch has its own. Spark resolves them while it analyses, so they can go at once.
-    """
-    names = {marker: f"tocsin_{_RUN}_{next(_number)}" for marker in tables}
-    made: list[str] = []
-    try:
-        for marker, frame in tables.items():
-            frame.createGlobalTempView(names[marker])
-            made.append(names[marker])
-        if tables:
-            markers = "|".join(sorted(map(re.escape, tables), key=len, reverse=True))
-            sql = re.sub(
-                rf"(?<![\w.`])`?({markers})`?(?![\w`])",
-                lambda found: f"global_temp.{names[found.group(1)]}",
-                sql,
-            )
-        return spark.sql(sql, args=dict(args)) if args else spark.sql(sql)
-    finally:
-        for name in made:
-            spark.catalog.dropGlobalTempView(name)
+
+def _name(frame: DataFrame) -> str:
+    """A global view, because the frames of one query may come from several sessions: a streaming
+    batch has its own."""
+    with _lock:
+        name = _names.get(frame)
+        if name is None:
+            name = f"tocsin_{_RUN}_{next(_number)}"
+            frame.createGlobalTempView(name)
+            _names[frame] = name
+            # Not dropped here and now: a frame may go in the middle of another call to Java.
+            weakref.finalize(frame, _gone.append, name).atexit = False
+        return name
