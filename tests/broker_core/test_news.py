@@ -1,0 +1,86 @@
+"""Notices are hints; what takes something away is believed from news alone, if they are new."""
+
+from __future__ import annotations
+
+from broker_core.bench import Bench, answer, gone, heads, only, results, subscription
+from tocsin.broker.core import BrokerCore
+from tocsin.broker.effects import (
+    AskNews,
+    Fetch,
+    Signal,
+)
+from tocsin.policies import parse_policy
+
+
+def test_a_notice_that_something_left_is_only_a_hint_to_ask() -> None:
+    bench = Bench()
+    assert bench.core.notice([], gone(), 1.0) == [AskNews(10)]
+    assert bench.core.notice([], gone(), 1.1) == []  # one question at a time
+    assert 5 in bench.core.attachments.frontends
+    bench.core.news(12, [], gone(), 1.2)
+    assert bench.core.attachments.frontends == {}
+
+
+def test_news_older_than_the_return_of_a_subscriber_do_not_send_it_away() -> None:
+    bench = Bench()
+    bench.core.notice([], gone(), 1.0)  # asks
+    bench.core.connected(2, "alice", False, [subscription()], bench.core.moment, 1.1)
+    effects = bench.core.news(12, [], gone(to="west"), 1.2)
+    assert effects == [AskNews(10)]  # asked again instead
+    assert bench.core.news(14, [], [], 1.3) == []
+    assert 5 in bench.core.attachments.frontends
+
+
+def test_news_move_the_sequence_and_an_attachment_moves_it_back() -> None:
+    bench = Bench()
+    asked = bench.core.moment  # sequence 10
+    bench.core.notice([], gone(), 1.0)
+    bench.core.news(20, [], [], 1.0)
+    assert bench.core.moment.sequence == 20
+    # Heads of backend 8 between 10 and 20 were not heard: it was unknown here.
+    bench.core.subscribed(subscription(6, backend=8), asked, 2.0)
+    assert bench.core.moment.sequence == 10
+
+
+def test_news_under_way_while_something_is_attached_are_asked_for_again() -> None:
+    bench = Bench()
+    asked = bench.core.moment  # sequence 10
+    bench.core.notice([], gone(), 1.0)  # asks
+    bench.core.subscribed(subscription(6, backend=8), asked, 1.1)
+    bench.core.news(20, [], [], 1.2)  # told before 8 was known here, perhaps
+    assert bench.core.moment.sequence == 10
+
+
+def test_a_notice_of_another_epoch_is_believed_only_when_news_say_so() -> None:
+    bench = Bench()
+    bench.grow(1, 3)
+    effects = bench.core.notice(heads(1, epoch="B"), [], 2.0)
+    assert effects == [AskNews(10)]
+    assert bench.core.cache.contents(7) == results(1, 3)
+    fetch = only(bench.core.news(12, heads(1, epoch="B"), [], 2.1), Fetch)
+    assert (fetch.after, fetch.upto) == (0, 1)
+    assert bench.core.cache.contents(7) == []
+    effects = bench.core.fetched(fetch.fetch, answer(1, 1, epoch="B"), 2.2)
+    assert effects == [Signal(7, "B", 1, [1])]
+
+
+def test_an_answer_of_a_past_epoch_is_fetched_again() -> None:
+    bench = Bench()
+    old = only(bench.core.notice(heads(3), [], 1.0), Fetch)
+    bench.core.notice(heads(1, epoch="B"), [], 2.0)
+    bench.core.news(12, heads(2, epoch="B"), [], 2.1)
+    again = only(bench.core.fetched(old.fetch, answer(1, 3), 2.2), Fetch)
+    assert (again.after, again.upto) == (0, 2)
+    assert bench.core.cache.contents(7) == []
+
+
+def test_news_are_asked_for_at_intervals_even_if_they_fail() -> None:
+    core = BrokerCore(parse_policy("lsc"), 1000, 0.0, news_poll_s=2.0)
+    assert core.tick(5.0) == []  # nothing is known yet
+    core.loaded(1, [], core.moment, 5.0)
+    core.news_failed(5.1)
+    assert core.tick(7.0) == []
+    assert core.tick(7.1) == [AskNews(1)]
+    core.news(4, [], [], 7.2)
+    assert core.tick(9.0) == []
+    assert core.tick(9.1) == [AskNews(4)]
