@@ -27,6 +27,7 @@ from tocsin.pipeline.session import build_session
 from tocsin.pipeline.snapshot import Snapshots
 from tocsin.pipeline.stream import ContinuousStream
 from tocsin.pipeline.tables import Tables
+from tocsin.pipeline.warm_up import warm_up
 from tocsin.settings import Settings
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.runs import Committed
@@ -97,6 +98,10 @@ class Engine:
                 self._activate(channel, self.check(channel))
             except TocsinError as error:  # the others go on
                 log.error("a channel cannot run", channel=channel.name, reason=str(error))
+        if not self._store.catalog.channels():  # they would have warmed Spark up themselves
+            self._threads.append(
+                threading.Thread(target=self._warm_up, name="warm-up", daemon=True)
+            )
         for thread in self._threads:
             thread.start()
 
@@ -156,6 +161,12 @@ class Engine:
         with self._lock:
             self._schedule.add(channel.name, channel.period_s, channel.created_at, time.time())
         self._wake.set()
+
+    def _warm_up(self) -> None:
+        try:
+            warm_up(self._spark)
+        except Exception:  # the first channel will be slow, or say what is wrong
+            log.exception("Spark could not be warmed up")
 
     def _repeat(self) -> None:
         """Start what is due; runs themselves are on the pool's threads."""

@@ -1,0 +1,46 @@
+"""Spark is warmed up behind a start's back: by the path of real channels, and at no risk."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tocsin.pipeline import engine as engine_module
+from tocsin.pipeline.engine import Engine
+from tocsin.pipeline.warm_up import warm_up
+from tocsin.settings import Settings
+from tocsin.storage.log import PublicationLog
+from tocsin.storage.store import Store
+
+pytestmark = pytest.mark.spark
+
+
+def test_the_made_up_channel_really_matches(spark: SparkSession) -> None:
+    assert warm_up(spark) == 2
+
+
+def test_a_start_waits_for_no_warm_up_and_survives_a_failed_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, asked = threading.Event(), threading.Event()
+
+    def broken(_: SparkSession) -> int:
+        assert started.wait(30)
+        asked.set()
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(engine_module, "warm_up", broken)
+    monkeypatch.setattr(engine_module, "build_session", lambda _: spark.newSession())
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)  # it is everybody's
+    with (
+        Store.open(f"sqlite:///{tmp_path}/store.db") as store,
+        PublicationLog(tmp_path / "log", segment_bytes=10_000) as log,
+    ):
+        engine = Engine(Settings(data=tmp_path), store, log, lambda *_: None)
+        engine.start()
+        started.set()
+        engine.stop()
+        assert asked.is_set()
