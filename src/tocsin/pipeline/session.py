@@ -9,6 +9,7 @@ import os
 import re
 import sys
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tocsin.pipeline.jars import BARE_LOCAL_FS_CLASS, find_bare_local_fs
@@ -20,6 +21,8 @@ __all__ = ["build_session", "find_java", "local_cores", "session_conf"]
 _CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+# They print each refused query as JSON; who asked is told by an error of ours.
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _QUIET = "-Dlog4j2.level=ERROR -Dlog4j.rootLogger.level=ERROR"
 
 
@@ -33,6 +36,8 @@ def build_session(settings: Settings, *, app_name: str = "tocsin") -> SparkSessi
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
     return spark
 
 

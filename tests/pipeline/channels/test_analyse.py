@@ -149,3 +149,11 @@ def test_a_plain_query_names_its_datasets_and_nothing_else() -> None:
     for text in ("SELECT :a FROM reports", "SELECT 1 FROM NEW reports", "SELECT 1 FROM a.b", "x"):
         with pytest.raises(StatementError):
             plain_query(text)
+
+
+def test_a_refused_query_is_told_by_our_error_alone(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(StatementError):
+        analyse(spark, compiled("", "SELECT nothing_like_it AS x FROM NEW reports"), DATASETS)
+    assert capfd.readouterr() == ("", "")
