@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from tocsin.caching.absences import Absences
 from tocsin.caching.lazy_heap import Entry, LazyHeap
 from tocsin.caching.suffix import Suffix
 from tocsin.model import Result
 from tocsin.policies import CachePolicy, Candidate
-from tocsin.policies.eviction import tie
-from tocsin.policies.expiry import (
+from tocsin.policies.admission import Memory
+from tocsin.policies.estimates import (
     AVERAGE_WEIGHT,
-    LONGEST_TTL_S,
     REESTIMATE_EVERY_S,
-    deadline,
     growth,
     moving_average,
 )
+from tocsin.policies.eviction import tie
+from tocsin.policies.expiry import LONGEST_TTL_S, deadline
+from tocsin.policies.expiry.ttl import ttl
 
 
 class CacheCounters(Struct):
@@ -45,6 +47,11 @@ class CacheCounters(Struct):
     max_bytes: int = 0
     byte_s: float = 0.0  # integral of the size over time
     overshoot_byte_s: float = 0.0  # the same for the bytes above the budget
+    held_s: float = 0.0  # how long objects stayed, summed over all that left
+    estimates: int = 0  # how often times to live were re-estimated
+    ttls: int = 0  # how many were estimated then,
+    ttl_s: float = 0.0  # and their sum
+    planned_bytes: float = 0.0  # Σρ_i·T_i, summed over the estimates
 
     @property
     def hit_ratio(self) -> float:
@@ -59,10 +66,16 @@ class ResultCache:
         self.counters = CacheCounters()
         self.size_bytes = 0
         self._caches: dict[int, Suffix] = {}
+        self._absences = Absences()
+        self._memory = Memory()  # of the admission policy
+        self._inflation = 0.0  # score of the last victim
         self._measured_at = now  # of the size integrals
         self._estimated_at = now  # of the arrival and consumption rates
+        self._usual_ttl_s = LONGEST_TTL_S  # of caches that were not measured yet
+        self._hold_s = 0.0
         self._victims: LazyHeap | None = None
         self._deadlines: LazyHeap | None = None
+        self._now = now  # of the present operation
         self._build_heaps()
 
     # -- backend subscriptions and who waits --------------------------------------------------
@@ -72,7 +85,8 @@ class ResultCache:
         if backend in self._caches:
             raise ValueError(f"backend subscription {backend} has a result cache already")
         suffix = self._caches[backend] = Suffix(backend, newest)
-        suffix.candidate.ttl_s = LONGEST_TTL_S
+        suffix.candidate.ttl_s = self._usual_ttl_s
+        suffix.candidate.hold_s = self._hold_s
 
     def close(self, backend: int, now: float) -> None:
         suffix = self._caches[backend]
@@ -82,27 +96,63 @@ class ResultCache:
 
     def reset(self, backend: int, newest: int, now: float) -> None:
         """A new epoch: nothing cached, every subscriber before the beginning."""
-        attached = self._caches[backend].attached
+        everyone = self._caches[backend].everyone
         self.close(backend, now)
         self.open(backend, newest)
-        self._caches[backend].attach(0, attached)
+        self._caches[backend].restart(everyone)
 
-    def attach(self, backend: int, marker: int, now: float, subscribers: int = 1) -> None:
-        """Subscribers that have taken everything up to `marker`."""
+    def attach(
+        self,
+        backend: int,
+        marker: int,
+        now: float,
+        subscribers: int = 1,
+        away_since: float | None = None,
+    ) -> None:
+        """Subscribers that have taken everything up to `marker`; `away_since` unless connected."""
         suffix = self._caches[backend]
-        suffix.attach(marker, subscribers)
-        self._settle(suffix, now)
+        self._settle(suffix, suffix.attach(marker, subscribers, away_since), now)
 
-    def detach(self, backend: int, marker: int, now: float, subscribers: int = 1) -> None:
+    def detach(
+        self,
+        backend: int,
+        marker: int,
+        now: float,
+        subscribers: int = 1,
+        away_since: float | None = None,
+    ) -> None:
         suffix = self._caches[backend]
-        suffix.detach(marker, subscribers)
-        self._settle(suffix, now)
+        if away_since is not None:
+            self._absences.ended(now - away_since, returned=False)
+        self._settle(suffix, suffix.detach(marker, subscribers, away_since), now)
 
-    def advance(self, backend: int, old: int, new: int, now: float, subscribers: int = 1) -> None:
+    def advance(
+        self,
+        backend: int,
+        old: int,
+        new: int,
+        now: float,
+        subscribers: int = 1,
+        away_since: float | None = None,
+    ) -> None:
         """Subscribers that stood at `old` have taken everything up to `new`."""
         suffix = self._caches[backend]
-        suffix.advance(old, new, subscribers)
-        self._settle(suffix, now)
+        self._settle(suffix, suffix.advance(old, new, subscribers, away_since), now)
+
+    def came(self, backend: int, marker: int, away_since: float, now: float) -> None:
+        """A subscriber that stands at `marker` and was away has connected."""
+        suffix = self._caches[backend]
+        self._absences.ended(now - away_since, returned=True)
+        suffix.detach(marker, 1, away_since)
+        if suffix.attach(marker, 1, None):
+            self._mark(backend)
+
+    def went(self, backend: int, marker: int, now: float) -> None:
+        """A subscriber that stands at `marker` is away from now on."""
+        suffix = self._caches[backend]
+        suffix.detach(marker, 1, None)
+        if suffix.attach(marker, 1, now):
+            self._mark(backend)
 
     # -- objects ------------------------------------------------------------------------------
 
@@ -116,12 +166,15 @@ class ResultCache:
                 f"not {result.position}"
             )
         if len(suffix) == 0:
-            suffix.candidate.last_access_at = now
+            self._accessed(suffix, now)
+        if not self._is_estimated and self.size_bytes + result.size_bytes > self.budget_bytes:
+            self._estimate(now)  # the first time that it matters
         if not (self._is_wanted(suffix, result) and self._make_room(suffix, result, now)):
             self._bypass(suffix, result.position, now)
             return False
         self._account(now)
         suffix.append(result, now)
+        suffix.arrivals += 1
         suffix.arrival_bytes += result.size_bytes
         self.size_bytes += result.size_bytes
         counters = self.counters
@@ -142,12 +195,16 @@ class ResultCache:
         """The cached part of (after, upto]; what lies before `tail(backend)` is missed."""
         self.expire(now)
         suffix = self._caches[backend]
-        suffix.candidate.last_access_at = now
+        self._accessed(suffix, now)
         results = suffix.slice(after, upto)
         self.counters.hits += len(results)
         self.counters.hit_bytes += sum(len(result.payload) for result in results)
         self._mark(backend)
         return results
+
+    def _accessed(self, suffix: Suffix, now: float) -> None:
+        suffix.candidate.last_access_at = now
+        suffix.candidate.inflation = self._inflation
 
     def missed(self, objects: int, size_bytes: int) -> None:
         """What a get had to fetch from the cluster. It is not put back (BAD, III.B)."""
@@ -182,14 +239,15 @@ class ResultCache:
         """Switch at run time. What no longer fits leaves; results stay readable from the store."""
         self._account(now)
         self.policy = policy
+        self._memory = Memory()
         if budget_bytes is not None:
             self.budget_bytes = budget_bytes
         self._build_heaps()
         if not policy.caches:
             for suffix in self._caches.values():
                 self._drop_all(suffix, now)
-        if policy.expire is not None:
-            self._estimate(now)
+        self._estimate(now)
+        self._now = now
         while self._victims is not None and self.size_bytes > self.budget_bytes:
             victim = self._victims.smallest()
             assert victim is not None
@@ -197,49 +255,78 @@ class ResultCache:
         self.expire(now)
 
     def expire(self, now: float) -> None:
-        """Drop what is past its time to live, and re-estimate times to live when that is due."""
-        if self._deadlines is None:
-            return
-        self._drop_expired(self._deadlines, now)
+        """Drop what is past its time to live, and re-estimate when that is due."""
+        self._drop_expired(now)
         if now - self._estimated_at >= REESTIMATE_EVERY_S:
             self._estimate(now)
-            self._drop_expired(self._deadlines, now)
+            self._drop_expired(now)
 
-    def _drop_expired(self, deadlines: LazyHeap, now: float) -> None:
-        while (first := deadlines.smallest()) is not None and first[0] <= now:
+    def _drop_expired(self, now: float) -> None:
+        if self._deadlines is None:
+            return
+        while (first := self._deadlines.smallest()) is not None and first[0] <= now:
             size_bytes = self._pop(self._caches[first[2]], now)
             self.counters.expired += 1
             self.counters.expired_bytes += size_bytes
 
+    @property
+    def _is_estimated(self) -> bool:
+        return self.counters.estimates > 0
+
     def _estimate(self, now: float) -> None:
-        """Equation 7 for every cache, from moving averages (BAD IV.B)."""
-        assert self.policy.expire is not None
+        """Moving averages, and equation 7 for every cache (BAD IV.B)."""
         elapsed_s = now - self._estimated_at
+        if elapsed_s <= 0:
+            return
         self._estimated_at = now
-        subscribers = sum(suffix.attached for suffix in self._caches.values())
-        for backend, suffix in self._caches.items():
-            if elapsed_s > 0:
-                self._measure(suffix, elapsed_s)
-            share = suffix.attached / subscribers if subscribers else 0.0
-            rate = growth(suffix.arrival_rate, suffix.consumption_rate)
-            suffix.candidate.ttl_s = self.policy.expire(share, float(self.budget_bytes), rate)
+        counters, budget_bytes = self.counters, float(self.budget_bytes)
+        time_to_live = self.policy.expire or ttl
+        subscribers = arrival = grown = planned_bytes = 0.0
+        ordered = sorted(self._caches)  # sums of floats depend on the order
+        for backend in ordered:
+            suffix = self._caches[backend]
+            self._measure(suffix, elapsed_s)
+            subscribers += suffix.everyone.subscribers
+            arrival += suffix.candidate.arrival_bytes_per_s
+        self._hold_s = budget_bytes / arrival if arrival > 0 else 0.0
+        for backend in ordered:
+            suffix = self._caches[backend]
+            candidate = suffix.candidate
+            rate = growth(candidate.arrival_bytes_per_s, suffix.consumption_rate)
+            share = suffix.everyone.subscribers / subscribers if subscribers else 0.0
+            candidate.ttl_s = time_to_live(share, budget_bytes, rate)
+            candidate.hold_s = self._hold_s
+            grown += rate
+            planned_bytes += rate * candidate.ttl_s
+            counters.ttl_s += candidate.ttl_s
             self._mark(backend)
+        self._usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
+        self._absences.learn()
+        counters.estimates += 1
+        counters.ttls += len(self._caches)
+        counters.planned_bytes += planned_bytes
 
     @staticmethod
     def _measure(suffix: Suffix, elapsed_s: float) -> None:
+        candidate = suffix.candidate
         weight = AVERAGE_WEIGHT if suffix.measured else 1.0
-        arrival, consumption = (
-            suffix.arrival_bytes / elapsed_s,
-            suffix.consumption_bytes / elapsed_s,
+        candidate.arrival_bytes_per_s = moving_average(
+            candidate.arrival_bytes_per_s, suffix.arrival_bytes / elapsed_s, weight
         )
-        suffix.arrival_rate = moving_average(suffix.arrival_rate, arrival, weight)
-        suffix.consumption_rate = moving_average(suffix.consumption_rate, consumption, weight)
-        suffix.arrival_bytes = suffix.consumption_bytes = 0
+        candidate.arrivals_per_s = moving_average(
+            candidate.arrivals_per_s, suffix.arrivals / elapsed_s, weight
+        )
+        suffix.consumption_rate = moving_average(
+            suffix.consumption_rate, suffix.consumption_bytes / elapsed_s, weight
+        )
+        suffix.arrivals = suffix.arrival_bytes = suffix.consumption_bytes = 0
         suffix.measured = True
 
     def _is_wanted(self, suffix: Suffix, result: Result) -> bool:
         waiting = suffix.waiting_for_next
-        return waiting > 0 and result.size_bytes <= self.budget_bytes and self.policy.admit(waiting)
+        if waiting == 0 or result.size_bytes > self.budget_bytes:
+            return False
+        return self.policy.admit(self._memory, waiting, *self.policy.admit_parameters)
 
     def _make_room(self, suffix: Suffix, result: Result, now: float) -> bool:
         """Evict smallest scores until `result` fits; False if it is the smallest itself.
@@ -248,10 +335,12 @@ class ResultCache:
         """
         if self._victims is None:
             return True
+        self._now = now
         while self.size_bytes + result.size_bytes > self.budget_bytes:
             victim = self._victims.smallest()
             if len(suffix) == 0:
-                own = self._entry(suffix.describe(result, now))
+                suffix.describe(result, now)
+                own = self._entry(suffix)
                 if victim is None or own < victim:
                     return False
             assert victim is not None
@@ -259,6 +348,7 @@ class ResultCache:
         return True
 
     def _evict(self, victim: Entry, now: float) -> None:
+        self._inflation = victim[0]
         size_bytes = self._pop(self._caches[victim[2]], now)
         self.counters.evicted += 1
         self.counters.evicted_bytes += size_bytes
@@ -279,7 +369,10 @@ class ResultCache:
 
     def _victim_entry(self, backend: int) -> Entry | None:
         suffix = self._caches.get(backend)
-        return self._entry(suffix.refresh()) if suffix else None
+        if not suffix:
+            return None
+        suffix.refresh()
+        return self._entry(suffix)
 
     def _deadline_entry(self, backend: int) -> Entry | None:
         suffix = self._caches.get(backend)
@@ -288,13 +381,18 @@ class ResultCache:
         candidate = suffix.refresh()
         return (deadline(candidate), *tie(candidate))
 
-    def _entry(self, candidate: Candidate) -> Entry:
+    def _entry(self, suffix: Suffix) -> Entry:
+        """The suffix as eviction sees it; its candidate was just described."""
         assert self.policy.evict is not None
-        return (self.policy.evict(candidate), *tie(candidate))
+        if self.policy.looks_ahead:
+            suffix.look_ahead(self._absences, self._now)
+        return (self.policy.evict(suffix.candidate), *tie(suffix.candidate))
 
-    def _settle(self, suffix: Suffix, now: float) -> None:
+    def _settle(self, suffix: Suffix, changed: bool, now: float) -> None:
         """Tail objects that nobody waits for any longer leave."""
-        while suffix.waiting == 0 and len(suffix):
+        if not changed:
+            return
+        while suffix.waiting.subscribers == 0 and len(suffix):
             size_bytes = self._pop(suffix, now)
             suffix.consumption_bytes += size_bytes
             self.counters.consumed += 1
@@ -313,8 +411,10 @@ class ResultCache:
 
     def _pop(self, suffix: Suffix, now: float) -> int:
         self._account(now)
-        size_bytes = suffix.pop_tail().size_bytes
+        result, cached_at = suffix.pop_tail()
+        size_bytes = result.size_bytes
         self.size_bytes -= size_bytes
+        self.counters.held_s += now - cached_at
         self._mark(suffix.candidate.backend)
         return size_bytes
 

@@ -2,16 +2,47 @@
 
 Why a suffix: acknowledgements are cumulative and a subscriber only gets results made after it
 joined, so whoever waits for an object waits for every newer one too, and consumption runs from
-the tail. Hence a get is a split point, and one counter says who still waits for the tail.
+the tail. Hence a get is a split point, and one group of subscribers waits for the tail.
 Knows no budget and no policy; `ResultCache` does.
 """
 
 from __future__ import annotations
 
+from tocsin.caching.absences import Absences
 from tocsin.model import Result
 from tocsin.policies import Candidate
+from tocsin.policies.estimates import FIRST_MISS_PER_S, LOOK_AHEAD
 
 _COMPACT_AT = 64  # dead slots before the list is shortened; keeps removal O(1) amortised
+
+
+class Group:
+    """Subscribers that stand together: how many, how many of them connected, since when away."""
+
+    __slots__ = ("away_since_ms", "present", "subscribers")
+
+    def __init__(self) -> None:
+        self.subscribers = 0
+        self.present = 0
+        self.away_since_ms = 0  # the sum over those that are away; whole numbers leave no rest
+
+    def add(self, subscribers: int, away_since: float | None) -> None:
+        """`away_since`: when each of them left; None if they are connected."""
+        self.subscribers += subscribers
+        if away_since is None:
+            self.present += subscribers
+        else:
+            self.away_since_ms += subscribers * int(away_since * 1000)
+
+    def merge(self, other: Group) -> None:
+        self.subscribers += other.subscribers
+        self.present += other.present
+        self.away_since_ms += other.away_since_ms
+
+    def away_s(self, now: float) -> float:
+        """How long those that are away have been away, on average."""
+        away = self.subscribers - self.present
+        return max(0.0, now - self.away_since_ms / away / 1000) if away else 0.0
 
 
 class Suffix:
@@ -24,14 +55,15 @@ class Suffix:
         "_start",
         "ahead",
         "arrival_bytes",
-        "arrival_rate",
-        "attached",
+        "arrivals",
         "candidate",
         "consumption_bytes",
         "consumption_rate",
+        "everyone",
         "measured",
         "next",
         "size_bytes",
+        "spoiled",
         "tail",
         "waiting",
     )
@@ -39,67 +71,79 @@ class Suffix:
     def __init__(self, backend: int, newest: int) -> None:
         self.next = self.tail = newest + 1
         self.size_bytes = 0
-        self.attached = 0
-        self.waiting = 0  # subscribers with a marker before the tail
+        self.everyone = Group()
+        self.waiting = Group()  # those with a marker before the tail
+        self.spoiled = 0  # of these, how many miss something already, tail or not
         self.ahead = 0  # subscribers that need not even the next one: they took it elsewhere
-        self._marked: dict[int, int] = {}  # marker at or after the tail -> how many stand there
+        self._marked: dict[int, Group] = {}  # marker at or after the tail -> who stand there
         self._objects: list[Result | None] = []
         self._cached_at: list[float] = []
         self._start = 0
         self.candidate = Candidate(backend=backend)
         self.measured = False
-        self.arrival_rate = self.consumption_rate = 0.0  # bytes per second, moving averages
-        self.arrival_bytes = self.consumption_bytes = 0  # since the last estimate
+        self.consumption_rate = 0.0  # bytes per second, a moving average
+        self.arrivals = self.arrival_bytes = self.consumption_bytes = 0  # since the last estimate
 
     def __len__(self) -> int:
         return self.next - self.tail
 
     # -- who waits ---------------------------------------------------------------------------
 
-    def attach(self, marker: int, subscribers: int) -> None:
-        self.attached += subscribers
-        self._stand(marker, subscribers)
+    def attach(self, marker: int, subscribers: int, away_since: float | None) -> bool:
+        """True here and below: the tail's subscribers changed."""
+        self.everyone.add(subscribers, away_since)
+        return self._stand(marker, subscribers, away_since)
 
-    def detach(self, marker: int, subscribers: int) -> None:
-        self.attached -= subscribers
-        self._stand(marker, -subscribers)
+    def detach(self, marker: int, subscribers: int, away_since: float | None) -> bool:
+        return self.attach(marker, -subscribers, away_since)
 
-    def advance(self, old: int, new: int, subscribers: int) -> None:
-        self._stand(old, -subscribers)
-        self._stand(new, subscribers)
+    def advance(self, old: int, new: int, subscribers: int, away_since: float | None) -> bool:
+        changed = self._stand(old, -subscribers, away_since)
+        return self._stand(new, subscribers, away_since) or changed
+
+    def restart(self, everyone: Group) -> None:
+        """All of them, before the beginning."""
+        self.everyone.merge(everyone)
+        self.waiting.merge(everyone)
 
     @property
     def waiting_for_next(self) -> int:
         """How many the next object is for."""
-        return self.attached - self.ahead
+        return self.everyone.subscribers - self.ahead
 
-    def _stand(self, marker: int, subscribers: int) -> None:
+    def _stand(self, marker: int, subscribers: int, away_since: float | None) -> bool:
         if marker < self.tail:
-            self.waiting += subscribers
-            return
+            self.waiting.add(subscribers, away_since)
+            if marker < self.tail - 1:
+                self.spoiled += subscribers
+            return True
         if marker >= self.next:
             self.ahead += subscribers
-        standing = self._marked.get(marker, 0) + subscribers
-        if standing:
-            self._marked[marker] = standing
-        else:
+        group = self._marked.get(marker)
+        if group is None:
+            group = self._marked[marker] = Group()
+        group.add(subscribers, away_since)
+        if not group.subscribers:
             del self._marked[marker]
+        return False
 
     def _move_next(self, to: int) -> None:
         if self.ahead:
-            passed = (n for marker, n in self._marked.items() if self.next <= marker < to)
-            self.ahead -= sum(passed)
+            passed = [g for marker, g in self._marked.items() if self.next <= marker < to]
+            self.ahead -= sum(group.subscribers for group in passed)
         self.next = to
 
     def _move_tail(self, to: int) -> None:
         """Markers that the tail passes begin to wait: O(1) a step, at most O(markers) a jump."""
-        marked = self._marked
-        if to - self.tail <= len(marked):
-            for position in range(self.tail, to):
-                self.waiting += marked.pop(position, 0)
-        else:
-            for position in [p for p in marked if p < to]:
-                self.waiting += marked.pop(position)
+        if to == self.tail:
+            return
+        last = self._marked.pop(to - 1, None)  # they miss nothing yet
+        if to - self.tail > 1:
+            for marker in sorted(marker for marker in self._marked if marker < to):
+                self.waiting.merge(self._marked.pop(marker))
+        self.spoiled = self.waiting.subscribers
+        if last is not None:
+            self.waiting.merge(last)
         self.tail = to
 
     # -- objects -----------------------------------------------------------------------------
@@ -110,8 +154,9 @@ class Suffix:
         self.size_bytes += result.size_bytes
         self._move_next(self.next + 1)
 
-    def pop_tail(self) -> Result:
-        result = self._objects[self._start]
+    def pop_tail(self) -> tuple[Result, float]:
+        """The tail object, and when it was cached."""
+        result, cached_at = self._objects[self._start], self._cached_at[self._start]
         assert result is not None
         self._objects[self._start] = None
         self._start += 1
@@ -120,7 +165,7 @@ class Suffix:
             self._start = 0
         self.size_bytes -= result.size_bytes
         self._move_tail(self.tail + 1)
-        return result
+        return result, cached_at
 
     def skip(self, newest: int) -> None:
         """An empty suffix goes on after `newest` without having cached up to there."""
@@ -133,6 +178,8 @@ class Suffix:
         last = self._start + upto + 1 - self.tail
         return self._objects[first : max(last, first)]  # type: ignore[return-value]
 
+    # -- what policies see ---------------------------------------------------------------------
+
     def refresh(self) -> Candidate:
         """The candidate as policies see it now. Only for a suffix that is not empty."""
         tail = self._objects[self._start]
@@ -141,9 +188,36 @@ class Suffix:
 
     def describe(self, tail: Result, cached_at: float) -> Candidate:
         candidate = self.candidate
-        candidate.attached = self.attached
-        candidate.waiting = self.waiting
+        candidate.attached = self.everyone.subscribers
+        candidate.online = self.everyone.present
+        candidate.waiting = self.waiting.subscribers
+        candidate.present = self.waiting.present
         candidate.tail_size_bytes = tail.size_bytes
         candidate.tail_created_at = tail.created_at
         candidate.tail_cached_at = cached_at
         return candidate
+
+    def look_ahead(self, absences: Absences, now: float) -> None:
+        """Complete the candidate, after `describe`, for policies that look ahead.
+
+        Dropping the oldest k objects gives their bytes and costs their worth: a delivery for each
+        subscriber that waits for one, and a wait for the cluster for each whose reading would
+        begin with a miss. Of all k up to LOOK_AHEAD the one with the least worth per byte counts.
+        """
+        candidate = self.candidate
+        candidate.return_rate = absences.return_rate(self.waiting.away_s(now))
+        first_miss = FIRST_MISS_PER_S * candidate.fetch_delay_s
+        waiting = self.waiting.subscribers
+        worth = waiting + first_miss * (waiting - self.spoiled)
+        size_bytes = candidate.tail_size_bytes
+        candidate.prefix_worth, candidate.prefix_bytes = worth, size_bytes
+        for position in range(self.tail + 1, min(self.next, self.tail + LOOK_AHEAD)):
+            group = self._marked.get(position - 1)
+            begin = group.subscribers if group else 0
+            waiting += begin
+            worth += waiting + first_miss * begin
+            item = self._objects[self._start + position - self.tail]
+            assert item is not None
+            size_bytes += item.size_bytes
+            if worth * candidate.prefix_bytes < candidate.prefix_worth * size_bytes:
+                candidate.prefix_worth, candidate.prefix_bytes = worth, size_bytes

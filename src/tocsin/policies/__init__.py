@@ -1,15 +1,16 @@
 """Cache policies, written once: the live cache calls these functions, the lab compiles the same.
 
-A policy is one small pure function over scalars. It knows no cache, clock or random source.
-Families: admission (is a new object cached at all?), eviction (which cache loses its tail when
-room is needed?), expiry (how long may an object stay?).
+A policy is one small function over scalars in a file of its own. It knows no cache, clock or
+random source. Families: admission (is a new object cached at all?), eviction (which cache loses
+its tail when room is needed?), expiry (how long may an object stay?).
 """
 
 from tocsin.policies import admission, eviction, expiry
 from tocsin.policies.candidate import Candidate
-from tocsin.policies.choice import CachePolicy, parse_policy, policy_names
+from tocsin.policies.choice import FAMILIES, CachePolicy, parse_policy, policy_names
 
 __all__ = [
+    "FAMILIES",
     "CachePolicy",
     "Candidate",
     "admission",

@@ -1,0 +1,77 @@
+"""Compilation of the lab's kernels and of the policies they call, kept on disk.
+
+Kernels are plain Python over NumPy arrays: with NUMBA_DISABLE_JIT=1 they run as such and give the
+same answers. Numba notices a change of a compiled function's own file only; since kernels call
+the policies' functions, the place on disk is named by all of their sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import fields
+
+import tocsin.policies
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+JIT = not numba.config.DISABLE_JIT
+
+
+def sources_digest() -> str:
+    """Of everything that decides a simulation's result."""
+    digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
+    here, policies = Path(__file__).parent, Path(str(tocsin.policies.__file__)).parent
+    for path in sorted([*here.rglob("*.py"), *policies.rglob("*.py")]):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _kernels_directory() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "tocsin" / "kernels" / sources_digest()
+
+
+if not os.environ.get("NUMBA_CACHE_DIR"):
+    numba.config.CACHE_DIR = str(_kernels_directory())
+
+
+def compiled(function: F) -> F:
+    result: F = numba.njit(cache=True, nogil=True)(function)
+    return result
+
+
+@cache
+def callback(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
+    """A policy as a value that kernels take: they are compiled once, not once a policy."""
+    if not JIT:
+        return function
+    result: Callable[..., Any] = numba.cfunc(signature)(function)
+    return result
+
+
+def record_dtype(*parts: type[Struct] | list[tuple[str, str]]) -> np.dtype[Any]:
+    """The fields of structs (whole numbers and floats), and further ones, as one record."""
+    described: list[tuple[str, str]] = []
+    for part in parts:
+        if isinstance(part, list):
+            described += part
+        else:
+            kinds = {int: "i8", float: "f8", "int": "i8", "float": "f8"}
+            described += [(field.name, kinds[field.type]) for field in fields(part)]
+    return np.dtype(described, align=True)
+
+
+def records(length: int, dtype: np.dtype[Any]) -> Any:
+    """Zeroed records whose fields are read as attributes, compiled or not."""
+    zeros = np.zeros(length, dtype)
+    return zeros if JIT else zeros.view(np.recarray)
