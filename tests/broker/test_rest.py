@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
 
@@ -124,45 +122,6 @@ async def test_a_notice_without_a_good_signature_is_refused(world: World) -> Non
         headers = {"tocsin-signature": header} if header else {}
         answer = await http.post("/v1/notices", content=body, headers=headers)
         assert answer.status_code == status
-
-
-async def events(response: httpx.Response) -> AsyncIterator[tuple[str, Any]]:
-    name = ""
-    async for line in response.aiter_lines():
-        if line.startswith("event: "):
-            name = line[7:]
-        elif line.startswith("data: "):
-            yield name, msgspec.json.decode(line[6:])
-
-
-@pytest.mark.parametrize("inline", [0, 1])
-async def test_events_stream_signals_or_results(world: World, inline: int) -> None:
-    broker = await world.broker()
-    http = await world.http(broker, "alice")
-    made = (await http.post("/v1/subscriptions", json=NEW)).json()
-    async with http.stream("GET", f"/v1/events?inline={inline}") as response:
-        assert response.headers["content-type"].startswith("text/event-stream")
-        stream = events(response)
-        name, welcome = await anext(stream)
-        assert name == "welcome"
-        assert welcome["subscriptions"] == [made]
-        world.cluster.produce("floods", FLOOD, [{"n": 1}])
-        name, told = await anext(stream)
-        assert name == ("results" if inline else "signal")
-        assert (told["backend"], told["head"]) == (made["backend"], 1)
-        await world.stop(broker)
-        name, told = await anext(stream)
-        assert (name, told["code"]) == ("closing", 1001)
-        assert [event async for event in stream] == []
-
-
-async def test_a_closed_event_stream_is_forgotten(world: World) -> None:
-    broker = await world.broker()
-    http = await world.http(broker, "alice")
-    async with http.stream("GET", "/v1/events") as response:
-        await anext(events(response))
-        assert len(broker.driver.lines) == 1
-    await until(lambda: not broker.driver.lines)
 
 
 async def test_the_cache_can_be_seen_and_its_policy_changed(world: World) -> None:

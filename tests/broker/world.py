@@ -49,6 +49,15 @@ async def cut(broker: Broker) -> None:
     await until(lambda: connection not in broker.sockets.connections)
 
 
+def small_socket(url: str) -> socket.socket:
+    """Connected, and unwilling to hold more than a few bytes that nobody reads."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    address = httpx.URL(url)
+    made.connect((address.host, address.port))
+    return made
+
+
 class World:
     def __init__(self, cluster: FakeCluster, coordinator_url: str) -> None:
         self.cluster = cluster
@@ -115,9 +124,7 @@ class World:
         url = f"{broker.ws_url}?token={token(subject, expires_s=expires_s)}&inline={inline}"
         options: dict[str, Any] = {}
         if small:
-            made = socket.socket()
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            made.connect(("127.0.0.1", broker.sockets.port))
+            made = small_socket(broker.ws_url)
             made.setblocking(False)
             options = {"sock": made, "max_queue": 1, "ping_interval": None, "close_timeout": 1}
         connection = connect(url, compression=None, max_size=None, **options)

@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator
 import structlog
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tocsin.errors import SettingError
 
 GRACE_S = 5
+ABORT = "tocsin.abort"  # an extension in a request's scope: cut the connection, now
 
 
 def configure_logs(level: str, style: str) -> None:
@@ -63,6 +65,15 @@ def port_of(listener: socket.socket) -> int:
     return int(listener.getsockname()[1])
 
 
+class _Protocol(HttpToolsProtocol):
+    """Lets a response cut its connection. Closing would wait until the client has read the rest,
+    and one that does not read would keep its connection for ever."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
+
+
 class _Server(uvicorn.Server):
     """Uvicorn without its own signal handlers: the process has one place that decides to stop."""
 
@@ -75,7 +86,12 @@ class _Server(uvicorn.Server):
 async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
     """Serve `app` while the block runs; open calls get a moment to finish after it."""
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S, lifespan="on"
+        app,
+        http=_Protocol,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=GRACE_S,
+        lifespan="on",
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))

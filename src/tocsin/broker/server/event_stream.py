@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -13,10 +14,12 @@ from starlette.types import Receive, Scope, Send
 from tocsin.broker.server.encoding import encode
 from tocsin.broker.server.message import Message
 from tocsin.client.frames import UNAUTHENTICATED
+from tocsin.service.serving import ABORT
 from tocsin.service.tokens import Identity
 from tocsin.service.web import sse_event
 
 KEEP_ALIVE_S = 15.0  # proxies close silent streams
+PIECE_BYTES = 64 * 1024  # of which each must be taken before a client counts as stalled
 
 
 class EventLine:
@@ -29,13 +32,13 @@ class EventLine:
         self.open = True
         self._most_bytes = most_bytes
         self._out: list[bytes] = []
-        self._out_bytes = 0
+        self.unsent_bytes = 0  # of what waits here; signals conflate and do not count
         self._signals: dict[int, Message] = {}
         self._wake = asyncio.Event()
 
     def send(self, message: Message) -> None:
         self._out.append(message.event)
-        self._out_bytes += len(message.event)
+        self.unsent_bytes += len(message.event)
         self._wake.set()
 
     def signal(self, backend: int, message: Message) -> None:
@@ -43,7 +46,7 @@ class EventLine:
         self._wake.set()
 
     def results(self, backend: int, message: Message, signal: Message) -> None:
-        if self._out_bytes + len(message.json) > self._most_bytes:
+        if self.unsent_bytes + len(message.event) > self._most_bytes:
             self.signal(backend, signal)
         else:
             self.send(message)
@@ -65,7 +68,7 @@ class EventLine:
                 if time.time() < self.identity.expires_at:
                     return b": still here\n\n"
                 self.close(UNAUTHENTICATED, "the token has expired")
-        out, self._out, self._out_bytes = self._out, [], 0
+        out, self._out, self.unsent_bytes = self._out, [], 0
         out.extend(message.event for message in self._signals.values())
         self._signals.clear()
         return b"".join(out)
@@ -95,20 +98,26 @@ class EventResponse(Response):
                     chunk.cancel()
                     break
                 body = chunk.result()
-                if body:
-                    message = {"type": "http.response.body", "body": body, "more_body": True}
-                    await asyncio.wait_for(send(message), self._stall_s)
-                elif not self._line.open:
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                for start in range(0, len(body), PIECE_BYTES):  # a slow reader is not a stalled one
+                    piece = body[start : start + PIECE_BYTES]
+                    await asyncio.wait_for(send(_part(piece)), self._stall_s)
+                if not body and not self._line.open:
+                    await asyncio.wait_for(send(_part(b"", more=False)), self._stall_s)
                     break
         except TimeoutError:
-            stalled = True  # returning without an end makes the server cut the connection
+            stalled = True
+            scope["extensions"][ABORT]()
+            await left
         finally:
             self._line.open = False
             self._gone(stalled)
             left.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await left
+
+
+def _part(body: bytes, *, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": more}
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -51,8 +51,9 @@ class Broker:
         settings = self.settings
         rest_listener = listen(settings.host, settings.broker_port)
         ws_listener = listen(settings.host, settings.broker_ws_port)
-        # What the kernel holds for a client counts as well; connections inherit the limit.
-        ws_listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)
+        for listener in (rest_listener, ws_listener):
+            # What the kernel holds for a client counts as well; connections inherit the limit.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)
         host = _announced(settings)
         self.url = f"http://{host}:{port_of(rest_listener)}"
         self.ws_url = f"ws://{host}:{port_of(ws_listener)}{PATH}"
