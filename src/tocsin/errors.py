@@ -21,10 +21,15 @@ from typing import Any, ClassVar
 
 
 class TocsinError(Exception):
-    """What was wrong, where (`field`), and what to do (`hint`)."""
+    """What was wrong, where (`field`), and what to do (`hint`). Each kind has a `code` of its own,
+    by which clients know it again."""
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal"
+
+    def __init_subclass__(cls) -> None:
+        if _KINDS.setdefault(cls.code, cls) is not cls:
+            raise TypeError(f"{cls.__name__} needs a code of its own: {cls.code!r} is taken")
 
     def __init__(self, message: str, *, field: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -43,6 +48,9 @@ class TocsinError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+_KINDS: dict[str, type[TocsinError]] = {TocsinError.code: TocsinError}
 
 
 class InvalidInput(TocsinError):
@@ -130,16 +138,9 @@ def field_named(reason: Exception) -> str | None:
     return (found[1] or found[2]) if found else None
 
 
-def _tree(root: type[TocsinError]) -> dict[str, type[TocsinError]]:
-    found = {root.code: root}
-    for child in root.__subclasses__():
-        found |= _tree(child)
-    return found
-
-
 def error_from_dict(told: dict[str, Any]) -> TocsinError:
     """Rebuild the error that a service answered with, so that clients raise the same types."""
-    kind = _tree(TocsinError).get(str(told.get("code")), TocsinError)
+    kind = _KINDS.get(str(told.get("code")), TocsinError)
     message = str(told.get("message", "the service gave no reason"))
     known = {key: told[key] for key in ("field", "hint") if key in told}
     if issubclass(kind, StatementError):
