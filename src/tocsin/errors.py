@@ -28,7 +28,7 @@ class TocsinError(Exception):
     code: ClassVar[str] = "internal"
 
     def __init_subclass__(cls) -> None:
-        if _KINDS.setdefault(cls.code, cls) is not cls:
+        if KINDS.setdefault(cls.code, cls) is not cls:
             raise TypeError(f"{cls.__name__} needs a code of its own: {cls.code!r} is taken")
 
     def __init__(self, message: str, *, field: str | None = None, hint: str | None = None) -> None:
@@ -50,7 +50,8 @@ class TocsinError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
-_KINDS: dict[str, type[TocsinError]] = {TocsinError.code: TocsinError}
+KINDS: dict[str, type[TocsinError]] = {TocsinError.code: TocsinError}
+"""Every kind of error, by its code."""
 
 
 class InvalidInput(TocsinError):
@@ -140,7 +141,7 @@ def field_named(reason: Exception) -> str | None:
 
 def error_from_dict(told: dict[str, Any]) -> TocsinError:
     """Rebuild the error that a service answered with, so that clients raise the same types."""
-    kind = _KINDS.get(str(told.get("code")), TocsinError)
+    kind = KINDS.get(str(told.get("code")), TocsinError)
     message = str(told.get("message", "the service gave no reason"))
     known = {key: told[key] for key in ("field", "hint") if key in told}
     if issubclass(kind, StatementError):
