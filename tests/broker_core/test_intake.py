@@ -77,7 +77,7 @@ def test_a_failed_fetch_is_tried_again_later_and_later() -> None:
 
 def test_results_are_cached_for_subscribers_that_are_away() -> None:
     bench = Bench()
-    bench.core.disconnected(1)
+    bench.core.disconnected(1, 0.5)
     assert bench.grow(1, 2) == []
     assert bench.core.cache.contents(7) == results(1, 2)
 

@@ -38,6 +38,7 @@ class Frontend:
     marker: int  # acknowledged up to here
     durable: int  # of that, what the cluster has stored
     attached: int  # the core's event that attached it
+    away_since: float | None  # when its subscriber's last connection closed; None: it has one
 
 
 @dataclass(slots=True, eq=False)
@@ -101,22 +102,23 @@ class Attachments:
         self._tidy(frontend.subscriber)
 
     def connect(self, connection: int, name: str, inline: bool) -> None:
-        self.disconnect(connection)
         self.connections[connection] = name
         subscriber = self.subscribers.setdefault(name, Subscriber())
         subscriber.connections[connection] = inline
         for frontend in subscriber.frontends.values():
             _link(frontend.backend, connection, inline)
 
-    def disconnect(self, connection: int) -> None:
+    def disconnect(self, connection: int) -> str | None:
+        """Whose connection it was."""
         name = self.connections.pop(connection, None)
         if name is None:
-            return
+            return None
         subscriber = self.subscribers[name]
         del subscriber.connections[connection]
         for frontend in subscriber.frontends.values():
             _unlink(frontend.backend, connection)
         self._tidy(name)
+        return name
 
     def of(self, name: str) -> Subscriber:
         return self.subscribers.get(name) or Subscriber()

@@ -103,14 +103,14 @@ class BrokerCore:
         effects += self._members.end(over, now)
         for one in subscriptions:
             self._attach(one, asked, now, effects)
-        self.attachments.connect(connection, subscriber, inline)
+        self._members.connect(connection, subscriber, inline, now)
         self._news.again_from(asked.sequence)
         return effects + self._correct(subscriptions, [connection])
 
-    def disconnected(self, connection: int) -> list[Effect]:
+    def disconnected(self, connection: int, now: float) -> list[Effect]:
         """The subscriber stays attached: what comes meanwhile is cached for its return."""
         self.attachments.next_event()
-        self.attachments.disconnect(connection)
+        self._members.disconnect(connection, now)
         return []
 
     def subscribed(self, subscription: Subscription, asked: Moment, now: float) -> list[Effect]:

@@ -39,9 +39,10 @@ class Membership:
             marker = max(durable, self._markers.latest(one.id, told.epoch))
         event = self._attachments.event
         if frontend is None:
-            frontend = Frontend(one.id, one.subscriber, backend, marker, durable, event)
+            away_since = None if self._attachments.of(one.subscriber).connections else now
+            frontend = Frontend(one.id, one.subscriber, backend, marker, durable, event, away_since)
             self._attachments.add(frontend)
-            self._cache.attach(backend.id, marker, now)
+            self._cache.attach(backend.id, marker, now, away_since=away_since)
         else:
             frontend.attached = event
             self.advance(frontend, marker, now)
@@ -75,23 +76,45 @@ class Membership:
         effects: list[Effect] = []
         for name, to in follow.items():
             for connection in list(self._attachments.of(name).connections):
-                self._attachments.disconnect(connection)
+                self.disconnect(connection, now)
                 effects.append(CloseConnection(connection, to))
         return effects
 
     def _remove(self, frontend: Frontend, now: float) -> None:
         backend = frontend.backend
         self._attachments.remove(frontend)
-        self._cache.detach(backend.id, frontend.marker, now)
+        self._cache.detach(backend.id, frontend.marker, now, away_since=frontend.away_since)
         if not backend.frontends:
             del self._attachments.backends[backend.id]
             self._cache.close(backend.id, now)
+
+    def connect(self, connection: int, name: str, inline: bool, now: float) -> None:
+        """A subscriber's first connection ends its absence."""
+        self.disconnect(connection, now)
+        self._attachments.connect(connection, name, inline)
+        for frontend in self._attachments.of(name).frontends.values():
+            if frontend.away_since is not None:
+                self._cache.came(frontend.backend.id, frontend.marker, frontend.away_since, now)
+                frontend.away_since = None
+
+    def disconnect(self, connection: int, now: float) -> None:
+        """The subscriber stays attached; with its last connection it goes away."""
+        name = self._attachments.disconnect(connection)
+        if name is None:
+            return
+        subscriber = self._attachments.of(name)
+        if not subscriber.connections:
+            for frontend in subscriber.frontends.values():
+                self._cache.went(frontend.backend.id, frontend.marker, now)
+                frontend.away_since = now
 
     def advance(self, frontend: Frontend, marker: int, now: float) -> bool:
         """Move the marker forward; False if it stood there already."""
         if marker <= frontend.marker:
             return False
-        self._cache.advance(frontend.backend.id, frontend.marker, marker, now)
+        self._cache.advance(
+            frontend.backend.id, frontend.marker, marker, now, away_since=frontend.away_since
+        )
         frontend.marker = marker
         return True
 

@@ -69,7 +69,7 @@ class ResultCache:
         self._absences = Absences()
         self._memory = Memory()  # of the admission policy
         self._inflation = 0.0  # score of the last victim
-        self._measured_at = now  # of the size integrals
+        self.measured_at = now  # of the size integrals
         self._estimated_at = now  # of the arrival and consumption rates
         self._usual_ttl_s = LONGEST_TTL_S  # of caches that were not measured yet
         self._hold_s = 0.0
@@ -142,7 +142,8 @@ class ResultCache:
     def came(self, backend: int, marker: int, away_since: float, now: float) -> None:
         """A subscriber that stands at `marker` and was away has connected."""
         suffix = self._caches[backend]
-        self._absences.ended(now - away_since, returned=True)
+        if now > away_since:  # not one that was attached a moment ago to connect now
+            self._absences.ended(now - away_since, returned=True)
         suffix.detach(marker, 1, away_since)
         if suffix.attach(marker, 1, None):
             self._mark(backend)
@@ -419,9 +420,9 @@ class ResultCache:
         return size_bytes
 
     def _account(self, now: float) -> None:
-        elapsed_s = now - self._measured_at
+        elapsed_s = now - self.measured_at
         if elapsed_s > 0:
             self.counters.byte_s += self.size_bytes * elapsed_s
             excess_bytes = max(0, self.size_bytes - self.budget_bytes)
             self.counters.overshoot_byte_s += excess_bytes * elapsed_s
-            self._measured_at = now
+            self.measured_at = now

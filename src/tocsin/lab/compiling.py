@@ -12,18 +12,20 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import fields
+from numba.core import config
 
 import tocsin.policies
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-JIT = not numba.config.DISABLE_JIT
+_config = cast(Any, config)  # numba fills it as it starts
+JIT = not _config.DISABLE_JIT
 
 
 def sources_digest() -> str:
@@ -42,12 +44,11 @@ def _kernels_directory() -> Path:
 
 
 if not os.environ.get("NUMBA_CACHE_DIR"):
-    numba.config.CACHE_DIR = str(_kernels_directory())
+    _config.CACHE_DIR = str(_kernels_directory())
 
 
 def compiled(function: F) -> F:
-    result: F = numba.njit(cache=True, nogil=True)(function)
-    return result
+    return cast(F, numba.njit(cache=True, nogil=True)(function))
 
 
 @cache
@@ -55,8 +56,7 @@ def callback(function: Callable[..., Any], signature: Any) -> Callable[..., Any]
     """A policy as a value that kernels take: they are compiled once, not once a policy."""
     if not JIT:
         return function
-    result: Callable[..., Any] = numba.cfunc(signature)(function)
-    return result
+    return cast(Callable[..., Any], numba.cfunc(signature)(function))
 
 
 def record_dtype(*parts: type[Struct] | list[tuple[str, str]]) -> np.dtype[Any]:

@@ -421,8 +421,10 @@ def _publish(
         total.inserted += 1
         total.inserted_bytes += size_bytes
         total.max_bytes = max(total.max_bytes, total.size_bytes)
-        if rule.expires and cache.tail == position:
-            _set_deadline(caches, objects, deadlines, backend)
+        if cache.tail == position:
+            _mark(caches, totals, marks, backend)
+            if rule.expires:
+                _set_deadline(caches, objects, deadlines, backend)
     else:
         if rule.caches:
             total.bypassed += 1
@@ -454,7 +456,7 @@ def _come(
     """A frontend subscription's owner is connected again and gets everything after its marker."""
     backend, marker = frontend.backend, frontend.marker
     cache = caches[backend]
-    if rules[0].looks_ahead:
+    if rules[0].looks_ahead and now > frontend.away_since:
         observe(absences[0], absences[1], absences[2], now - frontend.away_since, True)
     end = cache.next
     if marker < end:

@@ -8,7 +8,7 @@ the rest is missed and not cached again.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -36,6 +36,22 @@ ADMIT = (
     if JIT
     else "admit"
 )
+
+
+class State(NamedTuple):
+    """Everything that the kernel reads and changes, in its order."""
+
+    caches: Any
+    objects: Any
+    frontends: Any
+    subscribers: Any
+    totals: Any
+    marks: Any
+    victims: Any
+    deadlines: Any
+    absences: Any
+    rules: Any
+    memory: Any
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -107,7 +123,7 @@ def simulate_steps(
         raise SettingError(
             f"the cache size is {budget_bytes} bytes", field="size", hint="0 or more bytes"
         )
-    arrays = _state(workload, policy, budget_bytes, network)
+    state = _state(workload, policy, budget_bytes, network)
     latencies = np.zeros(kernel.LATENCY_BINS, np.int64)
     step_log = records(len(workload) if record else 0, kernel.STEP)
     started = time.perf_counter()
@@ -117,7 +133,7 @@ def simulate_steps(
         workload.subject,
         workload.value,
         workload.owners,
-        *arrays,
+        *state,
         latencies,
         step_log,
         callback(policy.evict or fifo, SCORE),
@@ -125,14 +141,12 @@ def simulate_steps(
         callback(policy.admit, ADMIT),
     )
     seconds = time.perf_counter() - started
-    totals = {name: arrays[4][name][0].item() for name in kernel.TOTALS.names or ()}
-    return _outcome(totals, latencies, workload.duration_s, budget_bytes, seconds), step_log
+    totals = {name: state.totals[name][0].item() for name in kernel.TOTALS.names or ()}
+    return outcome_of(totals, latencies, workload.duration_s, budget_bytes, seconds), step_log
 
 
-def _state(
-    workload: Workload, policy: CachePolicy, budget_bytes: int, network: Network
-) -> tuple[Any, ...]:
-    """Everything that the kernel changes, before the first event."""
+def _state(workload: Workload, policy: CachePolicy, budget_bytes: int, network: Network) -> State:
+    """Before the first event."""
     published = workload.subject[workload.kind == PUBLISH]
     slots = np.bincount(published, minlength=workload.backends) + 1  # one more: the marker after
     caches = records(workload.backends, kernel.CACHE)
@@ -151,7 +165,7 @@ def _state(
     rules["first"], rules["second"] = policy.admit_parameters
     for name, number in asdict(network).items():
         rules[name] = number
-    return (
+    return State(
         caches,
         records(int(slots.sum()), kernel.OBJECT),
         records(len(workload.owners), kernel.FRONTEND),
@@ -166,13 +180,14 @@ def _state(
     )
 
 
-def _outcome(
+def outcome_of(
     totals: dict[str, Any],
     latencies: NDArray[np.int64],
     duration_s: float,
     budget_bytes: int,
     seconds: float,
 ) -> Outcome:
+    """From what was counted (`kernel.TOTALS`)."""
     rest_s = max(0.0, duration_s - totals["measured_at"])
     size_bytes = totals["size_bytes"]
     byte_s = totals["byte_s"] + size_bytes * rest_s

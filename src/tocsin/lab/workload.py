@@ -6,6 +6,7 @@ bounds are driven by the same object. Kept as plain arrays, so that many tasks c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ class Workload:
         duration_s: float | None = None,
     ) -> Workload:
         """From rows (at, kind, subject, value)."""
-        columns = list(zip(*events, strict=True)) or [[], [], [], []]
+        columns: list[Sequence[float]] = list(zip(*events, strict=True)) or [(), (), (), ()]
         arrays = {
             name: np.array(column, kind)
             for (name, kind), column in zip(_ARRAYS.items(), columns, strict=True)

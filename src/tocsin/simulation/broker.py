@@ -134,7 +134,7 @@ class SimulatedBroker:
 
     def hang_up(self, connection: int) -> None:
         if self.connections.pop(connection, None) is not None and self.core is not None:
-            self.do(self.core.disconnected(connection))
+            self.do(self.core.disconnected(connection, self.world.now))
 
     def receive(self, connection: int, frame: tuple[Any, ...]) -> None:
         core, world = self.core, self.world

@@ -180,7 +180,7 @@ class Driver:
     def left(self, line: Line) -> None:
         """A line's client is gone."""
         if self.lines.remove(line):
-            self._perform(self.core, self.core.disconnected(line.number))
+            self._perform(self.core, self.core.disconnected(line.number, time.monotonic()))
 
     async def subscribe(
         self, subscriber: str, channel: str, arguments: Any, line: Line | None = None
