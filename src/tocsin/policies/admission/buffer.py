@@ -15,4 +15,4 @@ def buffer(memory: Memory, waiting: int, gamma: float, alpha: float) -> bool:
     level = gamma * waiting + alpha * memory.previous
     memory.previous = float(waiting)
     memory.level = level
-    return waiting >= level
+    return waiting >= level * (1 - 1e-12)  # an equal n is not refused for a rounding error
