@@ -1,57 +1,14 @@
-"""The result cache: behaviour worked by hand for every policy."""
+"""The result cache, whatever its policy: who waits, what is measured, what leaves."""
 
 from __future__ import annotations
 
 import pytest
 
+from caching.bench import cache_with, positions, result
 from tocsin.caching import ResultCache
-from tocsin.model import Result
 from tocsin.policies import parse_policy
-from tocsin.policies.expiry import LONGEST_TTL_S, REESTIMATE_EVERY_S
-
-
-def result(backend: int, position: int, size_bytes: int = 10) -> Result:
-    return Result(backend, position, float(position), b"x" * size_bytes)
-
-
-def cache_with(policy: str, budget_bytes: int, **subscribers: int) -> ResultCache:
-    """Backends 1, 2, … with so many subscribers each: `b1=2, b2=1`."""
-    cache = ResultCache(parse_policy(policy), budget_bytes)
-    for name, count in subscribers.items():
-        backend = int(name[1:])
-        cache.open(backend, 0)
-        cache.attach(backend, 0, 0.0, count)
-    return cache
-
-
-def positions(cache: ResultCache, backend: int) -> list[int]:
-    return [r.position for r in cache.contents(backend)]
-
-
-def test_lru_drops_from_the_cache_that_was_accessed_longest_ago() -> None:
-    cache = cache_with("lru", 40, b1=1, b2=1)
-    cache.put(result(1, 1), 1.0)  # cache 1 accessed at 1
-    cache.put(result(2, 1), 2.0)  # cache 2 accessed at 2
-    cache.put(result(1, 2), 3.0)  # a put to a non-empty cache is no access
-    cache.get(1, 0, 2, 4.0)  # cache 1 accessed at 4
-    cache.put(result(2, 2), 5.0)  # full: 40 bytes
-    cache.put(result(1, 3), 6.0)  # 2 is the least recently accessed: its tail goes
-    assert positions(cache, 1) == [1, 2, 3]
-    assert positions(cache, 2) == [2]
-
-
-def test_lsc_drops_the_tail_that_the_fewest_wait_for() -> None:
-    cache = cache_with("lsc", 30, b1=3, b2=2)
-    cache.put(result(1, 1), 1.0)
-    cache.put(result(2, 1), 2.0)
-    cache.put(result(1, 2), 3.0)  # full
-    cache.advance(1, 0, 1, 4.0, subscribers=2)  # one of three still waits for object 1 of cache 1
-    cache.put(result(2, 2), 5.0)  # f: 1 against 2
-    assert positions(cache, 1) == [2]
-    assert positions(cache, 2) == [1, 2]
-    cache.put(result(2, 3), 6.0)  # f: tail of 1 is now awaited by 3, tail of 2 by 2
-    assert positions(cache, 1) == [2]
-    assert positions(cache, 2) == [2, 3]
+from tocsin.policies.estimates import REESTIMATE_EVERY_S
+from tocsin.policies.expiry import LONGEST_TTL_S
 
 
 def test_a_score_that_changed_since_the_last_eviction_counts() -> None:
@@ -64,61 +21,6 @@ def test_a_score_that_changed_since_the_last_eviction_counts() -> None:
     cache.advance(2, 0, 1, 5.0, subscribers=2)  # now one waits for the tail of cache 2
     cache.put(result(1, 3), 6.0)
     assert (positions(cache, 1), positions(cache, 2)) == ([3], [2])
-
-
-def test_lsc_does_not_cache_an_object_that_is_the_least_awaited_itself() -> None:
-    cache = cache_with("lsc", 20, b1=3, b2=1)
-    cache.put(result(1, 1), 1.0)
-    cache.put(result(1, 2), 2.0)
-    assert not cache.put(result(2, 1), 3.0)
-    assert positions(cache, 1) == [1, 2]
-    assert positions(cache, 2) == []
-    assert cache.tail(2) == 2
-    assert cache.counters.bypassed == 1
-
-
-def test_ttl_follows_equation_7_after_the_first_interval() -> None:
-    # 300 s; cache 1 gets 600 bytes and consumes none: ρ = 2/s; n = 3 of 4; B = 800:
-    # T = 0.75 · 800 / 2 = 300 s.
-    cache = cache_with("ttl", 800, b1=3, b2=1)
-    cache.put(result(1, 1, 300), 10.0)
-    cache.put(result(1, 2, 300), 290.0)
-    assert cache.candidate(1).ttl_s == LONGEST_TTL_S
-    cache.expire(REESTIMATE_EVERY_S)
-    assert cache.candidate(1).ttl_s == pytest.approx(300.0)
-    assert cache.candidate(2).ttl_s == LONGEST_TTL_S  # ρ = 0: the guard
-    cache.expire(309.9)
-    assert positions(cache, 1) == [1, 2]
-    cache.expire(310.0)
-    assert positions(cache, 1) == [2]
-    assert cache.counters.expired == 1
-
-
-def test_ttl_counts_consumption_against_growth_but_not_expiry() -> None:
-    cache = cache_with("ttl", 600, b1=1)
-    cache.put(result(1, 1, 300), 10.0)
-    cache.put(result(1, 2, 300), 20.0)
-    cache.advance(1, 0, 1, 30.0)  # λ = 2/s, η = 1/s, ρ = 1/s, T = 600 s
-    cache.expire(300.0)
-    assert cache.candidate(1).ttl_s == pytest.approx(600.0)
-
-
-def test_ttl_alone_overshoots_and_the_overshoot_is_measured() -> None:
-    cache = cache_with("ttl", 15, b1=1)
-    cache.put(result(1, 1), 1.0)
-    cache.put(result(1, 2), 2.0)  # 20 bytes from 2.0 on
-    cache.advance(1, 0, 2, 6.0)
-    assert cache.counters.max_bytes == 20
-    assert cache.counters.overshoot_byte_s == pytest.approx(5 * 4.0)
-    assert cache.counters.byte_s == pytest.approx(10 * 1.0 + 20 * 4.0)
-
-
-def test_none_caches_nothing_and_every_get_misses() -> None:
-    cache = cache_with("none", 100, b1=2)
-    assert not cache.put(result(1, 1), 1.0)
-    assert cache.get(1, 0, 1, 2.0) == []
-    assert cache.tail(1) == 2
-    assert cache.size_bytes == 0
 
 
 def test_an_object_larger_than_the_budget_takes_the_older_ones_with_it() -> None:
@@ -174,8 +76,8 @@ def test_a_position_out_of_order_is_refused() -> None:
 def test_switching_the_policy_keeps_what_fits_and_drops_what_does_not() -> None:
     cache = cache_with("ttl", 20, b1=1, b2=2)
     for position in (1, 2, 3):
-        cache.put(result(1, position), float(position))
-    cache.put(result(2, 1), 4.0)
+        cache.put(result(1, position), 0.0)  # too early to estimate anything: it overshoots
+    cache.put(result(2, 1), 0.0)
     assert cache.size_bytes == 40
     cache.set_policy(parse_policy("lsc"), 5.0)
     assert cache.size_bytes == 20
@@ -194,3 +96,81 @@ def test_a_new_epoch_starts_empty_with_everyone_before_its_beginning() -> None:
     assert positions(cache, 1) == []
     cache.put(result(1, 1), 4.0)
     assert cache.candidate(1).waiting == 2
+
+
+def test_those_who_wait_are_counted_with_those_of_them_who_are_connected() -> None:
+    cache = cache_with("homing", 100, b1=3)
+    cache.put(result(1, 1), 1.0)
+    cache.put(result(1, 2), 2.0)
+    cache.went(1, 0, 3.0)
+    cache.advance(1, 0, 1, 4.0)  # one who is connected took the first
+    assert presence(cache) == (3, 2, 2, 1)
+    cache.came(1, 0, 3.0, 5.0)
+    assert presence(cache) == (3, 3, 2, 2)
+    cache.went(1, 1, 6.0)  # whoever took the first does not wait for it
+    assert presence(cache) == (3, 2, 2, 2)
+    cache.advance(1, 0, 1, 7.0, subscribers=2)  # the first leaves: all three wait for the second
+    assert presence(cache) == (3, 2, 3, 2)
+    cache.detach(1, 1, 8.0, away_since=6.0)
+    assert presence(cache) == (2, 2, 2, 2)
+
+
+def presence(cache: ResultCache) -> tuple[int, int, int, int]:
+    candidate = cache.candidate(1)
+    return candidate.attached, candidate.online, candidate.waiting, candidate.present
+
+
+def test_the_first_estimate_is_made_when_something_does_not_fit() -> None:
+    # By 50 s: 20 bytes in 50 s for cache 1, nothing for cache 2.
+    cache = cache_with("lsc", 20, b1=1, b2=1)
+    cache.put(result(1, 1), 10.0)
+    cache.put(result(1, 2), 20.0)
+    assert (cache.counters.estimates, cache.candidate(1).arrival_bytes_per_s) == (0, 0.0)
+    cache.put(result(1, 3), 50.0)
+    assert cache.counters.estimates == 1
+    candidate = cache.candidate(1)
+    assert (candidate.arrival_bytes_per_s, candidate.arrivals_per_s) == (0.4, 0.04)
+    assert candidate.hold_s == 20 / 0.4
+    cache.put(result(1, 4), 60.0)  # does not fit either, but now every five minutes is enough
+    assert cache.counters.estimates == 1
+    cache.expire(50.0 + REESTIMATE_EVERY_S)
+    assert cache.counters.estimates == 2
+    assert cache.candidate(1).arrivals_per_s == pytest.approx((0.04 + 2 / REESTIMATE_EVERY_S) / 2)
+
+
+def test_a_cache_that_is_opened_later_begins_with_the_usual_time_to_live() -> None:
+    # 2 caches grow by 1 byte/s each, so all by 2: an object can stay 600 / 2 = 300 s in all.
+    cache = cache_with("ttl", 600, b1=1, b2=1)
+    cache.put(result(1, 1, 300), 1.0)
+    cache.put(result(2, 1, 300), 2.0)
+    cache.open(3, 0)
+    assert cache.candidate(3).ttl_s == LONGEST_TTL_S
+    cache.expire(300.0)
+    cache.open(4, 0)
+    assert cache.candidate(4).ttl_s == cache.candidate(4).hold_s == 300.0
+    assert (cache.candidate(1).ttl_s, cache.candidate(3).ttl_s) == (300.0, LONGEST_TTL_S)
+
+
+def test_estimates_are_counted_for_whoever_asks_how_well_they_hold() -> None:
+    cache = cache_with("ttl", 600, b1=1, b2=1)
+    cache.put(result(1, 1, 300), 1.0)
+    cache.put(result(2, 1, 600), 2.0)  # does not fit: λ1 = 300/2 = 150, T1 = 300/150 = 2 s
+    counters = cache.counters
+    assert (counters.estimates, counters.ttls) == (1, 2)
+    assert counters.ttl_s == 2 + LONGEST_TTL_S
+    assert counters.planned_bytes == 300.0  # Σρ_i·T_i: its half of the budget
+
+
+def test_a_second_cache_for_a_backend_subscription_is_refused() -> None:
+    cache = cache_with("lsc", 20, b1=1)
+    with pytest.raises(ValueError, match="backend subscription 1 has a result cache already"):
+        cache.open(1, 0)
+
+
+def test_results_that_are_elsewhere_take_the_older_ones_with_them() -> None:
+    cache = cache_with("lsc", 100, b1=2)
+    cache.put(result(1, 1), 1.0)
+    cache.skip(1, 5, 2.0)
+    assert (positions(cache, 1), cache.tail(1)) == ([], 6)
+    assert cache.put(result(1, 6), 3.0)
+    assert cache.counters.dropped == 1
