@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tocsin.broker.watching import NOBODY, Watcher
 from tocsin.model import Result
 
 
@@ -73,6 +74,7 @@ class Attachments:
         self.frontends: dict[int, Frontend] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self.connections: dict[int, str] = {}  # connection -> subscriber
+        self.watcher: Watcher = NOBODY
 
     def next_event(self) -> int:
         self.event += 1
@@ -89,6 +91,7 @@ class Attachments:
         subscriber.frontends[frontend.id] = frontend
         for connection, inline in subscriber.connections.items():
             _link(frontend.backend, connection, inline)
+        self.watcher.attached(frontend)
 
     def remove(self, frontend: Frontend) -> None:
         del self.frontends[frontend.id]
@@ -100,6 +103,7 @@ class Attachments:
             for connection in subscriber.connections:
                 _unlink(frontend.backend, connection)
         self._tidy(frontend.subscriber)
+        self.watcher.detached(frontend)
 
     def connect(self, connection: int, name: str, inline: bool) -> None:
         self.connections[connection] = name
@@ -107,6 +111,8 @@ class Attachments:
         subscriber.connections[connection] = inline
         for frontend in subscriber.frontends.values():
             _link(frontend.backend, connection, inline)
+        if len(subscriber.connections) == 1:
+            self.watcher.arrived(name)
 
     def disconnect(self, connection: int) -> str | None:
         """Whose connection it was."""
@@ -117,6 +123,8 @@ class Attachments:
         del subscriber.connections[connection]
         for frontend in subscriber.frontends.values():
             _unlink(frontend.backend, connection)
+        if not subscriber.connections:
+            self.watcher.left(name)
         self._tidy(name)
         return name
 

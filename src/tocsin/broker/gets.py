@@ -107,21 +107,21 @@ class Gets:
         fetched: list[Result],
         effects: list[Effect],
     ) -> None:
-        effects.append(
-            Answer(
-                request=get.request,
-                subscription=get.subscription,
-                backend=backend.id,
-                epoch=backend.epoch,
-                after=get.begin,
-                upto=upto,
-                head=backend.fetched,
-                gap=gap,
-                cached=len(get.cached),
-                fetched=len(fetched),
-                results=fetched + get.cached,
-            )
+        answer = Answer(
+            request=get.request,
+            subscription=get.subscription,
+            backend=backend.id,
+            epoch=backend.epoch,
+            after=get.begin,
+            upto=upto,
+            head=backend.fetched,
+            gap=gap,
+            cached=len(get.cached),
+            fetched=len(fetched),
+            results=fetched + get.cached,
         )
+        self._attachments.watcher.answered(answer)
+        effects.append(answer)
 
     # -- gets that wait until there is something -------------------------------------------------
 

@@ -130,6 +130,7 @@ class Intake:
         fresh = [result for result in results if result.position > after]
         if not fresh or any(r.position != after + n for n, r in enumerate(fresh, 1)):
             return
+        self._attachments.watcher.taken(backend, fresh)
         for result in fresh:
             self._cache.put(result, now)
         head = backend.fetched = fresh[-1].position
@@ -143,6 +144,7 @@ class Intake:
 
     def _pass_over(self, backend: Backend, upto: int, now: float, effects: list[Effect]) -> None:
         """Results up to there are not cached here: gets read them from the store."""
+        self._attachments.watcher.passed_over(backend, upto)
         self._cache.skip(backend.id, upto, now)
         backend.fetched = upto
         backend.head = max(backend.head, upto)

@@ -116,6 +116,7 @@ class Membership:
             frontend.backend.id, frontend.marker, marker, now, away_since=frontend.away_since
         )
         frontend.marker = marker
+        self._attachments.watcher.acknowledged(frontend)
         return True
 
     def is_current(self, backend: Backend, epoch: str, asked: int, now: float) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -74,12 +74,18 @@ class EventLine:
         return b"".join(out)
 
 
+class Stream(Protocol):
+    open: bool
+
+    async def next(self) -> bytes: ...
+
+
 class EventResponse(Response):
     """Streams a line until it closes, the client leaves, or the client stops reading."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, line: EventLine, stall_s: float, gone: Callable[[bool], None]) -> None:
+    def __init__(self, line: Stream, stall_s: float, gone: Callable[[bool], None]) -> None:
         super().__init__(media_type=self.media_type, headers={"cache-control": "no-store"})
         del self.headers["content-length"]
         self._line = line

@@ -17,6 +17,7 @@ from tocsin.broker.server.cluster_link import News
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import ResultsBody, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
+from tocsin.broker.server.trace_stream import Recording, TraceResponse
 from tocsin.caching import CacheCounters
 from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInfo
 from tocsin.errors import InvalidInput, NotFound, TocsinError, Unavailable
@@ -89,7 +90,7 @@ class Rest:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
-        self.lines: set[EventLine] = set()
+        self.lines: set[EventLine | Recording] = set()
         self.waiting: set[Waiter] = set()
 
     def app(self) -> Starlette:
@@ -212,6 +213,17 @@ class Rest:
         self._driver.set_policy(change.policy)
         return await self.cache(call)
 
+    async def trace(self, call: Call) -> Response:
+        self._check_loaded()
+        recording = Recording(self._driver, call.identity)
+        self.lines.add(recording)
+
+        def gone(_: bool) -> None:
+            self.lines.discard(recording)
+            recording.close()
+
+        return TraceResponse(recording, self._stall_s, gone)
+
     def _check_loaded(self) -> None:
         if self._driver.store is None:
             raise Unavailable("this broker waits for the cluster", hint="try again in a moment")
@@ -288,5 +300,12 @@ def _routes(rest: Rest) -> list[Route]:
             "Change the cache policy",
             PolicyChange,
             CacheInfo,
+        ),
+        Route(
+            "GET",
+            "/v1/trace",
+            rest.trace,
+            ("admin",),
+            "Record what happens here, without names, until you hang up (tocsin lab trace record)",
         ),
     ]

@@ -1,0 +1,327 @@
+"""Records what happens in a running broker, for the lab: fixed-size records into a bounded buffer.
+
+A recording must never slow or break delivery. So a record costs one packing of numbers; a full
+buffer drops records, counts them, and afterwards writes the present state anew; a mistake in here
+ends the recording and nothing else. Names and parameters are never written: subscribers,
+subscriptions and backend subscriptions become small numbers in the order of their appearance.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Concatenate, ParamSpec
+
+import structlog
+
+from tocsin.broker.attachments import Backend, Frontend
+from tocsin.broker.core import BrokerCore
+from tocsin.broker.effects import Answer
+from tocsin.broker.watching import NOBODY, Watcher
+from tocsin.model import Result
+
+log = structlog.get_logger()
+
+SUBSCRIBE, UNSUBSCRIBE, ARRIVE, LEAVE, PUBLISH, SIZE, GET, ACK, LOST, QUIET = range(10)
+KINDS = (
+    "subscribe",
+    "unsubscribe",
+    "arrive",
+    "leave",
+    "publish",
+    "size",
+    "get",
+    "ack",
+    "lost",
+    "quiet",
+)
+"""`size` tells later what a published object measured; `lost` that `position` records were
+dropped; `quiet` that nothing happened until then."""
+
+FIELDS = (
+    ("at_s", "d"),
+    ("kind", "i"),
+    ("subscriber", "i"),
+    ("subscription", "i"),
+    ("backend", "i"),
+    ("after", "q"),
+    ("position", "q"),
+    ("size_bytes", "q"),
+    ("hits", "q"),
+    ("hit_bytes", "q"),
+    ("misses", "q"),
+    ("miss_bytes", "q"),
+)
+RECORD = struct.Struct("<" + "".join(code for _, code in FIELDS))
+"""One record on the wire, little-endian. Numbers that a kind has no use for are -1 (who) or 0."""
+
+MOST_BYTES = 16_000_000
+CHUNK_BYTES = 64_000  # of the state, between two turns of the event loop
+
+_DONE = object()
+
+P = ParamSpec("P")
+
+
+class _Order:
+    """Numbers a backend subscription's results. What came before the recording is 0 and below."""
+
+    __slots__ = ("base", "epoch", "last", "number", "sized", "unsized")
+
+    def __init__(self, number: int, epoch: str, base: int) -> None:
+        self.number = number
+        self.epoch = epoch
+        self.base = base
+        self.last = 0  # the newest
+        self.unsized = False  # some were passed over without a look
+        self.sized = 0  # of these, up to where sizes were told since
+
+
+def _contained(
+    method: Callable[Concatenate[Recorder, P], None],
+) -> Callable[Concatenate[Recorder, P], None]:
+    """A recorder that fails stops recording; whoever told it something never notices."""
+
+    def told(self: Recorder, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if self.open:
+            try:
+                method(self, *args, **kwargs)
+            except Exception:
+                log.exception("a recording failed")
+                self.end()
+
+    return told
+
+
+class Recorder(Watcher):
+    """Watches a core and packs what it sees. `take` empties the buffer."""
+
+    def __init__(
+        self,
+        core: BrokerCore,
+        clock: Callable[[], float] = time.monotonic,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self.open = True
+        self._clock = clock
+        self._most_bytes = most_bytes
+        self._chunk_bytes = min(CHUNK_BYTES, most_bytes)
+        self._buffer = bytearray()
+        self._lost = 0
+        self._began_at: float | None = None  # time stands at 0 until the first state is written
+        self._subscribers: dict[str, int] = {}
+        self._subscriptions: dict[Frontend, int] = {}  # attached, and written to be
+        self._subscription_count = 0
+        self._online: set[str] = set()  # written to be
+        self._orders: dict[int, _Order] = {}
+        self._attachments = core.attachments
+        self._attachments.watcher = self
+        self._alignment: Iterator[None] | None = self._align()
+
+    def end(self) -> None:
+        self.open = False
+        self._attachments.watcher = NOBODY
+
+    @property
+    def aligned(self) -> bool:
+        """Does what was written tell the present state?"""
+        return self._alignment is None and not self._lost
+
+    def take(self) -> bytes:
+        """What was recorded since, and a part of the state if that is not written yet."""
+        taken, self._buffer = self._buffer, bytearray()
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            self._write(LOST, position=lost)
+            self._alignment = self._align()
+        while self._alignment is not None and len(self._buffer) < self._chunk_bytes:
+            if next(self._alignment, _DONE) is _DONE:
+                self._alignment = None
+                if self._began_at is None:
+                    self._began_at = self._clock()
+        taken += self._buffer
+        self._buffer.clear()
+        return bytes(taken)
+
+    def quiet(self) -> None:
+        self._write(QUIET)
+
+    # -- the present state ----------------------------------------------------------------------
+
+    def _align(self) -> Iterator[None]:
+        """Write what is missing for the trace to tell the core's state, little by little. What
+        happens meanwhile is written as it comes, and found in line here."""
+        attachments = self._attachments
+        for frontend in list(self._subscriptions):
+            if attachments.frontends.get(frontend.id) is not frontend:
+                self.detached(frontend)
+                yield
+        for name in list(self._online):
+            if not attachments.of(name).connections:
+                self.left(name)
+                yield
+        for frontend in list(attachments.frontends.values()):
+            if attachments.frontends.get(frontend.id) is frontend:
+                self._known(frontend)
+                yield
+        for name in list(attachments.subscribers):
+            if attachments.of(name).connections:
+                self.arrived(name)
+                yield
+
+    def _known(self, frontend: Frontend) -> int:
+        """The number of an attached subscription; written now, if it was not yet."""
+        number = self._subscriptions.get(frontend)
+        if number is None:
+            number = self._subscription_count
+            order = self._order(frontend.backend)
+            if self._write(
+                SUBSCRIBE,
+                self._subscriber(frontend.subscriber),
+                number,
+                order.number,
+                position=frontend.marker - order.base,
+            ):
+                self._subscriptions[frontend] = number
+                self._subscription_count += 1
+        return number
+
+    def _subscriber(self, name: str) -> int:
+        return self._subscribers.setdefault(name, len(self._subscribers))
+
+    def _order(self, backend: Backend) -> _Order:
+        order = self._orders.get(backend.id)
+        if order is None:
+            order = _Order(len(self._orders), backend.epoch, backend.fetched)
+            self._orders[backend.id] = order
+        elif order.epoch != backend.epoch:  # positions began anew; in the trace they go on
+            order.epoch, order.base = backend.epoch, -order.last
+        return order
+
+    # -- what the core tells ----------------------------------------------------------------------
+
+    @_contained
+    def attached(self, frontend: Frontend) -> None:
+        self._known(frontend)
+
+    @_contained
+    def detached(self, frontend: Frontend) -> None:
+        number = self._subscriptions.get(frontend)
+        if number is not None and self._write(UNSUBSCRIBE, subscription=number):
+            del self._subscriptions[frontend]
+
+    @_contained
+    def arrived(self, subscriber: str) -> None:
+        if subscriber not in self._online and self._write(ARRIVE, self._subscriber(subscriber)):
+            self._online.add(subscriber)
+
+    @_contained
+    def left(self, subscriber: str) -> None:
+        if subscriber in self._online and self._write(LEAVE, self._subscriber(subscriber)):
+            self._online.discard(subscriber)
+
+    @_contained
+    def taken(self, backend: Backend, results: Sequence[Result]) -> None:
+        order = self._order(backend)
+        sent = len(backend.inline)
+        for result in results:
+            place = order.last = result.position - order.base
+            self._write(
+                PUBLISH,
+                backend=order.number,
+                after=place - 1,
+                position=place,
+                size_bytes=result.size_bytes,
+                hits=sent,
+                hit_bytes=sent * result.size_bytes,
+            )
+
+    @_contained
+    def passed_over(self, backend: Backend, upto: int) -> None:
+        order = self._order(backend)
+        after = backend.fetched - order.base
+        order.last = upto - order.base
+        if order.last > after:
+            order.unsized = True
+            self._write(PUBLISH, backend=order.number, after=after, position=order.last)
+
+    @_contained
+    def answered(self, answer: Answer) -> None:
+        frontend = self._attachments.frontends.get(answer.subscription)
+        if frontend is None or not answer.results:
+            return
+        order = self._order(frontend.backend)
+        fetched = answer.results[: answer.fetched]
+        if order.unsized:
+            self._tell_sizes(order, fetched)
+        whole_bytes = sum(result.size_bytes for result in answer.results)
+        miss_bytes = sum(result.size_bytes for result in fetched)
+        self._write(
+            GET,
+            self._subscriber(frontend.subscriber),
+            self._known(frontend),
+            order.number,
+            after=answer.results[0].position - 1 - order.base,
+            position=answer.upto - order.base,
+            hits=answer.cached,
+            hit_bytes=whole_bytes - miss_bytes,
+            misses=answer.fetched,
+            miss_bytes=miss_bytes,
+        )
+
+    @_contained
+    def acknowledged(self, frontend: Frontend) -> None:
+        order = self._order(frontend.backend)
+        self._write(
+            ACK,
+            self._subscriber(frontend.subscriber),
+            self._known(frontend),
+            order.number,
+            position=frontend.marker - order.base,
+        )
+
+    def _tell_sizes(self, order: _Order, results: Sequence[Result]) -> None:
+        for result in results:
+            place = result.position - order.base
+            if place > order.sized:
+                order.sized = place
+                self._write(
+                    SIZE, backend=order.number, position=place, size_bytes=result.size_bytes
+                )
+
+    def _write(
+        self,
+        kind: int,
+        subscriber: int = -1,
+        subscription: int = -1,
+        backend: int = -1,
+        after: int = 0,
+        position: int = 0,
+        size_bytes: int = 0,
+        hits: int = 0,
+        hit_bytes: int = 0,
+        misses: int = 0,
+        miss_bytes: int = 0,
+    ) -> bool:
+        """False if there was no room. One lost, all are until the buffer was taken: what comes
+        after a hole would not make sense."""
+        if self._lost or len(self._buffer) >= self._most_bytes:
+            self._lost += 1
+            return False
+        at_s = 0.0 if self._began_at is None else self._clock() - self._began_at
+        self._buffer += RECORD.pack(
+            at_s,
+            kind,
+            subscriber,
+            subscription,
+            backend,
+            after,
+            position,
+            size_bytes,
+            hits,
+            hit_bytes,
+            misses,
+            miss_bytes,
+        )
+        return True
