@@ -18,7 +18,8 @@ import numba
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import fields
-from numba.core import config
+from numba.core import config, types
+from numba.extending import intrinsic
 
 import tocsin.policies
 
@@ -48,7 +49,26 @@ if not os.environ.get("NUMBA_CACHE_DIR"):
 
 
 def compiled(function: F) -> F:
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+def inlined(function: F) -> F:
+    """Compiled into its callers: a call would count references to every array it is given."""
+    return cast(F, numba.njit(inline="always", error_model="numpy")(function))
+
+
+def _borrow(context: Any, array: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        borrowed = context.make_array(signature.return_type)(context, builder, arguments[0])
+        borrowed.meminfo = borrowed.parent = context.get_constant_null(types.voidptr)
+        return borrowed._getvalue()
+
+    return array(array), generate
+
+
+borrow: Callable[[Any], Any] = intrinsic(_borrow) if JIT else lambda array: array
+"""The same array without an owner, for kernels. Numba counts references to an owned array whenever
+a function is given it, which took half of their time; whoever calls the kernel keeps it alive."""
 
 
 @cache

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tocsin.lab.compiling import compiled, record_dtype
+from tocsin.lab.compiling import borrow, compiled, inlined, record_dtype
 from tocsin.lab.heap import place, precedes, remove
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE
+from tocsin.lab.workload import ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tocsin.policies import Candidate, estimates
 from tocsin.policies.estimates import (
     AVERAGE_WEIGHT,
@@ -39,7 +39,7 @@ CACHE = record_dtype(
         ("consumption_bytes", "i8"),
         ("consumption_rate", "f8"),
         ("measured", "i8"),
-        ("marked", "i8"),
+        ("marked", "i8"),  # 1: its score is old, 2: its deadline is
     ],
 )
 OBJECT = record_dtype(
@@ -56,30 +56,20 @@ FRONTEND = record_dtype(
     [("marker", "i8"), ("away_since", "f8"), ("backend", "i4"), ("next", "i4"), ("before", "i4")]
 )
 SUBSCRIBER = record_dtype([("online", "i4"), ("first", "i4"), ("last", "i4")])
-RULES = record_dtype(
-    [
-        ("budget_bytes", "i8"),
-        ("caches", "i8"),
-        ("evicts", "i8"),
-        ("expires", "i8"),
-        ("looks_ahead", "i8"),
-        ("first", "f8"),  # parameters of the admission policy
-        ("second", "f8"),
-        ("cluster_rtt_s", "f8"),
-        ("cluster_bytes_per_s", "f8"),
-        ("subscriber_rtt_s", "f8"),
-        ("subscriber_bytes_per_s", "f8"),
-    ]
-)
+_RULES = """budget_bytes caches evicts expires looks_ahead"""
 _COUNTS = """hits hit_bytes misses miss_bytes gets gets_with_miss volume_objects volume_bytes
     pulled_bytes inserted inserted_bytes bypassed evicted evicted_bytes expired expired_bytes
-    consumed consumed_bytes dropped dropped_bytes size_bytes max_bytes estimates ttls events"""
+    consumed consumed_bytes dropped dropped_bytes size_bytes max_bytes estimates ttls events
+    marks late_marks"""
+_NUMBERS = """first second cluster_rtt_s cluster_bytes_per_s subscriber_rtt_s
+    subscriber_bytes_per_s"""
 _MEASURES = """byte_s overshoot_byte_s held_s ttl_s planned_bytes latency_s
     measured_at estimated_at inflation usual_ttl_s hold_s"""
-TOTALS = record_dtype(
-    [(name, "i8") for name in [*_COUNTS.split(), "marks"]]
-    + [(name, "f8") for name in _MEASURES.split()]
+RUN = record_dtype(
+    [(name, "i8") for name in f"{_RULES} {_COUNTS}".split()]
+    + [(name, "f8") for name in f"{_NUMBERS} {_MEASURES}".split()]
 )
+"""One run: its rules, what it has counted and measured."""
 STEP = record_dtype([("hits", "i8"), ("misses", "i8"), ("size_bytes", "i8"), ("evicted", "i8")])
 
 LATENCY_BINS = 1200
@@ -93,14 +83,17 @@ observe = compiled(estimates.observe)
 rate_returns = compiled(estimates.rate_returns)
 
 
-@compiled
-def _mark(caches: Any, totals: Any, marks: Any, backend: int) -> None:
-    """Its score is to be looked at again before the next victim is chosen."""
-    cache = caches[backend]
-    if cache.marked == 0:
-        cache.marked = 1
-        marks[totals[0].marks] = backend
-        totals[0].marks += 1
+@inlined
+def _mark(cache: Any, run: Any, marks: Any) -> None:
+    """Score and deadline are to be looked at again before they are next needed."""
+    if cache.marked & 1 == 0:
+        cache.marked |= 1
+        marks[0, run.marks] = cache.backend
+        run.marks += 1
+    if run.expires and cache.marked & 2 == 0:
+        cache.marked |= 2
+        marks[1, run.late_marks] = cache.backend
+        run.late_marks += 1
 
 
 @compiled
@@ -125,67 +118,58 @@ def _look_ahead(cache: Any, objects: Any, absences: Any, away: int, now: float) 
 
 
 @compiled
-def _describe_tail(cache: Any, objects: Any) -> None:
-    item = objects[cache.first + cache.tail]
-    cache.tail_size_bytes = item.size_bytes
-    cache.tail_created_at = item.created_at
-    cache.tail_cached_at = item.cached_at
-
-
-@compiled
-def _mend(
-    caches: Any, objects: Any, totals: Any, marks: Any, victims: Any, absences: Any,
-    score: Any, looks_ahead: int, now: float,
+def _mend_scores(
+    caches: Any, objects: Any, run: Any, marks: Any, victims: Any, absences: Any,
+    score: Any, now: float,
 ) -> None:  # fmt: skip
-    """Score the caches that were marked."""
     entries, places, count = victims
-    for at in range(totals[0].marks):
-        backend = marks[at]
-        cache = caches[backend]
-        cache.marked = 0
+    for at in range(run.marks):
+        cache = caches[marks[0, at]]
+        cache.marked &= 2
         if cache.next > cache.tail:
-            _describe_tail(cache, objects)
+            item = objects[cache.first + cache.tail]
+            cache.tail_size_bytes = item.size_bytes
+            cache.tail_created_at = item.created_at
+            cache.tail_cached_at = item.cached_at
             cache.present = 0
-            if looks_ahead:
+            if run.looks_ahead:
                 _look_ahead(cache, objects, absences, cache.waiting, now)
-            place(entries, places, count, backend, score(cache), cache.tail_cached_at)
+            place(entries, places, count, cache.backend, score(cache), item.cached_at)
         else:
-            remove(entries, places, count, backend)
-    totals[0].marks = 0
+            remove(entries, places, count, cache.backend)
+    run.marks = 0
 
 
 @compiled
-def _account(totals: Any, budget_bytes: int, now: float) -> None:
-    total = totals[0]
-    elapsed_s = now - total.measured_at
-    if elapsed_s > 0:
-        total.byte_s += total.size_bytes * elapsed_s
-        total.overshoot_byte_s += max(0, total.size_bytes - budget_bytes) * elapsed_s
-        total.measured_at = now
-
-
-@compiled
-def _set_deadline(caches: Any, objects: Any, deadlines: Any, backend: int) -> None:
+def _mend_deadlines(caches: Any, objects: Any, run: Any, marks: Any, deadlines: Any) -> None:
     entries, places, count = deadlines
-    cache = caches[backend]
-    if cache.next > cache.tail:
-        cached_at = objects[cache.first + cache.tail].cached_at
-        place(entries, places, count, backend, cached_at + cache.ttl_s, cached_at)
-    else:
-        remove(entries, places, count, backend)
+    for at in range(run.late_marks):
+        cache = caches[marks[1, at]]
+        cache.marked &= 1
+        if cache.next > cache.tail:
+            cached_at = objects[cache.first + cache.tail].cached_at
+            place(entries, places, count, cache.backend, cached_at + cache.ttl_s, cached_at)
+        else:
+            remove(entries, places, count, cache.backend)
+    run.late_marks = 0
+
+
+@inlined
+def _account(run: Any, now: float) -> None:
+    elapsed_s = now - run.measured_at
+    if elapsed_s > 0:
+        run.byte_s += run.size_bytes * elapsed_s
+        run.overshoot_byte_s += max(0, run.size_bytes - run.budget_bytes) * elapsed_s
+        run.measured_at = now
 
 
 @compiled
-def _pop(
-    caches: Any, objects: Any, totals: Any, marks: Any, deadlines: Any, rules: Any,
-    backend: int, now: float,
-) -> int:  # fmt: skip
+def _pop(cache: Any, objects: Any, run: Any, marks: Any, now: float) -> int:
     """The tail object leaves. Its size."""
-    _account(totals, rules[0].budget_bytes, now)
-    cache = caches[backend]
+    _account(run, now)
     gone = objects[cache.first + cache.tail]
-    totals[0].size_bytes -= gone.size_bytes
-    totals[0].held_s += now - gone.cached_at
+    run.size_bytes -= gone.size_bytes
+    run.held_s += now - gone.cached_at
     cache.spoiled = cache.waiting
     cache.tail += 1
     tail = objects[cache.first + cache.tail]  # or where it will be
@@ -195,39 +179,31 @@ def _pop(
     tail.away_since_ms = 0
     if cache.tail == cache.next:
         cache.waiting += cache.online
-    _mark(caches, totals, marks, backend)
-    if rules[0].expires:
-        _set_deadline(caches, objects, deadlines, backend)
+    _mark(cache, run, marks)
     size_bytes: int = gone.size_bytes
     return size_bytes
 
 
 @compiled
-def _consume(
-    caches: Any, objects: Any, totals: Any, marks: Any, deadlines: Any, rules: Any,
-    backend: int, now: float,
-) -> None:  # fmt: skip
+def _consume(cache: Any, objects: Any, run: Any, marks: Any, now: float) -> None:
     """Tail objects that nobody waits for any longer leave."""
-    cache = caches[backend]
     while cache.waiting == 0 and cache.next > cache.tail:
-        size_bytes = _pop(caches, objects, totals, marks, deadlines, rules, backend, now)
+        size_bytes = _pop(cache, objects, run, marks, now)
         cache.consumption_bytes += size_bytes
-        totals[0].consumed += 1
-        totals[0].consumed_bytes += size_bytes
+        run.consumed += 1
+        run.consumed_bytes += size_bytes
 
 
 @compiled
 def _estimate(
-    caches: Any, objects: Any, totals: Any, marks: Any, deadlines: Any, absences: Any,
-    rules: Any, time_to_live: Any, now: float,
-) -> None:  # fmt: skip
+    caches: Any, run: Any, marks: Any, absences: Any, time_to_live: Any, now: float
+) -> None:
     """As `ResultCache._estimate`."""
-    total = totals[0]
-    elapsed_s = now - total.estimated_at
+    elapsed_s = now - run.estimated_at
     if elapsed_s <= 0:
         return
-    total.estimated_at = now
-    budget_bytes = float(rules[0].budget_bytes)
+    run.estimated_at = now
+    budget_bytes = float(run.budget_bytes)
     subscribers = arrival = grown = planned_bytes = 0.0
     for backend in range(caches.shape[0]):
         cache = caches[backend]
@@ -249,61 +225,64 @@ def _estimate(
         cache.measured = 1
         subscribers += cache.attached
         arrival += cache.arrival_bytes_per_s
-    total.hold_s = budget_bytes / arrival if arrival > 0 else 0.0
+    run.hold_s = budget_bytes / arrival if arrival > 0 else 0.0
     for backend in range(caches.shape[0]):
         cache = caches[backend]
         if cache.attached == 0:
             continue
         rate = growth(cache.arrival_bytes_per_s, cache.consumption_rate)
         cache.ttl_s = time_to_live(cache.attached / subscribers, budget_bytes, rate)
-        cache.hold_s = total.hold_s
+        cache.hold_s = run.hold_s
         grown += rate
         planned_bytes += rate * cache.ttl_s
-        total.ttl_s += cache.ttl_s
-        total.ttls += 1
-        _mark(caches, totals, marks, backend)
-        if rules[0].expires:
-            _set_deadline(caches, objects, deadlines, backend)
-    total.usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
+        run.ttl_s += cache.ttl_s
+        run.ttls += 1
+        _mark(cache, run, marks)
+    run.usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
     rate_returns(absences[1], absences[2], absences[3])
-    total.estimates += 1
-    total.planned_bytes += planned_bytes
+    run.estimates += 1
+    run.planned_bytes += planned_bytes
 
 
 @compiled
 def _drop_expired(
-    caches: Any, objects: Any, totals: Any, marks: Any, deadlines: Any, rules: Any, now: float
+    caches: Any, objects: Any, run: Any, marks: Any, deadlines: Any, now: float
 ) -> None:
     entries, _, count = deadlines
+    _mend_deadlines(caches, objects, run, marks, deadlines)
     while count[0] > 0 and entries[0].score <= now:
-        backend = entries[0].key
-        size_bytes = _pop(caches, objects, totals, marks, deadlines, rules, backend, now)
-        totals[0].expired += 1
-        totals[0].expired_bytes += size_bytes
+        size_bytes = _pop(caches[entries[0].key], objects, run, marks, now)
+        run.expired += 1
+        run.expired_bytes += size_bytes
+        _mend_deadlines(caches, objects, run, marks, deadlines)
+
+
+@inlined
+def _is_due(run: Any, now: float) -> bool:
+    """May something expire, or be estimated again? Looked at first because it seldom is so."""
+    return bool(run.expires or now - run.estimated_at >= REESTIMATE_EVERY_S)
 
 
 @compiled
 def _expire(
-    caches: Any, objects: Any, totals: Any, marks: Any, deadlines: Any, absences: Any,
-    rules: Any, time_to_live: Any, now: float,
+    caches: Any, objects: Any, run: Any, marks: Any, deadlines: Any, absences: Any,
+    time_to_live: Any, now: float,
 ) -> None:  # fmt: skip
-    if rules[0].expires:
-        _drop_expired(caches, objects, totals, marks, deadlines, rules, now)
-    if now - totals[0].estimated_at >= REESTIMATE_EVERY_S:
-        _estimate(
-            caches, objects, totals, marks, deadlines, absences, rules, time_to_live, now
-        )  # fmt: skip
-        if rules[0].expires:
-            _drop_expired(caches, objects, totals, marks, deadlines, rules, now)
+    if run.expires:
+        _drop_expired(caches, objects, run, marks, deadlines, now)
+    if now - run.estimated_at >= REESTIMATE_EVERY_S:
+        _estimate(caches, run, marks, absences, time_to_live, now)
+        if run.expires:
+            _drop_expired(caches, objects, run, marks, deadlines, now)
 
 
-@compiled
-def _access(cache: Any, totals: Any, now: float) -> None:
+@inlined
+def _access(cache: Any, run: Any, now: float) -> None:
     cache.last_access_at = now
-    cache.inflation = totals[0].inflation
+    cache.inflation = run.inflation
 
 
-@compiled
+@inlined
 def _fetch_took(cache: Any, delay_s: float) -> None:
     known = cache.fetch_delay_s
     if known == 0.0:
@@ -314,20 +293,19 @@ def _fetch_took(cache: Any, delay_s: float) -> None:
 
 @compiled
 def _got(
-    cache: Any, totals: Any, rules: Any, latencies: Any, now: float,
+    cache: Any, run: Any, latencies: Any, now: float,
     hits: int, hit_bytes: int, misses: int, miss_bytes: int, times: int,
 ) -> None:  # fmt: skip
     """So many gets alike, one after the other."""
-    total, rule = totals[0], rules[0]
-    total.hits += hits * times
-    total.hit_bytes += hit_bytes * times
-    total.misses += misses * times
-    total.miss_bytes += miss_bytes * times
-    total.gets += times
-    latency_s = rule.subscriber_rtt_s + (hit_bytes + miss_bytes) / rule.subscriber_bytes_per_s
+    run.hits += hits * times
+    run.hit_bytes += hit_bytes * times
+    run.misses += misses * times
+    run.miss_bytes += miss_bytes * times
+    run.gets += times
+    latency_s = run.subscriber_rtt_s + (hit_bytes + miss_bytes) / run.subscriber_bytes_per_s
     if misses:
-        total.gets_with_miss += times
-        fetch_s = rule.cluster_rtt_s + miss_bytes / rule.cluster_bytes_per_s
+        run.gets_with_miss += times
+        fetch_s = run.cluster_rtt_s + miss_bytes / run.cluster_bytes_per_s
         latency_s += fetch_s
         taken_s = (now + fetch_s) - now  # as a clock would tell it
         for _ in range(times):
@@ -335,48 +313,69 @@ def _got(
             _fetch_took(cache, taken_s)
             if cache.fetch_delay_s == before:
                 break
-    total.latency_s += latency_s * times
+    run.latency_s += latency_s * times
     steps = math.log(max(latency_s, SHORTEST_LATENCY_S) / SHORTEST_LATENCY_S)
     latencies[min(int(steps / math.log(LATENCY_RATIO)), LATENCY_BINS - 1)] += times
 
 
 @compiled
 def _make_room(
-    caches: Any, objects: Any, totals: Any, marks: Any, victims: Any, deadlines: Any,
-    absences: Any, rules: Any, score: Any, backend: int, size_bytes: int, created_at: float,
-    now: float,
+    cache: Any, caches: Any, objects: Any, run: Any, marks: Any, victims: Any, absences: Any,
+    score: Any, size_bytes: int, created_at: float, now: float,
 ) -> bool:  # fmt: skip
     """As `ResultCache._make_room`: False if the new object is the smallest itself."""
-    cache, entries, count = caches[backend], victims[0], victims[2]
-    while totals[0].size_bytes + size_bytes > rules[0].budget_bytes:
-        looks_ahead = rules[0].looks_ahead
-        _mend(caches, objects, totals, marks, victims, absences, score, looks_ahead, now)
+    entries, _, count = victims
+    while run.size_bytes + size_bytes > run.budget_bytes:
+        _mend_scores(caches, objects, run, marks, victims, absences, score, now)
         if cache.tail == cache.next:
             cache.tail_size_bytes = size_bytes
             cache.tail_created_at = created_at
             cache.tail_cached_at = now
             cache.present = cache.online
-            if looks_ahead:
+            if run.looks_ahead:
                 _look_ahead(cache, objects, absences, cache.waiting - cache.online, now)
-            if count[0] == 0 or precedes(score(cache), now, backend, entries[0]):
+            if count[0] == 0 or precedes(score(cache), now, cache.backend, entries[0]):
                 return False
-        totals[0].inflation = entries[0].score
-        victim = entries[0].key
-        freed_bytes = _pop(caches, objects, totals, marks, deadlines, rules, victim, now)
-        totals[0].evicted += 1
-        totals[0].evicted_bytes += freed_bytes
+        run.inflation = entries[0].score
+        freed_bytes = _pop(caches[entries[0].key], objects, run, marks, now)
+        run.evicted += 1
+        run.evicted_bytes += freed_bytes
     return True
 
 
-@compiled
+@inlined
+def _offer(
+    cache: Any, caches: Any, objects: Any, run: Any, marks: Any, victims: Any, deadlines: Any,
+    absences: Any, memory: Any, score: Any, time_to_live: Any, admit: Any,
+    size_bytes: int, created_at: float, now: float,
+) -> bool:  # fmt: skip
+    """A new object was pulled: is it cached?"""
+    run.pulled_bytes += size_bytes
+    _fetch_took(cache, now - created_at)
+    if cache.next > cache.tail:
+        _mark(cache, run, marks)
+    if _is_due(run, now):
+        _expire(caches, objects, run, marks, deadlines, absences, time_to_live, now)
+    if cache.tail == cache.next:
+        _access(cache, run, now)
+    if run.estimates == 0 and run.size_bytes + size_bytes > run.budget_bytes:
+        _estimate(caches, run, marks, absences, time_to_live, now)
+    if size_bytes > run.budget_bytes or not admit(memory, cache.attached, run.first, run.second):
+        return False
+    if not run.evicts:
+        return True
+    return _make_room(
+        cache, caches, objects, run, marks, victims, absences, score, size_bytes, created_at, now
+    )
+
+
+@inlined
 def _publish(
-    caches: Any, objects: Any, totals: Any, marks: Any, victims: Any, deadlines: Any,
-    absences: Any, rules: Any, memory: Any, latencies: Any,
-    score: Any, time_to_live: Any, admit: Any, backend: int, size_bytes: int, now: float,
+    cache: Any, caches: Any, objects: Any, run: Any, marks: Any, victims: Any, deadlines: Any,
+    absences: Any, memory: Any, latencies: Any, score: Any, time_to_live: Any, admit: Any,
+    size_bytes: int, now: float,
 ) -> None:  # fmt: skip
-    cache, total, rule = caches[backend], totals[0], rules[0]
-    fetch_s = rule.cluster_rtt_s + size_bytes / rule.cluster_bytes_per_s
-    created_at = now - fetch_s
+    created_at = now - (run.cluster_rtt_s + size_bytes / run.cluster_bytes_per_s)
     position = cache.next
     item = objects[cache.first + position]
     item.size_bytes = size_bytes
@@ -385,94 +384,64 @@ def _publish(
         item.upto_bytes += objects[cache.first + position - 1].upto_bytes
     item.cached_at = now
     item.created_at = created_at
-    total.volume_objects += 1
-    total.volume_bytes += size_bytes
-    admitted = False
-    if rule.caches:
-        total.pulled_bytes += size_bytes
-        _fetch_took(cache, now - created_at)
-        _mark(caches, totals, marks, backend)
-        _expire(
-            caches, objects, totals, marks, deadlines, absences, rules, time_to_live, now
-        )  # fmt: skip
-        if cache.tail == position:
-            _access(cache, totals, now)
-        if total.estimates == 0 and total.size_bytes + size_bytes > rule.budget_bytes:
-            _estimate(
-                caches, objects, totals, marks, deadlines, absences, rules, time_to_live, now
-            )  # fmt: skip
-        admitted = size_bytes <= rule.budget_bytes and admit(
-            memory[0], cache.attached, rule.first, rule.second
-        )
-        if admitted and rule.evicts:
-            admitted = _make_room(
-                caches, objects, totals, marks, victims, deadlines, absences, rules, score,
-                backend, size_bytes, created_at, now,
-            )  # fmt: skip
+    run.volume_objects += 1
+    run.volume_bytes += size_bytes
+    admitted = run.caches and _offer(
+        cache, caches, objects, run, marks, victims, deadlines, absences, memory,
+        score, time_to_live, admit, size_bytes, created_at, now,
+    )  # fmt: skip
     online = cache.online
     if admitted:
-        _account(totals, rule.budget_bytes, now)
+        _account(run, now)
         if cache.tail == position:  # those who are connected take it at once
             cache.waiting -= online
+            _mark(cache, run, marks)
         cache.next = position + 1
         cache.arrivals += 1
         cache.arrival_bytes += size_bytes
-        total.size_bytes += size_bytes
-        total.inserted += 1
-        total.inserted_bytes += size_bytes
-        total.max_bytes = max(total.max_bytes, total.size_bytes)
-        if cache.tail == position:
-            _mark(caches, totals, marks, backend)
-            if rule.expires:
-                _set_deadline(caches, objects, deadlines, backend)
+        run.size_bytes += size_bytes
+        run.inserted += 1
+        run.inserted_bytes += size_bytes
+        run.max_bytes = max(run.max_bytes, run.size_bytes)
     else:
-        if rule.caches:
-            total.bypassed += 1
+        run.bypassed += run.caches
         while cache.next > cache.tail:
-            gone_bytes = _pop(caches, objects, totals, marks, deadlines, rules, backend, now)
-            total.dropped += 1
-            total.dropped_bytes += gone_bytes
+            gone_bytes = _pop(cache, objects, run, marks, now)
+            run.dropped += 1
+            run.dropped_bytes += gone_bytes
         cache.next = position + 1
         cache.tail = position + 1
         cache.spoiled = cache.waiting - online
     if online > 0:
-        _expire(
-            caches, objects, totals, marks, deadlines, absences, rules, time_to_live, now
-        )  # fmt: skip
-        _access(cache, totals, now)
+        if _is_due(run, now):
+            _expire(caches, objects, run, marks, deadlines, absences, time_to_live, now)
+        _access(cache, run, now)
+        _mark(cache, run, marks)
         if cache.tail <= position:
-            _got(cache, totals, rules, latencies, now, 1, size_bytes, 0, 0, online)
-            _consume(caches, objects, totals, marks, deadlines, rules, backend, now)
+            _got(cache, run, latencies, now, 1, size_bytes, 0, 0, online)
+            _consume(cache, objects, run, marks, now)
         else:
-            _got(cache, totals, rules, latencies, now, 0, 0, 1, size_bytes, online)
-        _mark(caches, totals, marks, backend)
+            _got(cache, run, latencies, now, 0, 0, 1, size_bytes, online)
 
 
-@compiled
+@inlined
 def _come(
-    caches: Any, objects: Any, totals: Any, marks: Any, deadlines: Any, absences: Any,
-    rules: Any, latencies: Any, time_to_live: Any, frontend: Any, now: float,
-) -> None:  # fmt: skip
+    cache: Any, objects: Any, run: Any, marks: Any, latencies: Any, frontend: Any, now: float
+) -> None:
     """A frontend subscription's owner is connected again and gets everything after its marker."""
-    backend, marker = frontend.backend, frontend.marker
-    cache = caches[backend]
-    if rules[0].looks_ahead and now > frontend.away_since:
-        observe(absences[0], absences[1], absences[2], now - frontend.away_since, True)
-    end = cache.next
+    marker, end = frontend.marker, cache.next
     if marker < end:
-        _expire(
-            caches, objects, totals, marks, deadlines, absences, rules, time_to_live, now
-        )  # fmt: skip
-        _access(cache, totals, now)
+        _access(cache, run, now)
         begin = max(marker, cache.tail)
         upto = objects[cache.first + end - 1].upto_bytes
         before = objects[cache.first + marker - 1].upto_bytes if marker > 0 else 0
         split = objects[cache.first + begin - 1].upto_bytes if begin > 0 else 0
         _got(
-            cache, totals, rules, latencies, now,
+            cache, run, latencies, now,
             end - begin, upto - split, begin - marker, split - before, 1,
         )  # fmt: skip
-        _mark(caches, totals, marks, backend)
+        if begin < end:
+            _mark(cache, run, marks)
     cache.online += 1
     away_since_ms = int(frontend.away_since * 1000)
     if cache.tail == end:  # waits with all the others for what comes next
@@ -484,14 +453,14 @@ def _come(
         cache.away_since_ms -= away_since_ms
         if marker < cache.tail:
             cache.spoiled -= 1
-        _consume(caches, objects, totals, marks, deadlines, rules, backend, now)
+        _consume(cache, objects, run, marks, now)
     else:
         item = objects[cache.first + marker]
         item.standing -= 1
         item.away_since_ms -= away_since_ms
 
 
-@compiled
+@inlined
 def _stand(cache: Any, objects: Any, frontend: Any, now: float) -> None:
     """A frontend subscription's owner, who has taken everything, is away from now on."""
     frontend.marker = cache.next
@@ -504,13 +473,12 @@ def _stand(cache: Any, objects: Any, frontend: Any, now: float) -> None:
         item.away_since_ms += int(now * 1000)
 
 
-@compiled
+@inlined
 def _subscribe(
-    caches: Any, objects: Any, totals: Any, frontends: Any, subscribers: Any,
-    number: int, backend: int, owner: int, now: float,
-) -> None:  # fmt: skip
-    cache, frontend, subscriber = caches[backend], frontends[number], subscribers[owner]
-    frontend.backend = backend
+    cache: Any, objects: Any, run: Any, frontends: Any, number: int, subscriber: Any, now: float
+) -> None:
+    frontend = frontends[number]
+    frontend.backend = cache.backend
     frontend.before = subscriber.last
     frontend.next = -1
     if subscriber.last >= 0:
@@ -519,8 +487,8 @@ def _subscribe(
         subscriber.first = number
     subscriber.last = number
     if cache.attached == 0:
-        cache.ttl_s = totals[0].usual_ttl_s
-        cache.hold_s = totals[0].hold_s
+        cache.ttl_s = run.usual_ttl_s
+        cache.hold_s = run.hold_s
     cache.attached += 1
     if cache.tail == cache.next:
         cache.waiting += 1
@@ -530,14 +498,8 @@ def _subscribe(
         _stand(cache, objects, frontend, now)
 
 
-@compiled
-def _unsubscribe(
-    caches: Any, objects: Any, totals: Any, marks: Any, deadlines: Any, absences: Any,
-    rules: Any, frontends: Any, subscribers: Any, number: int, owner: int, now: float,
-) -> None:  # fmt: skip
-    frontend, subscriber = frontends[number], subscribers[owner]
-    backend = frontend.backend
-    cache = caches[backend]
+@inlined
+def _unlink(frontends: Any, frontend: Any, subscriber: Any) -> None:
     if frontend.before >= 0:
         frontends[frontend.before].next = frontend.next
     else:
@@ -546,30 +508,32 @@ def _unsubscribe(
         frontends[frontend.next].before = frontend.before
     else:
         subscriber.last = frontend.before
+
+
+@inlined
+def _unsubscribe(
+    cache: Any, objects: Any, run: Any, marks: Any, frontend: Any, online: int, now: float
+) -> None:
     cache.attached -= 1
-    if subscriber.online:
+    marker = frontend.marker
+    if online:
         cache.online -= 1
-        if cache.tail == cache.next:
-            cache.waiting -= 1
-    else:
-        if rules[0].looks_ahead:
-            observe(absences[0], absences[1], absences[2], now - frontend.away_since, False)
-        away_since_ms = int(frontend.away_since * 1000)
-        marker = frontend.marker
-        if marker <= cache.tail:
-            cache.waiting -= 1
-            cache.away_since_ms -= away_since_ms
-            if marker < cache.tail:
-                cache.spoiled -= 1
-            _consume(caches, objects, totals, marks, deadlines, rules, backend, now)
-            _mark(caches, totals, marks, backend)
-        else:
-            item = objects[cache.first + marker]
-            item.standing -= 1
-            item.away_since_ms -= away_since_ms
-    if cache.attached == 0:  # nobody is left: the cache is closed
+        marker = cache.next
+    if cache.tail == cache.next or (not online and marker <= cache.tail):
+        cache.waiting -= 1
+        if not online:
+            cache.away_since_ms -= int(frontend.away_since * 1000)
+        if marker < cache.tail:
+            cache.spoiled -= 1
         if cache.next > cache.tail:
-            _consume(caches, objects, totals, marks, deadlines, rules, backend, now)
+            _consume(cache, objects, run, marks, now)
+            _mark(cache, run, marks)
+    elif not online:
+        item = objects[cache.first + marker]
+        item.standing -= 1
+        item.away_since_ms -= int(frontend.away_since * 1000)
+    if cache.attached == 0:  # nobody is left: the cache is closed
+        _consume(cache, objects, run, marks, now)
         cache.arrival_bytes_per_s = 0.0
         cache.arrivals_per_s = 0.0
         cache.consumption_rate = 0.0
@@ -583,62 +547,65 @@ def _unsubscribe(
 
 
 @compiled
-def run(
+def simulate(
     at: Any, kind: Any, subject: Any, value: Any, owners: Any,
-    caches: Any, objects: Any, frontends: Any, subscribers: Any, totals: Any, marks: Any,
-    victims: Any, deadlines: Any, absences: Any, rules: Any, memory: Any, latencies: Any,
+    caches: Any, objects: Any, frontends: Any, subscribers: Any, runs: Any, marks: Any,
+    victims: Any, deadlines: Any, absences: Any, memories: Any, latencies: Any,
     steps: Any, score: Any, time_to_live: Any, admit: Any,
 ) -> None:  # fmt: skip
     """Every event in turn; `steps` takes what stands after each, if it has room."""
+    run, memory = runs[0], memories[0]
+    caches, objects, frontends = borrow(caches), borrow(objects), borrow(frontends)
+    marks, latencies, absences = borrow(marks), borrow(latencies), borrow(absences)
+    victims = (borrow(victims[0]), borrow(victims[1]), borrow(victims[2]))
     events = 0
-    totals[0].usual_ttl_s = LONGEST_TTL_S
+    run.usual_ttl_s = LONGEST_TTL_S
     rate_returns(absences[1], absences[2], absences[3])
     for event in range(at.shape[0]):
         now, what, who = at[event], kind[event], subject[event]
         if what == PUBLISH:
-            if caches[who].attached > 0:
+            cache = caches[who]
+            if cache.attached > 0:
                 events += 1
                 _publish(
-                    caches, objects, totals, marks, victims, deadlines, absences, rules, memory,
-                    latencies, score, time_to_live, admit, who, int(value[event]), now,
+                    cache, caches, objects, run, marks, victims, deadlines, absences, memory,
+                    latencies, score, time_to_live, admit, int(value[event]), now,
                 )  # fmt: skip
-        elif what == ONLINE:
-            subscribers[who].online = 1
-            number = subscribers[who].first
-            while number >= 0:
-                events += 1
-                frontend = frontends[number]
-                _come(
-                    caches, objects, totals, marks, deadlines, absences, rules, latencies,
-                    time_to_live, frontend, now,
-                )  # fmt: skip
-                number = frontend.next
-        elif what == OFFLINE:
-            subscribers[who].online = 0
-            number = subscribers[who].first
+        elif what == SUBSCRIBE:
+            events += 1
+            cache, subscriber = caches[value[event]], subscribers[owners[who]]
+            _subscribe(cache, objects, run, frontends, who, subscriber, now)
+        elif what == UNSUBSCRIBE:
+            events += 1
+            frontend, subscriber = frontends[who], subscribers[owners[who]]
+            _unlink(frontends, frontend, subscriber)
+            if run.looks_ahead and not subscriber.online:
+                observe(absences[0], absences[1], absences[2], now - frontend.away_since, False)
+            cache = caches[frontend.backend]
+            _unsubscribe(cache, objects, run, marks, frontend, subscriber.online, now)
+        else:
+            subscriber = subscribers[who]
+            subscriber.online = what == ONLINE
+            number = subscriber.first
             while number >= 0:
                 events += 1
                 frontend = frontends[number]
                 cache = caches[frontend.backend]
-                cache.online -= 1
-                _stand(cache, objects, frontend, now)
+                if what == ONLINE:
+                    away_s = now - frontend.away_since
+                    if run.looks_ahead and away_s > 0:
+                        observe(absences[0], absences[1], absences[2], away_s, True)
+                    if frontend.marker < cache.next and _is_due(run, now):
+                        _expire(caches, objects, run, marks, deadlines, absences, time_to_live, now)
+                    _come(cache, objects, run, marks, latencies, frontend, now)
+                else:
+                    cache.online -= 1
+                    _stand(cache, objects, frontend, now)
                 number = frontend.next
-        elif what == SUBSCRIBE:
-            events += 1
-            _subscribe(
-                caches, objects, totals, frontends, subscribers,
-                who, value[event], owners[who], now,
-            )  # fmt: skip
-        else:
-            events += 1
-            _unsubscribe(
-                caches, objects, totals, marks, deadlines, absences, rules, frontends,
-                subscribers, who, owners[who], now,
-            )  # fmt: skip
         if steps.shape[0] > 0:
-            step, total = steps[event], totals[0]
-            step.hits = total.hits
-            step.misses = total.misses
-            step.size_bytes = total.size_bytes
-            step.evicted = total.evicted + total.expired + total.consumed + total.dropped
-    totals[0].events = events
+            step = steps[event]
+            step.hits = run.hits
+            step.misses = run.misses
+            step.size_bytes = run.size_bytes
+            step.evicted = run.evicted + run.expired + run.consumed + run.dropped
+    run.events = events

@@ -45,13 +45,12 @@ class State(NamedTuple):
     objects: Any
     frontends: Any
     subscribers: Any
-    totals: Any
+    runs: Any
     marks: Any
     victims: Any
     deadlines: Any
     absences: Any
-    rules: Any
-    memory: Any
+    memories: Any
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -127,7 +126,7 @@ def simulate_steps(
     latencies = np.zeros(kernel.LATENCY_BINS, np.int64)
     step_log = records(len(workload) if record else 0, kernel.STEP)
     started = time.perf_counter()
-    kernel.run(
+    kernel.simulate(
         workload.at,
         workload.kind,
         workload.subject,
@@ -141,7 +140,7 @@ def simulate_steps(
         callback(policy.admit, ADMIT),
     )
     seconds = time.perf_counter() - started
-    totals = {name: state.totals[name][0].item() for name in kernel.TOTALS.names or ()}
+    totals = {name: state.runs[name][0].item() for name in kernel.RUN.names or ()}
     return outcome_of(totals, latencies, workload.duration_s, budget_bytes, seconds), step_log
 
 
@@ -156,26 +155,25 @@ def _state(workload: Workload, policy: CachePolicy, budget_bytes: int, network: 
     subscribers["first"] = subscribers["last"] = -1
     absences = np.zeros((4, BINS))  # ends of bins, returns, exposure, rates
     absences[0] = bin_ends()
-    rules = records(1, kernel.RULES)
-    rules["budget_bytes"] = budget_bytes
-    rules["caches"] = policy.caches
-    rules["evicts"] = policy.evict is not None
-    rules["expires"] = policy.expire is not None
-    rules["looks_ahead"] = policy.looks_ahead
-    rules["first"], rules["second"] = policy.admit_parameters
+    run = records(1, kernel.RUN)
+    run["budget_bytes"] = budget_bytes
+    run["caches"] = policy.caches
+    run["evicts"] = policy.evict is not None
+    run["expires"] = policy.expire is not None
+    run["looks_ahead"] = policy.looks_ahead
+    run["first"], run["second"] = policy.admit_parameters
     for name, number in asdict(network).items():
-        rules[name] = number
+        run[name] = number
     return State(
         caches,
         records(int(slots.sum()), kernel.OBJECT),
         records(len(workload.owners), kernel.FRONTEND),
         subscribers,
-        records(1, kernel.TOTALS),
-        np.zeros(workload.backends, np.int64),
+        run,
+        np.zeros((2, workload.backends), np.int64),
         new_heap(workload.backends),
         new_heap(workload.backends),
         absences,
-        rules,
         records(1, MEMORY),
     )
 
@@ -187,7 +185,7 @@ def outcome_of(
     budget_bytes: int,
     seconds: float,
 ) -> Outcome:
-    """From what was counted (`kernel.TOTALS`)."""
+    """From what was counted (`kernel.RUN`)."""
     rest_s = max(0.0, duration_s - totals["measured_at"])
     size_bytes = totals["size_bytes"]
     byte_s = totals["byte_s"] + size_bytes * rest_s
