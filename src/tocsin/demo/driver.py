@@ -213,7 +213,14 @@ class Demo:
     def _details(self) -> dict[str, Any]:
         ways = self.watch.on_the_way_ms
         return {
-            "result_to_display_ms": {"p50": percentile(ways, 0.5), "p99": percentile(ways, 0.99)},
+            "result_to_display_ms": {
+                "mean": sum(ways) / len(ways) if ways else None,
+                "p50": percentile(ways, 0.5),
+                "p99": percentile(ways, 0.99),
+            },
+            "fetch_ms": 1000 * sum(c.fetch_s for c in self._caches.values()) / len(self._caches)
+            if self._caches
+            else None,
             "frontend_subscriptions": self.watch.subscriptions,
             "backend_subscriptions": len(self.ledger.backends()),
             "logins": self.watch.logins,
@@ -234,7 +241,17 @@ def _difference(before: Mapping[str, Runs], after: Mapping[str, Runs]) -> dict[s
     }
 
 
-async def perform(asked: Asked, settings: Settings, show: Show) -> Report:
+Beside = Callable[[Mapping[str, str], str], contextlib.AbstractAsyncContextManager[Any]]
+"""Something that goes on beside the play, given the brokers' addresses and a token."""
+
+
+def _nothing(brokers: Mapping[str, str], token: str) -> contextlib.AbstractAsyncContextManager[Any]:
+    return contextlib.nullcontext()
+
+
+async def perform(
+    asked: Asked, settings: Settings, show: Show, beside: Beside = _nothing
+) -> Report:
     """Start a system in the settings' data directory, run the demo in it, stop everything.
 
     Ctrl-C ends the play, not the account: the table then tells what was seen so far.
@@ -254,10 +271,11 @@ async def perform(asked: Asked, settings: Settings, show: Show) -> Report:
             try:
                 await services.all_known()
                 demo = Demo(trace, services, lambda name: system.token(name, "subscribe"), show)
-                finished = await _unless(stop, demo.run())
-                if not finished:
-                    show.note("interrupted: closing the books")
-                report = await demo.account(interrupted=not finished)
+                async with beside(system.broker_urls, token):
+                    finished = await _unless(stop, demo.run())
+                    if not finished:
+                        show.note("interrupted: closing the books")
+                    report = await demo.account(interrupted=not finished)
             finally:
                 await services.close()
             report.details["restarts"] = {name: system.restarts(name) for name in system.names}

@@ -33,6 +33,7 @@ class CacheCounts(Struct, frozen=True):
     hits: int = 0
     misses: int = 0
     fetched_bytes: int = 0
+    fetch_s: float = 0.0  # how long a call to the cluster took, on average
 
 
 class Runs(Struct, frozen=True):
@@ -107,9 +108,12 @@ class Services:
         for name, url in self._brokers.items():
             with contextlib.suppress(httpx.HTTPError):
                 counted = {metric.name: metric.value for metric in await self._metrics(url)}
-                found[name] = CacheCounts(
-                    *(int(counted[f"tocsin_broker_{field}_total"]) for field in CACHE_METRICS)
+                calls = counted["tocsin_broker_fetch_seconds_count"]
+                hits, misses, fetched = (
+                    int(counted[f"tocsin_broker_{field}_total"]) for field in CACHE_METRICS
                 )
+                fetch_s = counted["tocsin_broker_fetch_seconds_sum"] / calls if calls else 0.0
+                found[name] = CacheCounts(hits, misses, fetched, fetch_s)
         return found
 
     async def runs(self) -> dict[str, Runs]:

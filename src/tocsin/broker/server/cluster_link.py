@@ -18,6 +18,7 @@ from msgspec import Raw, Struct
 
 from tocsin.broker.effects import Fetch, Marker
 from tocsin.broker.events import NewHead, RangeAnswer
+from tocsin.broker.server.metrics import FETCH
 from tocsin.client.frames import SubscriptionInfo
 from tocsin.client.http import error_of, tls
 from tocsin.errors import NotFound, TocsinError, Unavailable
@@ -107,7 +108,7 @@ class ClusterLink:
 
     def __init__(self, url: str, secret: str, name: str, timeout_s: float = 10.0) -> None:
         self.url = url.rstrip("/")
-        self.fetched_bytes = 0
+        self.fetched_bytes: int = 0
         self._secret = secret
         self._name = name
         self._mine = f"/v1/brokers/{quote(name, safe='')}"
@@ -207,7 +208,8 @@ class ClusterLink:
             {"backend": f.backend, "after": f.after, "upto": f.upto, "limit": f.limit}
             for f in batch
         ]
-        told = (await self._call("POST", "/v1/results", _Ranges, {"ranges": ranges})).ranges
+        with FETCH.time():
+            told = (await self._call("POST", "/v1/results", _Ranges, {"ranges": ranges})).ranges
         by_backend: dict[int, list[StoredRange]] = {}
         for each in told:
             by_backend.setdefault(each.backend, []).append(each)

@@ -18,6 +18,12 @@ LAG = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60),
 )
 
+FETCH = Histogram(
+    "tocsin_broker_fetch_seconds",
+    "How long a call to the cluster for results took",
+    buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+)
+
 
 class Counts:
     """What the server itself counts; the rest is in the core."""
