@@ -114,6 +114,7 @@ async def test_a_stalled_client_is_cut_while_others_go_on(world: World) -> None:
     reader = await unread_stream(broker, "alice")
     assert reader.getsockname() in peers()
     (line,) = broker.rest.lines
+    assert isinstance(line, EventLine)
     bob = await world.socket(broker, "bob")
     made = await bob.subscribe(**FLOOD)
     async with asyncio.timeout(PATIENCE_S):

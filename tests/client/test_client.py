@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -287,6 +288,21 @@ async def test_publishing_waits_for_a_cluster_that_is_just_away(world: World) ->
     await asyncio.sleep(0)
     world.cluster.down = False
     assert (await publishing).accepted == 1
+
+
+async def test_records_whose_answer_was_lost_are_sent_again_and_taken_once(
+    world: World, tmp_path: Path
+) -> None:
+    client = await world.client("alice")
+    file = tmp_path / "more.jsonl"
+    file.write_text('{"a": 2}\n')
+    world.cluster.lost_answers = 2
+    assert (await client.publish("reports", {"a": 1})).accepted == 1
+    world.cluster.lost_answers = 1
+    assert (await client.publish_file("reports", file)).accepted == 1
+    assert (await client.publish_file("reports", file)).accepted == 1  # meant to be there twice
+    records = [record["a"] for _, many in world.cluster.published for record in many]
+    assert records == [1, 2, 2]
 
 
 async def test_a_get_that_the_cluster_cannot_answer_now_is_asked_again(world: World) -> None:

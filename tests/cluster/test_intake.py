@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from tocsin.cluster.formats import RawRecord, Unreadable
-from tocsin.cluster.intake import DEAD_LETTERS, Fitting, Intake, Rejection
-from tocsin.errors import NotFound
+from tocsin.cluster.intake import DEAD_LETTERS, Fitting, Intake, Rejection, request_key
+from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import Column, Dataset
 from tocsin.storage.log import PublicationLog, read_lines
 
@@ -104,3 +104,50 @@ async def test_unknown_dataset_takes_nothing(tmp_path: Path) -> None:
 
     with PublicationLog(tmp_path, segment_bytes=1 << 20) as log, pytest.raises(NotFound):
         await Intake(log, unknown, 1000).publish("no", [], publisher="ann", source="http")
+
+
+async def test_the_same_key_gives_the_same_answer_and_appends_nothing_more(tmp_path: Path) -> None:
+    records: list[RawRecord | Unreadable] = [
+        RawRecord(1, {"id": "a", "severity": 1}),
+        RawRecord(2, {"id": "b", "severity": "x"}),
+    ]
+    answers = []
+    for _ in range(2):
+        with PublicationLog(tmp_path, segment_bytes=1 << 20) as log:
+            for name in DATASETS:
+                log.open_dataset(name)
+            intake = Intake(log, DATASETS.__getitem__, 1000)
+            for _ in range(2):
+                answers.append(
+                    await intake.publish("reports", records, publisher="a", source="s", key="5e1f")
+                )
+                await intake.publish("reports", records[:1], publisher="a", source="s")
+            ends = log.ends()
+    assert answers == [answers[0]] * 4
+    lines = list(read_lines(tmp_path, "reports", 0, ends["reports"]))
+    assert len(lines) == 1 + 4  # the keyed one, and those without a key
+    letters = list(read_lines(tmp_path, "dead_letters", 0, ends["dead_letters"]))
+    assert len(letters) == 1
+
+
+async def test_dead_letters_of_a_publication_to_the_dead_letters_are_kept(tmp_path: Path) -> None:
+    records = [RawRecord(1, {"reason": "mine"}), RawRecord(2, {"nothing": 1})]
+    with PublicationLog(tmp_path, segment_bytes=1 << 20) as log:
+        log.open_dataset("dead_letters")
+        intake = Intake(log, DATASETS.__getitem__, 1000)
+        for _ in range(2):
+            await intake.publish("dead_letters", records, publisher="a", source="s", key="5e1f")
+        end = log.ends()["dead_letters"]
+        assert len(list(read_lines(tmp_path, "dead_letters", 0, end))) == 2
+
+
+def test_a_request_is_known_by_its_key_and_all_that_it_says() -> None:
+    known = request_key("k", "ann", "json", b"{}")
+    assert known == request_key("k", "ann", "json", b"{}")
+    others = [("l", "ann", "json", b"{}"), ("k", "bob", "json", b"{}"), ("k", "ann", "csv", b"{}")]
+    for other in (*others, ("k", "ann", "json", b"[]")):
+        assert request_key(*other) != known
+    for wrong in ("", "x" * 256):
+        with pytest.raises(InvalidInput) as refused:
+            request_key(wrong, "ann", "json", b"{}")
+        assert refused.value.field == "Idempotency-Key"

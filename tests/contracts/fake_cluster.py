@@ -71,6 +71,8 @@ class FakeCluster:
         self.unsubscribe_gate.set()
         self.subscribe_gates: dict[str, asyncio.Event] = {}  # by broker: its calls come late
         self.published: list[tuple[str, list[Any]]] = []
+        self.lost_answers = 0  # so many publishers more are not told that they succeeded
+        self._answers: dict[str, Any] = {}  # by the publication's key
         self.url = ""
         self._http = httpx.AsyncClient(verify=tls())
         self._notices: set[asyncio.Task[None]] = set()
@@ -339,5 +341,12 @@ class FakeCluster:
             errors = [{"line": n, "field": "bad", "reason": "no such column"} for n in bad]
             told = {"accepted": 0, "rejected": len(bad), "end": 0, "errors": errors}
             return json_response(told, 422)
-        self.published.append((call.path["name"], records))
-        return {"accepted": len(records), "rejected": 0, "end": len(records), "errors": []}
+        key = call.request.headers["idempotency-key"]
+        if key not in self._answers:
+            self.published.append((call.path["name"], records))
+            told = {"accepted": len(records), "rejected": 0, "end": len(records), "errors": []}
+            self._answers[key] = told
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise Unavailable("the answer is lost, as the test wished")
+        return self._answers[key]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tocsin.errors import Conflict, Gone, InvalidInput, NotFound, Unavailable
 from tocsin.storage.log import PublicationLog, read_heads, read_lines, segments
+from tocsin.storage.log.disk import Disk
 from tocsin.storage.log.line import encode, segment_name
 
 
@@ -80,6 +81,33 @@ def test_segments_are_the_files_that_overlap(log: PublicationLog, tmp_path: Path
     assert segments(tmp_path, "reports", ends[1], ends[2]) == names[1:2]
     assert segments(tmp_path, "reports", ends[1] + 1, ends[2] + 1) == names[1:3]
     assert segments(tmp_path, "reports", ends[1], ends[1]) == []
+
+
+def test_what_many_publishers_send_at_once_fills_several_segments(tmp_path: Path) -> None:
+    disk = Gate()
+    with log_at(tmp_path, disk=disk) as log:
+        log.open_dataset("reports")
+        disk.opened.clear()
+        waiting = [log.append("reports", [b'{"n":%d}' % n]) for n in range(100)]
+        disk.opened.set()
+        assert [future.result().first for future in waiting] == [
+            p for p, _ in read_lines(tmp_path, "reports", 0, log.ends()["reports"])
+        ]
+    sizes = [segment.stat().st_size for segment in tmp_path.glob("reports/*.log")]
+    assert len(sizes) > 5
+    assert max(sizes) < 600
+
+
+class Gate(Disk):
+    """Lets publishers gather before the first of them is served."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.opened.set()
+
+    def sync(self, handle: int) -> None:
+        assert self.opened.wait(30)
+        super().sync(handle)
 
 
 def test_rolling_an_empty_segment_changes_nothing(log: PublicationLog, tmp_path: Path) -> None:

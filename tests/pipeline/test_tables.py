@@ -320,7 +320,8 @@ def test_a_long_tail_becomes_several_files_that_meet(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tocsin.pipeline.tables.FLUSH_BYTES", 500)
-    bench.publish(PLAIN, *({"n": n} for n in range(40)))
+    for n in range(40):
+        bench.publish(PLAIN, {"n": n})
     assert bench.tables.flush(PLAIN, bench.end(PLAIN)) > 1
     files = bench.manifest.files("reports")
     assert [f.first_position for f in files[1:]] == [f.end_position for f in files[:-1]]

@@ -189,11 +189,11 @@ class Client:
     async def publish(
         self, dataset: str, records: Mapping[str, Any] | Iterable[Mapping[str, Any]]
     ) -> Published:
-        """Publish records; repeated after a lost answer (see `Cluster.publish`)."""
+        """Publish records, once though an answer be lost (see `Cluster.publish`)."""
         return await self._require_cluster().publish(dataset, records)
 
     async def publish_file(self, dataset: str, path: str | Path) -> Published:
-        """Publish a file; repeated after a lost answer (see `Cluster.publish`)."""
+        """Publish a file, once though an answer be lost (see `Cluster.publish`)."""
         return await self._require_cluster().publish_file(dataset, path)
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,8 @@ class Cluster:
     ) -> Published:
         """Publish one record or many; they are durable when this returns.
 
-        If an answer is lost on the way, the records are sent again: they may then be in the
-        dataset twice, never not at all. Give the dataset a primary key where that matters.
+        If an answer is lost on the way, they are sent again under the same key, and the cluster
+        takes them once.
         """
         many = [records] if isinstance(records, Mapping) else records
         body = b"\n".join(msgspec.json.encode(record) for record in many)
@@ -80,7 +81,7 @@ class Cluster:
     async def publish_file(self, dataset: str, path: str | Path) -> Published:
         """Publish a file: JSON, JSON lines, CSV (with a header line) or Parquet, by its suffix.
 
-        Repeated after a lost answer, as `publish` is.
+        Sent again after a lost answer, and taken once, as with `publish`.
         """
         file = Path(path)
         kind = CONTENT_TYPES.get(file.suffix.lower())
@@ -101,7 +102,7 @@ class Cluster:
             "POST",
             f"/v1/datasets/{dataset}/records",
             content=body,
-            headers={"content-type": kind},
+            headers={"content-type": kind, "idempotency-key": uuid.uuid4().hex},
             repeatable=True,
             also=(422,),  # nothing fitted: the body says why, record by record
         )

@@ -48,7 +48,7 @@ class Cluster:
             not_before_us=self.store.runs.last_window_end_us(),
         )
         self.intake = Intake(self.log, self.store.catalog.dataset, settings.record_limit_bytes)
-        self.inbox = Inbox(data / "inbox", self.log, self.intake, self.store.catalog.dataset)
+        self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.notifier = Notifier(self.store, settings.secret)
         self._engine: Engine | None = None
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
@@ -180,8 +180,11 @@ class Cluster:
         *,
         publisher: str,
         source: str,
+        key: str | None = None,
     ) -> Published:
-        return await self.intake.publish(dataset, records, publisher=publisher, source=source)
+        return await self.intake.publish(
+            dataset, records, publisher=publisher, source=source, key=key
+        )
 
     # Subscriptions
 

@@ -1,15 +1,16 @@
 """Files dropped into `inbox/<dataset>/` are taken like every other publication, once each.
 
-A file is read in chunks. Before a chunk is appended its place is written to a small claim beside
-the file; after a crash the log is searched from that place for the chunk, so that what was already
-appended is not appended again. A file that was taken moves to `taken/`, one that cannot be read at
-all to `refused/` with the reason beside it.
+A file is read in chunks, each of which goes into the log under a key of its own. A small claim
+beside the file notes the chunk that is about to go in; what a crash left in doubt goes in again
+under the same key, and the log takes it once. A file that was taken moves to `taken/`, one that
+cannot be read at all to `refused/` with the reason beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -19,10 +20,9 @@ import structlog
 from msgspec import Struct
 
 from tocsin.cluster.formats import format_of_file, read
-from tocsin.cluster.intake import Encoded, Intake, Rejection
+from tocsin.cluster.intake import Intake, Rejection
 from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import Dataset
-from tocsin.storage.log import PublicationLog, read_lines
 
 log = structlog.get_logger()
 
@@ -32,20 +32,10 @@ UNFINISHED = (".tmp", ".part", ".writing")
 
 
 class Claim(Struct):
-    """How far a file was taken: `chunks` are done, the next was about to go in at `start`."""
+    """How far a file was taken: `chunks` are done, the next was about to go in."""
 
     chunks: int
-    start: int
-
-
-class _Line(Struct):
-    r: msgspec.Raw
-    x: msgspec.Raw | None = None
-
-    @staticmethod
-    def of(body: bytes) -> Encoded:
-        line = msgspec.json.decode(body, type=_Line)
-        return bytes(line.r), None if line.x is None else bytes(line.x)
+    key: str  # of this file, dropped this time
 
 
 class Inbox:
@@ -54,12 +44,10 @@ class Inbox:
     def __init__(
         self,
         directory: Path,
-        publication_log: PublicationLog,
         intake: Intake,
         dataset: Callable[[str], Dataset],
     ) -> None:
         self._directory = directory
-        self._log = publication_log
         self._intake = intake
         self._dataset = dataset
         self._seen: dict[Path, tuple[int, int]] = {}
@@ -113,18 +101,15 @@ class Inbox:
         body = await asyncio.to_thread(file.read_bytes)
         records = read(body, format_of_file(file.name))
         claim_file = file.parent / f".{file.name}.claim"
-        claim = _read_claim(claim_file)
+        claim = _read_claim(claim_file) or Claim(0, secrets.token_hex(16))
         number = accepted = rejected = 0
         while chunk := list(islice(records, CHUNK_RECORDS)):
             number += 1
-            if claim is not None and number <= claim.chunks:
+            if number <= claim.chunks:
                 continue
             good, rejections, letters = self._intake.sort(dataset, chunk, "inbox", file.name)
-            if claim is not None and number == claim.chunks + 1:
-                skip = await asyncio.to_thread(self._already_there, name, claim.start, good)
-                good = good[skip:]
-            _write_claim(claim_file, Claim(number - 1, self._log.ends().get(name, 0)))
-            await self._append(name, good, letters)
+            _write_claim(claim_file, Claim(number - 1, claim.key))
+            await self._intake.append(name, good, letters, f"{claim.key}-{number}")
             accepted += len(good)
             rejected += len(rejections)
             self._tell(file, rejections)
@@ -133,23 +118,6 @@ class Inbox:
         os.replace(file, _free(taken / file.name))
         claim_file.unlink(missing_ok=True)
         log.info("a dropped file was taken", file=file.name, accepted=accepted, rejected=rejected)
-
-    async def _append(self, name: str, good: list[Encoded], letters: list[Encoded]) -> None:
-        if letters:
-            await asyncio.wrap_future(self._log.append("dead_letters", letters))
-        if good:
-            await asyncio.wrap_future(self._log.append(name, good))
-
-    def _already_there(self, name: str, start: int, good: list[Encoded]) -> int:
-        """How many records of the chunk the log holds. They stand together somewhere after `start`:
-        all of them, or, if the crash came in the middle, a beginning of them at the log's end."""
-        end = self._log.ends().get(name, 0)
-        lines = [_Line.of(body) for _, body in read_lines(self._log.directory, name, start, end)]
-        for first in range(len(lines)):
-            there = lines[first : first + len(good)]
-            if there == good[: len(there)]:
-                return len(there)
-        return 0
 
     def _refuse(self, file: Path, error: TocsinError) -> None:
         refused = file.parent / "refused"

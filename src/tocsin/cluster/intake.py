@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import Struct
 from prometheus_client import Counter
 
 from tocsin.cluster.formats import RawRecord, Unreadable
+from tocsin.errors import InvalidInput
 from tocsin.language import coerce_text, coercer
 from tocsin.model import Column, Dataset
 from tocsin.storage.log import PublicationLog
@@ -37,6 +39,7 @@ DEAD_LETTERS = Dataset(
     retain_s=7 * 24 * 3600.0,
 )
 MOST_ERRORS_TOLD = 100
+MOST_KEY_CHARACTERS = 255
 
 Encoded = tuple[bytes, bytes | None]
 Coercer = Callable[[Any], Any]
@@ -57,6 +60,16 @@ class Published(Struct, frozen=True):
     rejected: int
     end: int
     errors: list[Rejection]
+
+
+def request_key(given: str, publisher: str, kind: str, body: bytes) -> str:
+    """By what a request is known again: the key it came with, and all else that it says."""
+    if not 0 < len(given) <= MOST_KEY_CHARACTERS:
+        raise InvalidInput(
+            f"an Idempotency-Key has 1 to {MOST_KEY_CHARACTERS} characters", field="Idempotency-Key"
+        )
+    told = msgspec.json.encode([given, publisher, kind, blake2b(body).hexdigest()])
+    return blake2b(told, digest_size=16).hexdigest()
 
 
 class Fitting:
@@ -108,19 +121,39 @@ class Intake:
         self._fittings: dict[Dataset, Fitting] = {}
 
     async def publish(
-        self, name: str, records: Iterable[RawRecord | Unreadable], *, publisher: str, source: str
+        self,
+        name: str,
+        records: Iterable[RawRecord | Unreadable],
+        *,
+        publisher: str,
+        source: str,
+        key: str | None = None,
     ) -> Published:
         """Append what fits and the dead letters of the rest; return when both are durable."""
-        dataset = self._dataset(name)
-        good, rejections, letters = self.sort(dataset, records, publisher, source)
-        appending = [self._log.append(name, good)] if good else []
-        if letters:
-            appending.append(self._log.append(DEAD_LETTERS.name, letters))
-        done = [await asyncio.wrap_future(waiting) for waiting in appending]
-        ACCEPTED.labels(name).inc(len(good))
-        REJECTED.labels(name).inc(len(rejections))
-        end = done[0].end if good else self._log.ends().get(name, 0)
+        good, rejections, letters = self.sort(self._dataset(name), records, publisher, source)
+        end = await self.append(name, good, letters, key)
         return Published(len(good), len(rejections), end, rejections[:MOST_ERRORS_TOLD])
+
+    async def append(
+        self, name: str, good: list[Encoded], letters: list[Encoded], key: str | None
+    ) -> int:
+        """The dataset's end behind them, when all are durable. What the log has taken under this
+        key before is not taken again."""
+        appending = []
+        if good:
+            appending.append((ACCEPTED, len(good), self._log.append(name, good, key)))
+        if letters:
+            # A key of their own: someone may publish to the dead letters themselves.
+            future = self._log.append(DEAD_LETTERS.name, letters, key and f"{key}-refused")
+            appending.append((REJECTED, len(letters), future))
+        end = self._log.ends().get(name, 0)
+        for counter, count, future in appending:
+            done = await asyncio.wrap_future(future)
+            if not done.again:
+                counter.labels(name).inc(count)
+            if counter is ACCEPTED:
+                end = done.end
+        return end
 
     def sort(
         self,

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
-from tocsin.cluster.intake import Published
+from tocsin.cluster.intake import Published, request_key
 from tocsin.cluster.notices import result_json, subscription_json
 from tocsin.cluster.statements import Outcome, execute
 from tocsin.errors import Forbidden, InvalidInput
@@ -81,8 +81,14 @@ class Calls:
     async def records(self, call: Call) -> Any:
         kind = format_of_content_type(call.request.headers.get("content-type"))
         body = await call.bytes()
+        publisher = call.identity.subject
+        given = call.request.headers.get("idempotency-key")
         published = await self._cluster.publish(
-            call.path["name"], read(body, kind), publisher=call.identity.subject, source="http"
+            call.path["name"],
+            read(body, kind),
+            publisher=publisher,
+            source="http",
+            key=None if given is None else request_key(given, publisher, kind, body),
         )
         nothing_fits = published.rejected and not published.accepted
         return json_response(published, 422 if nothing_fits else 200)

@@ -2,7 +2,8 @@
 
 Knows no threads, queues or clocks; only the log's writer thread calls it. Two ends matter:
 `written_end` is where the next record goes, `durable_end` is what may be shown to anybody. They
-differ only inside a commit.
+differ only inside a commit. The lines of a request are in one segment and survive a crash all
+together or not at all, and its key with them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import structlog
 
 from tocsin.storage.log import line
 from tocsin.storage.log.disk import Disk
+from tocsin.storage.log.keys import Keys
 from tocsin.storage.log.reader import list_segments
 
 _logger = structlog.get_logger(__name__)
@@ -31,24 +33,31 @@ class DatasetLog:
         self._handle: int | None = None
         self._folder.mkdir(exist_ok=True)
         disk.sync_directory(directory)
+        self.keys = Keys(self._folder, disk)
         found = list_segments(directory, dataset)
         self._firsts = [first for first, _ in found] or [0]
         self.durable_end = self.written_end = self._firsts[-1] + self._recover()
 
-    def stage(self, at_us: int, record: bytes, extra: bytes | None) -> None:
-        """Take a record into the next commit. Fills and closes a segment on the way if need be."""
-        if self.written_end - self._firsts[-1] >= self._segment_bytes:
-            self._write_staged()
+    def make_room(self) -> None:
+        """Close a full segment, before anything is staged."""
+        if self.durable_end - self._firsts[-1] >= self._segment_bytes:
             self._start_segment()
-        whole = line.encode(self.written_end, at_us, record, extra)
+
+    def stage(self, at_us: int, record: bytes, extra: bytes | None, opening: bytes) -> None:
+        """Take a record into the next commit; `opening` is what begins a request's first line."""
+        whole = line.encode(self.written_end, at_us, record, extra, opening)
         self._staged.append(whole)
         self.written_end += len(whole)
 
     def commit(self) -> None:
         """Make everything staged durable, or raise OSError; then `cut_back` is due."""
-        self._write_staged()
+        data = b"".join(self._staged)
+        self._staged.clear()
+        if data:
+            self._disk.write(self._active(), data)
         self._disk.sync(self._active())
         self.durable_end = self.written_end
+        self.keys.commit()
 
     def cut_back(self) -> None:
         """Forget all that is not durable, in the files too.
@@ -58,12 +67,9 @@ class DatasetLog:
         again through a fresh handle. If that fails too, the next commit starts with it.
         """
         self._staged.clear()
+        self.keys.cut_back()
         self.written_end = self.durable_end
         self._close()
-        # Newer segments go first: a crash in between must not leave a gap before them.
-        while len(self._firsts) > 1 and self._firsts[-1] > self.durable_end:
-            self._disk.remove(self._path(self._firsts[-1]))
-            self._firsts.pop()
         self._disk.sync_directory(self._folder)
         handle = self._disk.open(self._path(self._firsts[-1]))
         try:
@@ -104,15 +110,11 @@ class DatasetLog:
             raise OSError("the segment is closed after a failure")
         return self._handle
 
-    def _write_staged(self) -> None:
-        data = b"".join(self._staged)
-        self._staged.clear()
-        if data:
-            self._disk.write(self._active(), data)
-
     def _start_segment(self) -> None:
-        # The old segment is durable before the new name exists: only the last can be torn.
+        # The old segment is durable before the new name exists: only the last can be torn. Its
+        # keys are saved before, because from then on only the new one is searched for keys.
         self._disk.sync(self._active())
+        self.keys.save()
         handle = self._disk.open(self._path(self.written_end))
         self._firsts.append(self.written_end)
         self._close()
@@ -132,7 +134,7 @@ class DatasetLog:
                 raise RuntimeError(f"{self._path(first)} does not reach the segment after it")
         last = self._path(self._firsts[-1])
         handle = self._disk.open(last)
-        size_bytes, self.last_us = _whole(last, self._firsts[-1])
+        size_bytes, self.last_us = _whole(last, self._firsts[-1], self.keys)
         torn = last.stat().st_size - size_bytes
         if torn:
             _logger.warning(
@@ -143,19 +145,27 @@ class DatasetLog:
         self._disk.sync_directory(self._folder)
         self._handle = handle
         if size_bytes == 0 and len(self._firsts) > 1:
-            _, self.last_us = _whole(self._path(self._firsts[-2]), self._firsts[-2])
+            _, self.last_us = _whole(self._path(self._firsts[-2]), self._firsts[-2], self.keys)
         return size_bytes
 
 
-def _whole(path: Path, first: int) -> tuple[int, int]:
-    """How many bytes from the start are whole lines, and the time of the last of them."""
-    position = first
-    newest: bytes | None = None
+def _whole(path: Path, first: int, keys: Keys) -> tuple[int, int]:
+    """How many bytes from the start are whole requests, and the time of the last line of them.
+    Their keys become known."""
+    begin = position = first
+    missing, key, newest = 0, None, b""
     with path.open("rb") as handle:
         for raw in handle:
             body = line.decode(raw, position)
             if body is None:
                 break
-            newest = body
+            if missing == 0:
+                missing, key = line.opened(body)
+            missing -= 1
             position += len(raw)
-    return position - first, line.stamp(newest)[1] if newest is not None else 0
+            if missing == 0:
+                if key is not None:
+                    keys.stage(key, (begin, position))
+                begin, newest = position, body
+    keys.commit()
+    return begin - first, line.stamp(newest)[1] if newest else 0

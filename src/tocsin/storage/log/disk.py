@@ -38,5 +38,8 @@ class Disk:
     def truncate(self, handle: int, size_bytes: int) -> None:
         os.ftruncate(handle, size_bytes)
 
+    def replace(self, path: Path, target: Path) -> None:
+        os.replace(path, target)
+
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)

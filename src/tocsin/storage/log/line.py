@@ -1,10 +1,11 @@
 """The bytes of the log: one line per record, one file name per segment. Pure; no files here.
 
-    CCCCCCCC {"p":120,"t":1763258400000000,"r":{…},"x":{…}}
+    CCCCCCCC {"p":120,"t":1763258400000000,"n":3,"k":"5e1f","r":{…},"x":{…}}
 
 The first eight digits are the crc32 of the JSON that follows the blank. `p` is the byte offset at
 which the line starts in its dataset's log, so a line that was moved, torn or written twice betrays
-itself. `t` is when the log took the record, in microseconds since the epoch.
+itself. `t` is when the log took the record, in microseconds since the epoch. The first line of a
+request tells how many lines it has, if more than one (`n`), and its key, if it has one (`k`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ SUFFIX = ".log"
 _DATASET_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _SEGMENT_NAME = re.compile(r"([0-9]{20})\.log\Z")
 _STAMP = re.compile(rb'\{"p":([0-9]+),"t":([0-9]+),')
+_OPENING = re.compile(rb'\{"p":[0-9]+,"t":[0-9]+,(?:"n":([0-9]+),)?(?:"k":"([^"]*)",)?')
+_KEY = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
 def is_dataset_name(name: str) -> bool:
@@ -36,12 +39,32 @@ def segment_first(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def encode(position: int, at_us: int, record: bytes, extra: bytes | None) -> bytes:
+def is_key(text: str) -> bool:
+    return _KEY.fullmatch(text) is not None
+
+
+def opening(count: int, key: str | None) -> bytes:
+    """What the first line of a request says of the whole."""
+    many = b'"n":%d,' % count if count > 1 else b""
+    return many if key is None else b'%b"k":"%b",' % (many, key.encode())
+
+
+def opened(body: bytes) -> tuple[int, str | None]:
+    """How many lines the request has that begins with this one, and its key."""
+    found = _OPENING.match(body)
+    if found is None:
+        raise ValueError("not a line of the publication log")
+    return int(found[1] or 1), found[2].decode() if found[2] is not None else None
+
+
+def encode(
+    position: int, at_us: int, record: bytes, extra: bytes | None, opening: bytes = b""
+) -> bytes:
     """A whole line, newline included."""
     if extra is None:
-        body = b'{"p":%d,"t":%d,"r":%b}' % (position, at_us, record)
+        body = b'{"p":%d,"t":%d,%b"r":%b}' % (position, at_us, opening, record)
     else:
-        body = b'{"p":%d,"t":%d,"r":%b,"x":%b}' % (position, at_us, record, extra)
+        body = b'{"p":%d,"t":%d,%b"r":%b,"x":%b}' % (position, at_us, opening, record, extra)
     return b"%08x %b\n" % (crc32(body), body)
 
 

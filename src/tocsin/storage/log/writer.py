@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -31,11 +31,13 @@ _logger = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 Record = bytes | tuple[bytes, bytes | None]
+_LINE_BYTES = 50  # about what a line has besides its record
 
 
 class Appended(NamedTuple):
     first: int  # position of the first record
     end: int  # where the next record of the dataset goes
+    again: bool = False  # the log held these records already
 
 
 class Cut(NamedTuple):
@@ -48,6 +50,7 @@ class Cut(NamedTuple):
 class _Append(NamedTuple):
     dataset: str
     records: Sequence[Record]
+    key: str | None
     future: Future[Appended]
 
 
@@ -84,18 +87,23 @@ class PublicationLog:
         self._thread = Thread(target=self._run, name="publication-log", daemon=True)
         self._thread.start()
 
-    def append(self, dataset: str, records: Sequence[Record]) -> Future[Appended]:
+    def append(
+        self, dataset: str, records: Sequence[Record], key: str | None = None
+    ) -> Future[Appended]:
         """Append all records, one after the other. Resolves when they are durable, never before.
 
         A record is the JSON of the declared fields, or a pair of that and the JSON of the extra
-        ones. The future fails with Unavailable if the disk refuses; then none of them is kept.
+        ones. The future fails with Unavailable if the disk refuses; then none of them is kept. If
+        an earlier call with the same key was kept, that one is told, and nothing is appended.
         """
+        if key is not None and not line.is_key(key):
+            raise InvalidInput(f"{key!r} cannot be a request's key", field=dataset)
         for record in records:
-            for part in record if isinstance(record, tuple) else (record,):
+            for part in _parts(record):
                 if part is not None and b"\n" in part:
                     raise InvalidInput("a record must be one line of JSON", field=dataset)
         future: Future[Appended] = Future()
-        self._put(_Append(dataset, records, future))
+        self._put(_Append(dataset, records, key, future))
         return future
 
     def open_dataset(self, name: str) -> int:
@@ -197,17 +205,18 @@ class PublicationLog:
             command.future.set_exception(error)
 
     def _commit(self, waiting: list[_Append]) -> None:
-        """One round: stage all, one fsync per dataset, show the new ends, then tell everybody."""
+        """One round: stage all, an fsync per dataset, show the new ends, then tell everybody."""
         by_dataset: dict[str, list[_Append]] = {}
         for item in waiting:
             by_dataset.setdefault(item.dataset, []).append(item)
         told: list[tuple[Future[Appended], Appended | Exception]] = []
-        for dataset, items in by_dataset.items():
-            try:
-                told += zip((i.future for i in items), self._write(dataset, items), strict=True)
-            except Exception as error:
-                failure = _unavailable(error) if isinstance(error, OSError) else error
-                told += ((i.future, failure) for i in items)
+        for dataset, every in by_dataset.items():
+            for items in _batches(every, self._segment_bytes):
+                try:
+                    told += zip((i.future for i in items), self._write(dataset, items), strict=True)
+                except Exception as error:
+                    failure = _unavailable(error) if isinstance(error, OSError) else error
+                    told += ((i.future, failure) for i in items)
         if told:
             self._publish_heads()
         for future, outcome in told:
@@ -220,16 +229,9 @@ class PublicationLog:
         log = self._log(dataset)
         if log.poisoned:
             log.cut_back()
-        done: list[Appended] = []
         try:
-            for item in items:
-                first = log.written_end
-                now_us = int(self._clock() * 1e6)
-                for record in item.records:
-                    self._last_us = max(now_us, self._last_us + 1)
-                    parts = record if isinstance(record, tuple) else (record, None)
-                    log.stage(self._last_us, *parts)
-                done.append(Appended(first, log.written_end))
+            log.make_room()
+            done = [self._stage(log, item) for item in items]
             log.commit()
         except BaseException as error:
             _logger.error("log.write_failed", dataset=dataset, error=str(error))
@@ -239,6 +241,21 @@ class PublicationLog:
                 _logger.error("log.poisoned", dataset=dataset, error=str(second))
             raise
         return done
+
+    def _stage(self, log: DatasetLog, item: _Append) -> Appended:
+        known = log.keys.find(item.key)
+        if known is not None:
+            return Appended(*known, again=True)
+        first = log.written_end
+        now_us = int(self._clock() * 1e6)
+        opening = line.opening(len(item.records), item.key)
+        for record in item.records:
+            self._last_us = max(now_us, self._last_us + 1)
+            log.stage(self._last_us, *_parts(record), opening)
+            opening = b""
+        if item.key is not None and item.records:
+            log.keys.stage(item.key, (first, log.written_end))
+        return Appended(first, log.written_end)
 
     def _log(self, dataset: str) -> DatasetLog:
         log = self._logs.get(dataset)
@@ -262,6 +279,7 @@ class PublicationLog:
         del self._logs[name]
         self._publish_heads(sync=True)  # readers let go first; the newest time must outlive it
         log.retire(log.durable_end)
+        log.keys.drop()
         log.close()
 
     def _roll(self, dataset: str) -> int:
@@ -290,6 +308,25 @@ class PublicationLog:
             self._heads.write(heads.Heads(self._ends, self._last_us), sync=sync)
         except OSError as error:  # the records are safe; streams see them at the next commit
             _logger.warning("log.heads_not_written", error=str(error))
+
+
+def _batches(items: list[_Append], most_bytes: int) -> Iterator[list[_Append]]:
+    """What is committed together, and so is in one segment: one fsync serves all of it."""
+    batch: list[_Append] = []
+    size_bytes = 0
+    for item in items:
+        batch.append(item)
+        for record, extra in map(_parts, item.records):
+            size_bytes += len(record) + len(extra or b"") + _LINE_BYTES
+        if size_bytes >= most_bytes:
+            yield batch
+            batch, size_bytes = [], 0
+    if batch:
+        yield batch
+
+
+def _parts(record: Record) -> tuple[bytes, bytes | None]:
+    return record if isinstance(record, tuple) else (record, None)
 
 
 def _unavailable(error: OSError) -> Unavailable:
