@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 from tocsin.lab.edge import EdgeSettings, edge_workload
@@ -33,3 +34,18 @@ EVERY_POLICY = [*policy_names(), *(text for text in EVICTING if " " in text)]
 @cache
 def small_day() -> Workload:
     return edge_workload(SETTINGS, seed=7).check()
+
+
+@cache
+def first_minutes() -> Workload:
+    """Its beginning, for what is slow."""
+    day = small_day()
+    first = slice(400)
+    return replace(
+        day,
+        at=day.at[first],
+        kind=day.kind[first],
+        subject=day.subject[first],
+        value=day.value[first],
+        duration_s=float(day.at[first][-1]),
+    )

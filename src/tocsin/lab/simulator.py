@@ -118,7 +118,7 @@ def simulate_steps(
 ) -> tuple[Outcome, NDArray[Any]]:
     """The outcome, and what stood after each event (`kernel.STEP`), if that is recorded."""
     network = network or Network()
-    if budget_bytes < 0:
+    if not 0 <= budget_bytes < 2**63:  # kernels count in 64 bits
         raise SettingError(
             f"the cache size is {budget_bytes} bytes", field="size", hint="0 or more bytes"
         )
