@@ -1,0 +1,73 @@
+"""Good prices for room: high where more than the budget would be held, low where less would.
+
+Any prices give a valid bound, so nothing here has to be exact. Prices are constant in bins of
+arrivals; each bin moves by its own step, which shrinks when it overshoots. Fine bins begin with the
+best coarse prices, so that finer bins never give a worse bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tocsin.lab.bounds.demand import Floats, Ints
+from tocsin.lab.bounds.dual import Relaxation
+
+LEVELS = (1, 16, 128, 1024)  # bins; each number divides the next
+ROUNDS = (7, 4, 5, 14)
+
+
+@dataclass(frozen=True)
+class Priced:
+    """The lowest bound found, its prices by arrival and what would be bought at them."""
+
+    bound: float
+    price: Floats
+    leaves: Ints
+
+
+def best_prices(
+    relaxation: Relaxation,
+    *,
+    bins: int = LEVELS[-1],
+    progress: Callable[[float], None] = lambda part: None,
+) -> Priced:
+    """Up to so many bins; `progress` is told the part that is done."""
+    arrivals = relaxation.demand.objects
+    found = Priced(
+        relaxation.bound(np.zeros(arrivals)), np.zeros(arrivals), relaxation.leaves.copy()
+    )
+    budget_bytes = relaxation.budget_bytes
+    if not arrivals or relaxation.held_bytes.max() <= budget_bytes:
+        return found  # all that is wanted has room: no bound can be lower
+    # At this price the budget alone costs all there is to earn: more is never good.
+    highest = found.bound / (budget_bytes * arrivals)
+    best = np.full(1, highest / 10)
+    done = 0
+    for level, rounds in zip(LEVELS, ROUNDS, strict=True):
+        if level > bins:
+            break
+        bin_of = np.arange(arrivals) * level // arrivals
+        filled = np.maximum(np.bincount(bin_of, minlength=level), 1)
+        price = best = best[np.arange(level) * len(best) // level]
+        lowest = np.inf
+        step, before = np.full(level, 0.5), np.zeros(level)
+        for _ in range(rounds):
+            by_arrival = price[bin_of]
+            bound = relaxation.bound(by_arrival)
+            if bound < lowest:
+                lowest, best = bound, price
+            if bound < found.bound:
+                found = Priced(bound, by_arrival, relaxation.leaves.copy())
+            held = np.bincount(bin_of, relaxation.held_bytes, minlength=level) / filled
+            excess = np.log(np.clip(held / budget_bytes, 0.05, 20.0))
+            step = np.clip(np.where(excess * before < 0, step * 0.5, step * 1.3), 0.02, 1.0)
+            before = excess
+            price = np.minimum(price * np.exp(step * excess), highest * arrivals)
+            done += 1
+            progress(done / sum(ROUNDS))
+        if level >= arrivals:
+            break
+    return found
