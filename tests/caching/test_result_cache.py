@@ -120,6 +120,17 @@ def presence(cache: ResultCache) -> tuple[int, int, int, int]:
     return candidate.attached, candidate.online, candidate.waiting, candidate.present
 
 
+def test_whoever_is_attached_to_connect_at_once_was_not_away() -> None:
+    cache = cache_with("homing", 10, b1=0)
+    cache.attach(1, 0, 5.0, away_since=5.0)
+    cache.came(1, 0, 5.0, 5.0)
+    cache.went(1, 0, 5.0)
+    cache.came(1, 0, 5.0, 9.0)  # one absence, of 4 s
+    cache.put(result(1, 1), 10.0)
+    cache.put(result(1, 2), 11.0)
+    assert cache.candidate(1).return_rate == 1 / 4
+
+
 def test_the_first_estimate_is_made_when_something_does_not_fit() -> None:
     # By 50 s: 20 bytes in 50 s for cache 1, nothing for cache 2.
     cache = cache_with("lsc", 20, b1=1, b2=1)

@@ -34,10 +34,11 @@ class EdgeSettings(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("subscribers", "subscriptions_each", "backends", "hours"):
-            _refuse(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+            value = getattr(self, name)
+            _refuse(0 < value < float("inf"), name, value, "more than 0")
         for name in ("size_bytes", "interval_s"):
             low, high = getattr(self, name)
-            _refuse(0 < low <= high, name, (low, high), "0 < lowest <= highest")
+            _refuse(0 < low <= high < float("inf"), name, (low, high), "0 < lowest <= highest")
         _refuse(self.size_bytes[1] < 2**31, "size_bytes", self.size_bytes, "less than 2 GB")
         for name in ("subscription_minutes", "on_minutes", "off_minutes"):
             mean, deviation = getattr(self, name)

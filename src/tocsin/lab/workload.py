@@ -47,6 +47,8 @@ class Workload:
         """Refuse what no broker could have seen, and name the first event that is wrong."""
         if not len(self):
             raise SettingError("the workload has no events", hint="give one that has some")
+        if any(getattr(self, name).shape != self.at.shape for name in _ARRAYS):
+            raise SettingError("the workload's columns differ in length", field="workload")
         wrong = np.concatenate([[False], np.diff(self.at) < 0]) | ~np.isfinite(self.at)
         self._refuse(wrong, "its time is before the event's before it, or no number")
         kind, subject, value = self.kind, self.subject, self.value
@@ -108,7 +110,7 @@ class Workload:
             }
             about = msgspec.json.decode((directory / "workload.json").read_bytes())
             return cls(**arrays, **about)
-        except (OSError, ValueError, TypeError, msgspec.DecodeError) as problem:
+        except (OSError, EOFError, ValueError, TypeError, msgspec.DecodeError) as problem:
             raise SettingError(
                 f"{directory} holds no workload: {problem}", field="workload"
             ) from problem
