@@ -21,6 +21,7 @@ def homing(candidate: Candidate) -> float:
     away = candidate.attached - candidate.online
     coming_bytes = candidate.arrival_bytes_per_s * candidate.hold_s
     coming_worth = away * candidate.arrivals_per_s * candidate.hold_s
+    alone = candidate.prefix_worth / candidate.prefix_bytes
+    together = (candidate.prefix_worth + coming_worth) / (candidate.prefix_bytes + coming_bytes)
     at_once = candidate.present * ONLINE_PER_S / candidate.tail_size_bytes
-    worth = candidate.prefix_worth + coming_worth
-    return at_once + candidate.return_rate * worth / (candidate.prefix_bytes + coming_bytes)
+    return at_once + candidate.return_rate * min(alone, together)
