@@ -115,10 +115,8 @@ class EventTrace:
         if not len(self.records):
             raise InvalidInput("the trace is empty: it has no events", field="trace")
         _check_numbers(self.records)
-        _check_turns(
-            self.records, "subscription", SUBSCRIBE, UNSUBSCRIBE, (GET, ACK), "is subscribed"
-        )
-        _check_turns(self.records, "subscriber", ARRIVE, LEAVE, (), "is online")
+        _check_turns(self.records, "subscription", SUBSCRIBE, UNSUBSCRIBE, (GET, ACK), "subscribed")
+        _check_turns(self.records, "subscriber", ARRIVE, LEAVE, (), "online")
         _check_positions(self.records)
 
 
@@ -148,9 +146,9 @@ def _check_turns(
     wrong = places[wrong_begin | wrong_rest]
     if len(wrong):
         place = int(wrong[0])
-        number, not_yet = records[who][place], kinds[place] != begin
-        told = f"{who} {number} {state}{' not' if not_yet else ' already'}"
-        raise _error(records, place, told.replace("is subscribed not", "is not subscribed"))
+        number = records[who][place]
+        told = f"is {state} already" if kinds[place] == begin else f"is not {state}"
+        raise _error(records, place, f"{who} {number} {told}")
 
 
 def within(who: NDArray[Any], kind: NDArray[Any], begin: int, end: int) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from tocsin.lab.trace.requests import RequestTrace
 from tocsin.lab.trace.schema import EVENTS, KEY, REQUESTS, SCHEMAS, VERSION, Label
 
 MAGIC = b"PAR1"
+SMALLEST_BYTES = 12  # the mark twice, and the footer's length
 
 
 def read_trace(path: Path) -> EventTrace | RequestTrace:
@@ -60,7 +61,7 @@ def _open(path: Path) -> pq.ParquetFile:
             field="trace",
             hint="a trace of libCacheSim is read if its name ends in .oracleGeneral or .bin",
         )
-    if tail != MAGIC:
+    if tail != MAGIC or size_bytes < SMALLEST_BYTES:
         raise InvalidInput(
             f"{path} is cut off: at byte {size_bytes} its footer is missing",
             field="trace",
