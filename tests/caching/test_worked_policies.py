@@ -22,6 +22,18 @@ def test_lru_drops_from_the_cache_that_was_accessed_longest_ago() -> None:
     assert positions(cache, 2) == [2]
 
 
+def test_lru_counts_an_access_since_the_last_eviction() -> None:
+    cache = cache_with("lru", 20, b1=1, b2=1)
+    cache.put(result(1, 1), 1.0)
+    cache.put(result(2, 1), 2.0)
+    cache.get(1, 0, 1, 3.0)
+    cache.put(result(2, 2), 4.0)  # accessed at 3 and at 2: the tail of 2 goes
+    cache.get(2, 0, 2, 5.0)
+    cache.get(1, 0, 1, 6.0)
+    cache.put(result(2, 3), 7.0)  # accessed at 6 and at 5: again
+    assert (positions(cache, 1), positions(cache, 2)) == ([1], [3])
+
+
 def test_lsc_drops_the_tail_that_the_fewest_wait_for() -> None:
     cache = cache_with("lsc", 30, b1=3, b2=2)
     cache.put(result(1, 1), 1.0)
