@@ -66,7 +66,7 @@ def _borrow(context: Any, array: Any) -> Any:
     return array(array), generate
 
 
-borrow = cast(Callable[[Any], Any], intrinsic(_borrow) if JIT else lambda array: array)
+borrow: Any = intrinsic(_borrow) if JIT else lambda array: array
 """The same array without an owner, for kernels. Numba counts references to an owned array whenever
 a function is given it, which took half of their time; whoever calls the kernel keeps it alive."""
 
