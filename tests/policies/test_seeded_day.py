@@ -39,5 +39,5 @@ def test_every_policy_is_here() -> None:
 def test_counts(text: str) -> None:
     outcome = simulate(small_day(), parse_policy(text), BUDGET_BYTES, NETWORK)
     row = outcome.row()
-    names = "hits misses inserted bypassed evicted expired consumed dropped".split()
+    names = ["hits", "misses", "inserted", "bypassed", "evicted", "expired", "consumed", "dropped"]
     assert tuple(row[name] for name in names) == FROZEN[text]
