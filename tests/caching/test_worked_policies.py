@@ -119,7 +119,7 @@ def test_homing_keeps_what_somebody_connected_will_take_at_once() -> None:
     # 3 wait for object 1 and are away, 1 waits for object 2 and is connected. At 100 s it first
     # matters: λ = 0.1 bytes/s and 0.01 objects/s each, so an object can stay 20 / 0.2 = 100 s.
     # Nobody was seen coming back: 1/300 a second.
-    # Cache 1: 1/300 · (3 + 3 · 0.01 · 100) / (10 + 0.1 · 100) = 0.001
+    # Cache 1: 1/300 · 3/10 = 0.001, and the same with what comes: (3 + 3 · 0.01 · 100) / (10 + 10)
     # Cache 2: 1/10 + 1/300 · (1 + 0) / (10 + 10) = 0.1002
     cache = cache_with("homing", 20, b1=0, b2=1)
     cache.attach(1, 0, 0.0, 3, away_since=0.0)

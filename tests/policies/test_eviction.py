@@ -71,7 +71,7 @@ def test_homing_adds_deliveries_now_and_deliveries_on_return() -> None:
     # One is connected and waits for 100 bytes: 1 · 1/s / 100 = 0.01 a byte and second.
     # Four are away and come back at 0.02/s. The oldest 100 bytes are worth 12 deliveries. In the
     # 50 s that an object stays, 50 · 10 = 500 bytes and 50 · 0.1 = 5 objects for each of the four
-    # come behind it: 0.02 · (12 + 20) / (100 + 500) = 0.0010666…
+    # come behind it: (12 + 20) / (100 + 500) = 0.053 a byte, less than 12 / 100 alone.
     candidate = Candidate(
         attached=5,
         online=1,
@@ -85,7 +85,9 @@ def test_homing_adds_deliveries_now_and_deliveries_on_return() -> None:
         prefix_worth=12.0,
         prefix_bytes=100,
     )
-    assert homing(candidate) == pytest.approx(0.01 + 0.64 / 600)
+    assert homing(candidate) == pytest.approx(0.01 + 0.02 * 32 / 600)
+    candidate.prefix_worth = 1.0  # alone 1 / 100, less than (1 + 20) / 600: what comes is no help
+    assert homing(candidate) == pytest.approx(0.01 + 0.02 * 1 / 100)
 
 
 def test_equal_scores_drop_the_tail_cached_first_then_the_smaller_backend() -> None:
