@@ -1,0 +1,110 @@
+"""Experiments are found by themselves, loudly; options make a plan of one, or say what is wrong."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from tocsin.errors import InvalidInput, NotFound, TocsinError
+from tocsin.lab.experiment import Experiment, Options, Plan, plan
+from tocsin.lab.experiments import experiment_named, experiments, gathered
+from tocsin.lab.experiments.edge_caching import EXPERIMENT
+
+
+def module(name: str, **content: Any) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(content)
+    return made
+
+
+def changed(**fields: Any) -> Experiment:
+    return msgspec.structs.replace(EXPERIMENT, **fields)
+
+
+def planned(**options: Any) -> Plan:
+    return plan(EXPERIMENT, Options(**options))
+
+
+def test_every_file_is_found_under_its_name() -> None:
+    assert experiments()["edge-caching"] is EXPERIMENT
+    assert experiment_named("edge-caching") is EXPERIMENT
+
+
+def test_two_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="'edge-caching': first and second"):
+        gathered([module("first", EXPERIMENT=EXPERIMENT), module("second", EXPERIMENT=EXPERIMENT)])
+
+
+def test_file_without_an_experiment_is_refused() -> None:
+    with pytest.raises(TypeError, match="empty declares no EXPERIMENT"):
+        gathered([module("empty")])
+
+
+@pytest.mark.parametrize("what", ["readings", "figures", "claims", "policies"])
+def test_name_given_twice_inside_an_experiment_is_refused(what: str) -> None:
+    one = getattr(EXPERIMENT, what)[0]
+    twice = changed(**{what: (one, one)})
+    with pytest.raises(ValueError, match=f"{what} named twice"):
+        gathered([module("twice", EXPERIMENT=twice)])
+
+
+def test_unknown_experiment_names_the_known_ones() -> None:
+    with pytest.raises(NotFound) as told:
+        experiment_named("edge-cashing")
+    assert "edge-caching" in str(told.value)
+
+
+def test_plan_takes_what_the_experiment_declares() -> None:
+    full = planned()
+    assert full.points == 2 * 10 * (9 * 10 + EXPERIMENT.full.bound_seeds)
+    assert full.conditions.readings["spread"].joining == "spread"
+    assert full.conditions.readings["always"].subscribers == 10_000
+    quick = planned(quick=True)
+    assert quick.conditions.readings["always"].subscribers < 10_000
+    assert quick.points < full.points / 5
+
+
+def test_options_narrow_the_plan() -> None:
+    made = planned(
+        policies=["lru", "lru", "admit=threshold(0.2,0.8) evict=lsc"],
+        sizes_bytes=[3_000_000, 1_000_000],
+        readings=["spread"],
+        seeds=2,
+        bound_seeds=0,
+        settings={"skew": "0.8", "size_bytes": "10,20", "cluster_rtt_s": "0.1"},
+    )
+    assert made.policies == ("lru", "admit=threshold(0.2,0.8) evict=lsc")
+    assert made.sizes_bytes == (1_000_000, 3_000_000)
+    assert made.points == 1 * 2 * 2 * 2
+    settings = made.conditions.readings["spread"]
+    assert (settings.skew, settings.size_bytes) == (0.8, (10, 20))
+    assert made.conditions.network.cluster_rtt_s == 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "told"),
+    [
+        ({"policies": ["magic"]}, "policies", "magic"),
+        ({"sizes_bytes": [-5]}, "sizes", "-5"),
+        ({"seeds": 0}, "seeds", "0"),
+        ({"bound_seeds": -1}, "bound-seeds", "-1"),
+        ({"readings": ["never"]}, "readings", "one of always, spread"),
+        ({"settings": {"people": "5"}}, "set", "one of subscribers"),
+        ({"settings": {"joining": "spread"}}, "set", "--readings"),
+        ({"settings": {"hours": "long"}}, "set", "hours"),
+        ({"settings": {"hours": "-1"}}, "hours", "-1"),
+        ({"settings": {"size_bytes": "10"}}, "set", "size_bytes"),
+        ({"settings": {"cluster_bytes_per_s": "0"}}, "cluster_bytes_per_s", "more than 0"),
+    ],
+)
+def test_wrong_option_is_named_with_its_field(
+    options: dict[str, Any], field: str, told: str
+) -> None:
+    with pytest.raises(InvalidInput) as error:
+        planned(**options)
+    assert isinstance(error.value, TocsinError)
+    assert error.value.field == field
+    assert told in str(error.value)
