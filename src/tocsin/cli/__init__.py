@@ -7,7 +7,7 @@ import sys
 import typer
 
 from tocsin import __version__
-from tocsin.cli import data, demo, services
+from tocsin.cli import data, demo, lab, services
 from tocsin.cli.output import complain
 from tocsin.errors import TocsinError
 from tocsin.service.backoff import NO_ANSWER
@@ -22,6 +22,7 @@ app = typer.Typer(
 services.register(app)
 data.register(app)
 demo.register(app)
+lab.register(app)
 
 
 @app.command()

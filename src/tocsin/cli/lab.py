@@ -1,0 +1,151 @@
+"""The lab's commands: list the experiments, run one on Spark, report from its points."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.status import Status
+
+from tocsin.cli.lab_progress import Watch
+from tocsin.cli.output import err, show_table
+from tocsin.cli.values import listed, sizes_from
+from tocsin.errors import InvalidInput
+
+DIRECTORY = Path("lab")
+
+
+def register(app: typer.Typer) -> None:
+    lab = typer.Typer(
+        help="Which cache policy, how large a cache? Experiments on Spark, with figures.",
+        no_args_is_help=True,
+    )
+    lab.command("list")(list_experiments)
+    lab.command()(run)
+    lab.command()(report)
+    for name in ("tocsin.cli.lab_trace", "tocsin.cli.lab_prototype"):
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name).register(lab)
+    app.add_typer(lab, name="lab")
+
+
+def list_experiments() -> None:
+    """List the experiments."""
+    from tocsin.lab.experiments import experiments
+
+    rows = []
+    for one in experiments().values():
+        points = len(one.readings) * len(one.policies) * len(one.full.sizes_bytes) * one.full.seeds
+        rows.append([one.name, points, ", ".join(one.policies), one.purpose])
+    show_table(["experiment", "points", "policies", "purpose"], rows)
+
+
+def run(
+    experiment: Annotated[str, typer.Argument(help="its name (tocsin lab list)")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="a smaller workload, fewer sizes and seeds: a minute")
+    ] = False,
+    seeds: Annotated[int | None, typer.Option(help="how many seeds")] = None,
+    policies: Annotated[
+        list[str] | None, typer.Option(help="policies, separated by commas or given repeatedly")
+    ] = None,
+    sizes: Annotated[list[str] | None, typer.Option(help="cache sizes, such as 50MB,100MB")] = None,
+    readings: Annotated[
+        list[str] | None, typer.Option(help="which readings of the workload")
+    ] = None,
+    bound_seeds: Annotated[
+        int | None, typer.Option(help="for how many seeds the bound is computed; 0 leaves it out")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="a setting of the workload: FIELD=VALUE")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--out", help="directory; finished points in it are kept")
+    ] = None,
+    master: Annotated[
+        str, typer.Option(help="where Spark runs, such as spark://host:7077")
+    ] = "local[*]",
+    only_plan: Annotated[bool, typer.Option("--plan", help="only say what it would do")] = False,
+) -> None:
+    """Run an experiment on Spark; an interrupted run goes on where it was."""
+    from tocsin.lab.experiment import Options, plan
+    from tocsin.lab.experiments import experiment_named
+    from tocsin.lab.running import run_experiment
+
+    chosen = experiment_named(experiment)
+    planned = plan(
+        chosen,
+        Options(
+            quick=quick,
+            seeds=seeds,
+            bound_seeds=bound_seeds,
+            policies=listed(policies),
+            readings=listed(readings),
+            sizes_bytes=sizes_from(sizes),
+            settings=_settings(set_),
+        ),
+    )
+    directory = output or DIRECTORY / (f"{chosen.name}-quick" if quick else chosen.name)
+    if only_plan:
+        print(planned.told)
+        return
+    with Watch(err) as watch:
+        done = run_experiment(chosen, planned, directory, watch, master=master)
+    if done.interrupted:
+        err.print(
+            f"stopped: {done.there} of {planned.points} points are finished and kept in "
+            f"{directory}. Run the same command again to go on.",
+            soft_wrap=True,
+            style="yellow",
+            highlight=False,
+        )
+        raise typer.Exit(130)
+    for reason in done.failures:
+        err.print(f"failed: {reason}", style="red", soft_wrap=True, markup=False)
+    if done.report is not None:
+        _tell(done.report, directory)
+    if done.failures:
+        raise typer.Exit(1)
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(help="where an experiment ran")],
+) -> None:
+    """Make figures, claims and report anew from points.parquet."""
+    from tocsin.lab.report import write_report
+
+    with Status("drawing …", console=err):
+        made = write_report(directory)
+    _tell(made, directory)
+
+
+def _tell(made: Any, directory: Path) -> None:
+    from tocsin.lab.verdicts import verdict
+
+    readings = list(dict.fromkeys(one.reading for one in made.judged))
+    told: dict[str, dict[str, str]] = {}
+    for one in made.judged:
+        told.setdefault(one.claim.name, {})[one.reading] = verdict(one)
+    show_table(
+        ["claim", *readings],
+        [[name, *(found.get(reading, "") for reading in readings)] for name, found in told.items()],
+    )
+    err.print(
+        f"{made.points} points; figures and claims: {directory / 'report.html'}",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _settings(given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for pair in given or []:
+        field, equals, value = pair.partition("=")
+        if not equals or not value.strip():
+            raise InvalidInput(
+                f"--set {pair!r} is not FIELD=VALUE", field="set", hint="such as --set skew=0.8"
+            )
+        found[field.strip().replace("-", "_")] = value
+    return found

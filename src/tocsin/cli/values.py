@@ -1,0 +1,29 @@
+"""Lists and sizes as people write them on the command line."""
+
+from __future__ import annotations
+
+import re
+
+from tocsin.cli.services import bytes_from
+from tocsin.errors import InvalidInput
+
+
+def listed(given: list[str] | None) -> list[str] | None:
+    """Commas separate, but not those in the brackets of `threshold(0.2,0.8)`."""
+    if given is None:
+        return None
+    parts = [part.strip() for text in given for part in re.split(r",(?![^(]*\))", text)]
+    return [part for part in parts if part]
+
+
+def sizes_from(given: list[str] | None) -> list[int] | None:
+    """Cache sizes: 50MB,100MB → bytes."""
+    if given is None:
+        return None
+    found = []
+    for text in listed(given) or []:
+        try:
+            found.append(bytes_from(text) or 0)
+        except InvalidInput as error:
+            raise InvalidInput(error.message, field="sizes", hint=error.hint) from None
+    return found
