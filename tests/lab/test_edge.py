@@ -98,6 +98,11 @@ def test_sizes_and_rates_are_uniform() -> None:
     assert between_s.std() == pytest.approx(between_s.mean(), rel=0.15)  # a Poisson process
 
 
+def test_both_ends_of_a_range_of_sizes_occur() -> None:
+    day = edge_workload(EdgeSettings(subscribers=1, backends=5, hours=1.0, size_bytes=(3, 4)), 1)
+    assert set(day.value[day.kind == PUBLISH]) == {3, 4}
+
+
 def test_the_right_part_is_connected_all_the_time() -> None:
     # 15.9 / (15.9 + 20.7) = 0.434
     day = edge_workload(EdgeSettings(subscribers=4_000, subscriptions_each=1, backends=1), 1)
