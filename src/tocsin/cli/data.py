@@ -51,13 +51,13 @@ def sql(
     else:
         text = None
     if text is None:
-        _interactive(cluster, _required(token))
+        _interactive(cluster, required(token))
     else:
-        for result in asyncio.run(_execute(cluster, _required(token), text)):
+        for result in asyncio.run(_execute(cluster, required(token), text)):
             _show(result)
 
 
-def _required(token: str) -> str:
+def required(token: str) -> str:
     if not token:
         raise Unauthenticated(
             "no token", hint="set TOCSIN_TOKEN or give --token; tocsin token makes one"
@@ -111,7 +111,7 @@ def publish(
     """Publish the records of a file; says which lines were refused, and why."""
     if not file.exists():
         raise InvalidInput(f"there is no file {file}", field="file")
-    asyncio.run(_publish(dataset, file, cluster, _required(token)))
+    asyncio.run(_publish(dataset, file, cluster, required(token)))
 
 
 async def _publish(dataset: str, file: Path, cluster: str, token: str) -> None:
@@ -138,7 +138,7 @@ def listen(
 ) -> None:
     """Subscribe and print each result as a line of JSON, until Ctrl-C."""
     wanted = _arguments(arguments or [])
-    asyncio.run(_listen(channel, wanted, coordinator, _required(token), count))
+    asyncio.run(_listen(channel, wanted, coordinator, required(token), count))
 
 
 async def _listen(
