@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
@@ -12,8 +13,8 @@ from tocsin.lab.curves import Curve, Figure, Panel
 from tocsin.lab.looks import BAND, LINE_STYLES, look
 
 PANEL_INCHES = (5.6, 4.0)
-LEFT_INCHES, RIGHT_INCHES = 0.9, 2.3  # the legend is at the right
-BOTTOM_INCHES, TOP_INCHES = 0.7, 0.8
+LEFT_INCHES, RIGHT_INCHES = 1.15, 2.3  # the legend is at the right
+BOTTOM_INCHES, TOP_INCHES = 0.65, 0.75
 DOTS_PER_INCH = 130
 FONT_POINTS = 12
 
@@ -37,13 +38,13 @@ def draw(figure: Figure, panels: list[Panel], policies: list[str], file: Path) -
         axes.set_xlabel("allowed cache size (MB)", fontsize=FONT_POINTS)
     grid[0][0].set_ylabel(figure.axis, fontsize=FONT_POINTS)
     canvas.suptitle(figure.title, fontsize=FONT_POINTS + 2, fontweight="bold")
-    handles = {}
+    handles: dict[str, Artist] = {}
     for axes in grid[0]:
         found, labels = axes.get_legend_handles_labels()
         handles |= dict(zip(labels, found, strict=True))
     canvas.legend(
-        handles.values(),
-        handles.keys(),
+        list(handles.values()),
+        list(handles),
         loc="center left",
         bbox_to_anchor=(1 - (RIGHT_INCHES - 0.1) / wide, 0.5),
         fontsize=FONT_POINTS - 2,
