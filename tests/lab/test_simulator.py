@@ -152,19 +152,27 @@ def test_latency_of_one_get_is_worked_by_hand() -> None:
 
 
 def test_times_and_sizes_are_means_over_the_whole_run() -> None:
-    # Away from the beginning. 10 bytes from 10 to 40 s, 10 more from 20 to 40 s, 50 s in all:
-    # (10 · 30 + 10 · 20) / 50 = 10 bytes; the two stayed 30 and 20 s.
+    # Away at first. 10 bytes from 10 to 35 s, 10 more from 20 to 35 s, 10 from 45 s to the end at
+    # 50 s: (250 + 150 + 50) / 50 = 9 bytes on average. For 15 s there were 5 above the budget:
+    # 75 / 50 = 1.5. The two that left had stayed 25 and 15 s.
+    # At 20 s something did not fit: ρ = 10 bytes / 20 s, T = 15 / 0.5 = 30 s, so ρT = 15 bytes.
     events = [
         (0.0, SUBSCRIBE, 0, 0),
         (10.0, PUBLISH, 0, 10),
         (20.0, PUBLISH, 0, 10),
-        (40.0, ONLINE, 0, 0),
+        (35.0, ONLINE, 0, 0),
+        (36.0, OFFLINE, 0, 0),
+        (45.0, PUBLISH, 0, 10),
     ]
-    run = simulate(Workload.of(events, [0], 1, 1, duration_s=50.0), parse_policy("lsc"), 100)
-    assert (run.hits, run.gets, run.consumed) == (2, 1, 2)
-    assert run.cache_mean_bytes == pytest.approx(10.0)
-    assert run.holding_mean_s == pytest.approx(25.0)
-    assert run.events == 4
+    run = simulate(Workload.of(events, [0], 1, 1, duration_s=50.0), parse_policy("ttl"), 15)
+    assert (run.hits, run.gets, run.consumed, run.cached_bytes) == (2, 1, 2, 10)
+    assert run.cache_mean_bytes == pytest.approx(9.0)
+    assert run.cache_max_bytes == 20
+    assert run.overshoot_mean_bytes == pytest.approx(1.5)
+    assert run.holding_mean_s == pytest.approx(20.0)
+    assert run.ttl_mean_s == pytest.approx(30.0)
+    assert run.rho_t_bytes == pytest.approx(15.0)
+    assert run.events == 6
 
 
 def test_an_empty_run_has_no_ratios() -> None:
@@ -214,7 +222,8 @@ def first_rows() -> dict[str, dict[str, int | float]]:
 def test_plain_python_gives_the_same_answers_as_compiled_code() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PLAIN],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
         timeout=120,
