@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.status import Status
 
+from tocsin.cli import lab_prototype, lab_trace
 from tocsin.cli.lab_progress import Watch
 from tocsin.cli.output import err, show_table
 from tocsin.cli.values import listed, sizes_from
@@ -25,9 +25,8 @@ def register(app: typer.Typer) -> None:
     lab.command("list")(list_experiments)
     lab.command()(run)
     lab.command()(report)
-    for name in ("tocsin.cli.lab_trace", "tocsin.cli.lab_prototype"):
-        if importlib.util.find_spec(name) is not None:
-            importlib.import_module(name).register(lab)
+    lab_prototype.register(lab)
+    lab_trace.register(lab)
     app.add_typer(lab, name="lab")
 
 
