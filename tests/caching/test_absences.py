@@ -12,7 +12,7 @@ from tocsin.policies.estimates import REESTIMATE_EVERY_S, bin_ends
 ABSENCE = st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, 30.0, 31.0, 4000.0]), st.booleans())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(ABSENCE, max_size=30))
 def test_rates_are_those_of_the_best_time_to_stop_waiting(seen: list[tuple[float, bool]]) -> None:
     absences = Absences()
