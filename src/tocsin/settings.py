@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     body_limit_bytes: int = 64 * 1024 * 1024  # the largest request body
     run_limit_s: float = 60.0  # a channel's run that takes longer is stopped and reported
 
-    cache_policy: str = "lsc"  # the broker's result cache policy: lru, lsc, ttl, none
+    cache_policy: str = "lsc"  # the broker's result cache policy (docs/reference/policies.md)
     cache_bytes: int = 64 * 1024 * 1024  # byte budget of the broker's result cache
     connection_bytes: int = 1024 * 1024  # unsent bytes after which a stalled client is closed
     frame_limit_bytes: int = 64 * 1024  # the largest frame a client may send

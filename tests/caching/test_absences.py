@@ -22,14 +22,16 @@ def test_rates_are_those_of_the_best_time_to_stop_waiting(seen: list[tuple[float
     ends = bin_ends()
     expected = 1 / REESTIMATE_EVERY_S
     for begin, end in zip([-1.0, *ends], ends, strict=False):
-        best = 0.0
+        best = 0.0  # if nobody came, at most one return in the time waited is thought possible
         for stop in ends:
             if stop < end:
                 continue
             came = [a for a, returned in seen if returned and begin < a <= stop]
             waited_s = sum(max(0.0, min(a, stop) - max(begin, 0.0)) for a, _ in seen)
             best = max(best, len(came) / waited_s if waited_s else 0.0)
-        expected = best or expected
+        waited_s = sum(max(0.0, a - max(begin, 0.0)) for a, _ in seen)
+        in_vain = min(expected, 1 / waited_s) if waited_s else expected
+        expected = best or in_vain
         inside_s = min(end, max(begin, 0.0) + 0.01)
         assert absences.return_rate(inside_s) == pytest.approx(expected)
 

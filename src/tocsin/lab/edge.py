@@ -86,8 +86,9 @@ def _publications(settings: EdgeSettings, random: np.random.Generator, duration_
 def _presence(
     settings: EdgeSettings, random: np.random.Generator, duration_s: float
 ) -> list[Events]:
-    """Everybody alternates between on and off. At time 0 the right part of them is on, each
-    somewhere in the middle of its period."""
+    """Everybody alternates between on and off, and has done so for long when the run begins:
+    the right part of them is on, each somewhere in the middle of a period. Such a period is longer
+    than others; a lognormal one weighted by its length is lognormal with mu + sigma^2."""
     mean_on, mean_off = (
         np.exp(mean + deviation**2 / 2)
         for mean, deviation in (settings.on_minutes, settings.off_minutes)
@@ -96,19 +97,26 @@ def _presence(
     on = random.random(len(who)) < mean_on / (mean_on + mean_off)
     parts = [_events(np.zeros(int(on.sum())), ONLINE, who[on])]
     at = np.zeros(len(who))
-    part_left = random.random(len(who))
+    first = True
     while len(who):
-        lasts = np.where(
+        lasts_s = 60 * np.where(
             on,
-            random.lognormal(*settings.on_minutes, len(who)),
-            random.lognormal(*settings.off_minutes, len(who)),
+            _lognormal(random, settings.on_minutes, len(who), by_length=first),
+            _lognormal(random, settings.off_minutes, len(who), by_length=first),
         )
-        at = at + lasts * 60 * part_left
+        at = at + (lasts_s * random.random(len(who)) if first else lasts_s)
+        first = False
         stays = at < duration_s
         at, who, on = at[stays], who[stays], ~on[stays]
-        part_left = np.ones(len(who))
         parts += [_events(at[on], ONLINE, who[on]), _events(at[~on], OFFLINE, who[~on])]
     return parts
+
+
+def _lognormal(
+    random: np.random.Generator, shape: tuple[float, float], count: int, *, by_length: bool
+) -> NDArray[np.float64]:
+    mean, deviation = shape
+    return random.lognormal(mean + deviation**2 if by_length else mean, deviation, count)
 
 
 def _subscriptions(

@@ -76,6 +76,8 @@ def rate_returns(
             waited_s += exposure_s[later]
             if waited_s > 0.0 and came > best * waited_s:
                 best = came / waited_s
+        if best == 0.0 and waited_s > 0.0:
+            best = min(last, 1.0 / waited_s)  # nobody came in all that time
         if best > 0.0:
             last = best
         rates[k] = last
