@@ -33,6 +33,7 @@ from tocsin.policies import parse_policy
 from tocsin.settings import Settings
 
 NONE = "none"
+TRACES = "*.trace.parquet"
 NEAR_BYTES_PER_S = 1e9  # on one machine bytes cost nothing beside a call
 
 
@@ -96,6 +97,10 @@ def run_prototype(
     told: Callable[[int, Point], None] = lambda number, point: None,
 ) -> list[Row]:
     """Play each point, then predict all from the recording, which stays in `directory`."""
+    if any(directory.glob(TRACES)):
+        raise InvalidInput(
+            f"{directory} holds a recording already", field="out", hint="name a new directory"
+        )
     directory.mkdir(parents=True, exist_ok=True)
     measured = []
     recorded = False
@@ -108,7 +113,7 @@ def run_prototype(
             raise KeyboardInterrupt
         recorded = recorded or record_it
         measured.append(_measured(point, report))
-    traces = [read_trace(path) for path in sorted(directory.glob("*.trace.parquet"))]
+    traces = [read_trace(path) for path in sorted(directory.glob(TRACES))]
     return predict(measured, [one for one in traces if isinstance(one, EventTrace)])
 
 
