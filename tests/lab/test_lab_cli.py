@@ -98,7 +98,7 @@ def test_killed_run_goes_on_and_ctrl_c_is_told(tmp_path: Path) -> None:
     (out / "report.html").unlink()
     code, output = call("report", str(out), cwd=tmp_path)
     assert code == 0
-    assert "hit-ratio-grows" in output
+    assert "ttl-exceeds-limit" in output
     assert (out / "report.html").exists()
 
 

@@ -15,6 +15,7 @@ from tocsin.cli.values import listed, sizes_from
 from tocsin.errors import InvalidInput
 
 DIRECTORY = Path("lab")
+UNTESTED = "not tested"
 
 
 def register(app: typer.Typer) -> None:
@@ -127,10 +128,14 @@ def _tell(made: Any, directory: Path) -> None:
     told: dict[str, dict[str, str]] = {}
     for one in made.judged:
         told.setdefault(one.claim.name, {})[one.reading] = verdict(one)
+    tested = {name: found for name, found in told.items() if set(found.values()) != {UNTESTED}}
     show_table(
         ["claim", *readings],
-        [[name, *(found.get(reading, "") for reading in readings)] for name, found in told.items()],
+        [[name, *(found[reading] for reading in readings)] for name, found in tested.items()],
     )
+    if len(tested) < len(told):
+        left = len(told) - len(tested)
+        err.print(f"{left} claims need points that were not asked for", style="dim")
     err.print(
         f"{made.points} points; figures and claims: {directory / 'report.html'}",
         soft_wrap=True,

@@ -372,7 +372,7 @@ EXPERIMENT = Experiment(
     readings=READINGS,
     policies=(*PAPERS, "fifo", "gdsf", OURS),
     full=Extent(
-        sizes_bytes=tuple(range(50_000_000, 500_000_001, 50_000_000)), seeds=10, bound_seeds=2
+        sizes_bytes=tuple(range(50_000_000, 500_000_001, 50_000_000)), seeds=10, bound_seeds=1
     ),
     # A tenth of the people, of the backend subscriptions and so of the cache: the same load on it.
     quick=Extent(
