@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from functools import cache
-from itertools import pairwise, product
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.all_schedules import best_schedule, story, tiny_workloads
 from lab.workloads import workloads
 from tocsin.errors import SettingError
 from tocsin.lab.bounds import GOALS, certify, certify_sizes
-from tocsin.lab.bounds.demand import demand_of
+from tocsin.lab.bounds.demand import Floats, demand_of
 from tocsin.lab.bounds.dual import Relaxation
 from tocsin.lab.bounds.goals import goal_of
-from tocsin.lab.bounds.prices import best_prices
+from tocsin.lab.bounds.prices import Priced, best_prices
 from tocsin.lab.bounds.replay import replay
 from tocsin.lab.edge import EdgeSettings, edge_workload
 from tocsin.lab.network import Network
 from tocsin.lab.simulator import Outcome, simulate
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
+from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, Workload
 from tocsin.policies import parse_policy
 
 NETWORK = Network(
@@ -30,112 +33,7 @@ NETWORK = Network(
 )
 EVICTING = ("lsc", "fifo", "none")
 BUDGETS = st.integers(0, 30)
-PRICES = st.sampled_from([0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
-
-Arrival = tuple[int, int, int]  # backend, size, how many take it at once
-Get = tuple[int, int]  # backend, the object it begins with
-
-
-@st.composite
-def tiny_workloads(draw: st.DrawFn) -> Workload:
-    """Everybody subscribes to something first; then mostly publications and coming and going."""
-    backends = draw(st.integers(1, 3))
-    owners = [0, 0, 1, 1, 2]
-    step = st.tuples(
-        st.sampled_from("ppppooos"), st.integers(0, len(owners) - 1), st.integers(1, 9)
-    )
-    events = [(0.0, SUBSCRIBE, slot, slot % backends) for slot in range(len(owners))]
-    online: set[int] = set()
-    subscribed = set(range(len(owners)))
-    published = 0
-    for at, (what, who, size) in enumerate(draw(st.lists(step, min_size=6, max_size=26))):
-        if what == "p":
-            published += 1
-            if published <= 9:
-                events.append((float(at), PUBLISH, who % backends, size))
-        elif what == "o":
-            who = owners[who]
-            events.append((float(at), OFFLINE if who in online else ONLINE, who, 0))
-            online ^= {who}
-        else:
-            kind = UNSUBSCRIBE if who in subscribed else SUBSCRIBE
-            events.append((float(at), kind, who, 0 if who in subscribed else size % backends))
-            subscribed ^= {who}
-    return Workload.of(events, owners, backends, 3)
-
-
-def story(workload: Workload) -> list[Arrival | Get]:
-    """The workload as a cache sees it, told naively: one marker for each frontend subscription."""
-    told: list[Arrival | Get] = []
-    online: set[int] = set()
-    backend_of: dict[int, int] = {}
-    marker: dict[int, int] = {}
-    made = [0] * workload.backends
-    for kind, subject, value in zip(workload.kind, workload.subject, workload.value, strict=True):
-        subject, value = int(subject), int(value)
-        if kind == SUBSCRIBE:
-            backend_of[subject], marker[subject] = value, made[value]
-        elif kind == UNSUBSCRIBE:
-            del backend_of[subject]
-        elif kind == OFFLINE:
-            online.remove(subject)
-        elif kind == ONLINE:
-            online.add(subject)
-            for slot, backend in backend_of.items():
-                if workload.owners[slot] == subject and marker[slot] < made[backend]:
-                    told.append((backend, marker[slot]))
-                    marker[slot] = made[backend]
-        elif subject in backend_of.values():
-            there = [
-                slot
-                for slot, backend in backend_of.items()
-                if backend == subject and int(workload.owners[slot]) in online
-            ]
-            told.append((subject, value, len(there)))
-            made[subject] += 1
-            for slot in there:
-                marker[slot] = made[subject]
-    return told
-
-
-def best_schedule(
-    workload: Workload,
-    worth: tuple[float, float],
-    bonus: float,
-    budget_bytes: int,
-    price: Sequence[float] | None = None,
-) -> float:
-    """By trying everything. A delivery is worth worth[0] + worth[1] · size, a whole get the bonus.
-
-    With prices, one for each arrival, room is not limited but paid for.
-    """
-    sizes: list[list[int]] = [[] for _ in range(workload.backends)]
-    states = {(0,) * workload.backends: 0.0}  # the oldest cached object of each: value so far
-    arrivals = 0
-    for step in story(workload):
-        after: dict[tuple[int, ...], float] = {}
-        if len(step) == 2:
-            backend, begin = step
-            for tails, value in states.items():
-                hit = sizes[backend][max(begin, tails[backend]) :]
-                whole = tails[backend] <= begin
-                after[tails] = value + len(hit) * worth[0] + sum(hit) * worth[1] + whole * bonus
-        else:
-            backend, size, takers = step
-            sizes[backend].append(size)
-            for tails, value in states.items():
-                tails_after = (range(tail, len(sizes[i]) + 1) for i, tail in enumerate(tails))
-                for chosen in product(*tails_after):
-                    held = sum(sum(sizes[i][tail:]) for i, tail in enumerate(chosen))
-                    admitted = chosen[backend] < len(sizes[backend])
-                    if (admitted and size > budget_bytes) or (not price and held > budget_bytes):
-                        continue
-                    gain = admitted * takers * (worth[0] + worth[1] * size + bonus)
-                    paid = held * price[arrivals] if price else 0.0
-                    after[chosen] = max(after.get(chosen, -np.inf), value + gain - paid)
-            arrivals += 1
-        states = after
-    return max(states.values())
+PRICES = st.sampled_from([0.0, 0.01, 0.03, 0.1, 0.2, 0.5, 1.0])
 
 
 def optimum(workload: Workload, budget_bytes: int) -> tuple[float, float, float]:
@@ -191,25 +89,49 @@ def test_no_policy_that_keeps_the_budget_beats_a_limit(
     workload: Workload, budget_bytes: int
 ) -> None:
     told = certify(workload, budget_bytes, NETWORK)
+    objects = demand_of(workload).objects
     for name in EVICTING:
         done = simulate(workload, parse_policy(name), budget_bytes, NETWORK)
+        assert done.volume_objects == objects
         assert (done.requests, done.gets) == (told.requests, told.gets)
         assert done.hits <= told.hits.limit
         assert done.hit_bytes <= told.hit_bytes.limit
         assert done.latency_mean_s >= told.latency_mean_s.limit * (1 - 1e-9)
 
 
+class Watched(Relaxation):
+    """Remembers every bound that was tried."""
+
+    tried: list[float]
+
+    def bound(self, price: Floats) -> float:
+        self.tried.append(super().bound(price))
+        return self.tried[-1]
+
+
 @settings(max_examples=40, deadline=None)
 @given(workloads(), st.integers(1, 200))
-def test_finer_prices_never_loosen_the_bound(workload: Workload, budget_bytes: int) -> None:
+def test_the_best_prices_tried_are_kept_and_finer_bins_never_loosen_the_bound(
+    workload: Workload, budget_bytes: int
+) -> None:
     demand = demand_of(workload)
-    relaxation = Relaxation(demand, goal_of("hits", demand, NETWORK), budget_bytes)
-    bounds = [best_prices(relaxation, bins=bins).bound for bins in (1, 16, 128)]
-    assert bounds == sorted(bounds, reverse=True)
+    before = np.inf
+    for bins in (1, 16, 128):
+        relaxation = Watched(demand, goal_of("hits", demand, NETWORK), budget_bytes)
+        relaxation.tried = []
+        found = best_prices(relaxation, bins=bins)
+        assert found.bound == min(relaxation.tried) <= before
+        assert relaxation.bound(found.price) == found.bound
+        assert (relaxation.leaves == found.leaves).all()
+        before = found.bound
 
 
-@settings(max_examples=60, deadline=None)
-@given(tiny_workloads(), BUDGETS, st.lists(PRICES, min_size=9, max_size=9))
+@settings(max_examples=150, deadline=None)
+@given(
+    tiny_workloads(backends=2, publications=12),
+    st.sampled_from([8, 30]),
+    st.lists(PRICES, min_size=12, max_size=12),
+)
 def test_at_any_prices_the_best_of_all_schedules_is_bought(
     workload: Workload, budget_bytes: int, prices: list[float]
 ) -> None:
@@ -222,8 +144,13 @@ def test_at_any_prices_the_best_of_all_schedules_is_bought(
     assert bound == pytest.approx(bought + budget_bytes * price.sum(), abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
-@given(workloads(), st.integers(0, 200), st.integers(0, 99), st.sampled_from([0.01, 0.1, 1]))
+@settings(max_examples=150, deadline=None)
+@given(
+    tiny_workloads(backends=2, publications=40),
+    st.sampled_from([8, 30]),
+    st.integers(0, 99),
+    st.sampled_from([0.01, 0.03, 0.1]),
+)
 def test_a_plan_is_worth_what_the_bound_says_and_holds_what_it_says(
     workload: Workload, budget_bytes: int, seed: int, highest: float
 ) -> None:
@@ -252,6 +179,20 @@ def test_a_plan_is_worth_what_the_bound_says_and_holds_what_it_says(
             held[rank:end] += demand.size_bytes[item]
     assert np.allclose(held, relaxation.held_bytes)
     assert np.isclose(bound, value - held @ price + budget_bytes * price.sum())
+
+
+@settings(max_examples=150, deadline=None)
+@given(tiny_workloads(), BUDGETS, st.integers(0, 99))
+def test_a_run_keeps_to_the_rules_whatever_its_plan(
+    workload: Workload, budget_bytes: int, seed: int
+) -> None:
+    demand = demand_of(workload)
+    random = np.random.default_rng(seed)
+    price = random.choice([0.0, 0.1, 1.0], demand.objects)
+    leaves = random.integers(demand.next_get - 2, demand.last_get + 1).astype(np.int32)
+    done = replay(demand, goal_of("hits", demand, NETWORK), budget_bytes, price, leaves)
+    assert done.cache_max_bytes <= budget_bytes
+    assert done.hits <= best_schedule(workload, (1, 0), 0, budget_bytes)
 
 
 def test_with_one_cache_the_schedule_is_what_any_evicting_policy_does() -> None:
@@ -316,9 +257,10 @@ def test_with_room_for_everything_every_delivery_is_a_hit() -> None:
     assert told.latency_mean_s.limit == pytest.approx(everything.latency_mean_s, rel=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
-@given(workloads(), st.lists(st.integers(0, 400), min_size=2, max_size=4))
-def test_a_larger_cache_is_never_worse(workload: Workload, sizes: list[int]) -> None:
+@settings(max_examples=40, deadline=None)
+@given(workloads(), st.integers(0, 300), st.permutations([0, 1, 2, 3, 60]))
+def test_a_larger_cache_is_never_worse(workload: Workload, least: int, more: list[int]) -> None:
+    sizes = [least + size for size in more]
     told = dict(zip(sizes, certify_sizes(workload, sizes, NETWORK), strict=True))
     ascending = [told[size] for size in sorted(sizes)]
     for smaller, larger in pairwise(ascending):
@@ -327,6 +269,25 @@ def test_a_larger_cache_is_never_worse(workload: Workload, sizes: list[int]) -> 
         assert smaller.hit_bytes.limit <= larger.hit_bytes.limit
         assert smaller.latency_mean_s.reached >= larger.latency_mean_s.reached
         assert smaller.latency_mean_s.limit >= larger.latency_mean_s.limit
+
+
+def test_sizes_tighten_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without good prices for one of them, its neighbours' ends are its own."""
+    smaller, middle, larger = 1_000_000, 1_100_000, 1_200_000
+    good = certify_sizes(small_day(), [smaller, larger], goals=["hits"])
+
+    def unlucky(relaxation: Relaxation, **asked: Any) -> Priced:
+        found = best_prices(relaxation, **asked)
+        if relaxation.budget_bytes != middle:
+            return found
+        return Priced(1e9, found.price, np.full_like(found.leaves, -2))
+
+    monkeypatch.setattr("tocsin.lab.bounds.intervals.best_prices", unlucky)
+    told = certify_sizes(small_day(), [larger, middle], goals=["hits"])
+    assert [one.budget_bytes for one in told] == [larger, middle]
+    assert told[1].hits.limit == told[0].hits.limit == good[1].hits.limit
+    told = certify_sizes(small_day(), [smaller, middle], goals=["hits"])
+    assert told[1].hits.reached >= told[0].hits.reached == good[0].hits.reached
 
 
 def outcome_of(policy: str, budget_bytes: int) -> Outcome:
@@ -366,3 +327,14 @@ def test_nobody_to_deliver_to_asks_for_nothing() -> None:
     told = certify(workload, 10)
     assert (told.requests, told.gets, told.hits.limit) == (0, 0, 0)
     assert told.latency_mean_s.limit == 0
+
+
+def test_the_page_runs_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lab" / "bounds.md").read_text()
+    (printed,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(printed, {})  # noqa: S102
+    hits, latency = (
+        [float(word) for word in line.split()] for line in capsys.readouterr().out.splitlines()
+    )
+    assert 0.3 < hits[0] < hits[1] < 0.9
+    assert 1.0 > latency[0] > latency[1] > 0.25

@@ -16,7 +16,8 @@ from tocsin.lab.bounds.demand import Floats, Ints
 from tocsin.lab.bounds.dual import Relaxation
 
 LEVELS = (1, 16, 128, 1024)  # bins; each number divides the next
-ROUNDS = (7, 4, 5, 14)
+ROUNDS = (8, 6, 6, 14)  # at most
+IDLE = 1e-5  # two rounds that lower the bound by a smaller part end a level
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,18 @@ def best_prices(
     # At this price the budget alone costs all there is to earn: more is never good.
     highest = found.bound / (budget_bytes * arrivals)
     best = np.full(1, highest / 10)
-    done = 0
-    for level, rounds in zip(LEVELS, ROUNDS, strict=True):
+    for number, (level, rounds) in enumerate(zip(LEVELS, ROUNDS, strict=True)):
         if level > bins:
             break
         bin_of = np.arange(arrivals) * level // arrivals
         filled = np.maximum(np.bincount(bin_of, minlength=level), 1)
         price = best = best[np.arange(level) * len(best) // level]
-        lowest = np.inf
+        lowest, idle = np.inf, 0
         step, before = np.full(level, 0.5), np.zeros(level)
-        for _ in range(rounds):
+        for turn in range(rounds):
             by_arrival = price[bin_of]
             bound = relaxation.bound(by_arrival)
+            idle = 0 if bound < lowest * (1 - IDLE) else idle + 1
             if bound < lowest:
                 lowest, best = bound, price
             if bound < found.bound:
@@ -66,8 +67,9 @@ def best_prices(
             step = np.clip(np.where(excess * before < 0, step * 0.5, step * 1.3), 0.02, 1.0)
             before = excess
             price = np.minimum(price * np.exp(step * excess), highest * arrivals)
-            done += 1
-            progress(done / sum(ROUNDS))
+            progress((sum(ROUNDS[:number]) + turn + 1) / sum(ROUNDS))
+            if idle == 2:
+                break
         if level >= arrivals:
             break
     return found
