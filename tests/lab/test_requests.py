@@ -130,6 +130,17 @@ def test_lru_equals_an_ordered_dict_on_a_zipf_trace(unit: bool) -> None:
     assert outcome.hits > 1000
 
 
+@pytest.mark.parametrize("name", ["lru", "fifo", "gdsf", *OWN])
+def test_every_policy_equals_a_look_at_all_scores_on_a_zipf_trace(name: str) -> None:
+    trace = zipf(2000, 60, 0.8, 1, unit=False)
+    policy = policy_of(name)
+    assert policy.evict is not None
+    for part in (0.05, 0.3, 0.7, 1.0):
+        budget_bytes = int(60 * trace.size_bytes.mean() * part)
+        outcome = simulate_requests(Requests(trace), policy, budget_bytes)
+        assert (outcome.hits, outcome.evicted) == scored_hits(trace, policy.evict, budget_bytes)
+
+
 REQUEST = st.tuples(st.integers(0, 12), st.integers(1, 20))
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.trace.made import SMALL, publish, subscribe, trace_of
+from lab.trace.made import SMALL, event, publish, subscribe, trace_of
 from tocsin.errors import Conflict, InvalidInput, TocsinError
 from tocsin.lab.trace import EventTrace, RequestTrace, read_trace
 from tocsin.lab.trace.events import About
@@ -45,6 +45,13 @@ def test_what_was_written_is_read(small: Path) -> None:
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
     assert file.read().to_pylist()[4]["event"] == "publish"
     assert file.read().to_pylist()[4]["subscriber"] is None
+
+
+def test_quiet_time_counts_but_takes_no_rows(tmp_path: Path) -> None:
+    quiet = trace_of(subscribe(0, 0, 0, 0), event(8.5, "quiet"))
+    found = read_trace(write(tmp_path / "quiet.parquet", quiet))
+    assert isinstance(found, EventTrace)
+    assert (len(found), found.duration_s) == (1, 8.5)
 
 
 def test_requests_are_read_as_written(tmp_path: Path) -> None:

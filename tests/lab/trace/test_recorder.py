@@ -143,18 +143,22 @@ def test_a_full_buffer_loses_events_and_says_so_but_never_the_state(
 def test_sizes_of_what_nobody_looked_at_are_told_when_somebody_gets_it() -> None:
     events = [
         (0.0, SUBSCRIBE, 0, 0),
+        (0.0, SUBSCRIBE, 1, 0),
         (1.0, PUBLISH, 0, 100),
         (2.0, PUBLISH, 0, 200),
         (3.0, ONLINE, 0, 0),
         (4.0, OFFLINE, 0, 0),
+        (4.0, ONLINE, 1, 0),
+        (4.5, OFFLINE, 1, 0),
         (5.0, PUBLISH, 0, 60),
     ]
-    trace = Played(Workload.of(events, [0], 1, 1), "none").trace()
-    assert trace.counts()["size"] == 2
+    trace = Played(Workload.of(events, [0, 1], 1, 2), "none").trace()
+    assert trace.counts()["size"] == 2  # each once, whoever else gets it
     objects = published(trace)
     assert objects.size_bytes.tolist() == [100, 200, 150]  # the last one is the average
     assert objects.guessed == 1
-    assert to_workload(trace).value.tolist() == [0, 100, 200, 0, 0, 150]
+    workload = to_workload(trace)
+    assert workload.value[workload.kind == PUBLISH].tolist() == [100, 200, 150]
 
 
 def test_a_recorder_that_fails_ends_itself_and_nothing_else() -> None:

@@ -304,9 +304,9 @@ class Recorder(Watcher):
         misses: int = 0,
         miss_bytes: int = 0,
     ) -> bool:
-        """False if there was no room. One lost, all are until the buffer was taken: what comes
-        after a hole would not make sense."""
-        if self._lost or len(self._buffer) >= self._most_bytes:
+        """False if there was no room. One lost, all are until the buffer is taken: so there is one
+        hole, and the state is written after it."""
+        if len(self._buffer) >= self._most_bytes:
             self._lost += 1
             return False
         at_s = 0.0 if self._began_at is None else self._clock() - self._began_at
