@@ -76,7 +76,9 @@ def shown(case: Case) -> str:
 
 def _figure(value: float, *, signed: bool) -> str:
     """Four digits, without an exponent."""
-    digits = 4 if value == 0 else max(0, min(6, 3 - math.floor(math.log10(abs(value)))))
+    if value == 0 or math.isnan(value):
+        return f"{value:g}"
+    digits = max(0, min(6, 3 - math.floor(math.log10(abs(value)))))
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}".rstrip("0").rstrip(".")
     return text.replace("-", "−")
 
