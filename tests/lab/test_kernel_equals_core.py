@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lab.workloads import workloads
+from tocsin.lab.edge import EdgeSettings, edge_workload
 from tocsin.lab.live import run_live
 from tocsin.lab.network import Network
 from tocsin.lab.simulator import simulate_steps
@@ -38,3 +40,20 @@ def test_kernel_equals_core_event_for_event(
     summed = replace(live, seconds=compiled.seconds, latency_mean_s=compiled.latency_mean_s)
     assert compiled == summed
     assert abs(compiled.latency_mean_s - live.latency_mean_s) <= 1e-9 * live.latency_mean_s
+
+
+@pytest.mark.parametrize("text", ["homing", "ttl", "evict=homing expire=ttl"])
+def test_kernel_equals_core_over_hours(text: str) -> None:
+    """Re-estimates fall between the gets of one arrival."""
+    settings = EdgeSettings(
+        subscribers=60,
+        subscriptions_each=5,
+        backends=20,
+        hours=3.0,
+        size_bytes=(10, 500),
+        interval_s=(200.0, 400.0),
+    )
+    workload = edge_workload(settings, seed=1)
+    _, compiled_steps = simulate_steps(workload, parse_policy(text), 5000)
+    _, live_steps = run_live(workload, parse_policy(text), 5000)
+    np.testing.assert_array_equal(compiled_steps, live_steps)

@@ -547,6 +547,15 @@ def _unsubscribe(
 
 
 @compiled
+def _observe_returns(frontends: Any, number: int, absences: Any, now: float) -> None:
+    while number >= 0:
+        away_s = now - frontends[number].away_since
+        if away_s > 0:
+            observe(absences[0], absences[1], absences[2], away_s, True)
+        number = frontends[number].next
+
+
+@compiled
 def simulate(
     at: Any, kind: Any, subject: Any, value: Any, owners: Any,
     caches: Any, objects: Any, frontends: Any, subscribers: Any, runs: Any, marks: Any,
@@ -586,15 +595,14 @@ def simulate(
         else:
             subscriber = subscribers[who]
             subscriber.online = what == ONLINE
+            if what == ONLINE and run.looks_ahead:  # before any get: one may re-estimate
+                _observe_returns(frontends, subscriber.first, absences, now)
             number = subscriber.first
             while number >= 0:
                 events += 1
                 frontend = frontends[number]
                 cache = caches[frontend.backend]
                 if what == ONLINE:
-                    away_s = now - frontend.away_since
-                    if run.looks_ahead and away_s > 0:
-                        observe(absences[0], absences[1], absences[2], away_s, True)
                     if frontend.marker < cache.next and _is_due(run, now):
                         _expire(caches, objects, run, marks, deadlines, absences, time_to_live, now)
                     _come(cache, objects, run, marks, latencies, frontend, now)
