@@ -94,7 +94,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         """In a line."""
         return (
             f"{self.points} points: {len(self.policies)} policies × {len(self.sizes_bytes)} sizes "
-            f"× {self.seeds} seeds × {len(self.readings)} readings, "
+            f"× {self.seeds} seeds × readings {' and '.join(self.readings)}, "
             f"and {self._cells * self.bound_seeds} bounds"
         )
 
