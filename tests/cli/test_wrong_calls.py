@@ -40,7 +40,7 @@ def call(*words: str, cwd: Path) -> tuple[int, str]:
         (["up", "--set", "nonsense"], "KEY=VALUE"),
         (["up", "--set", "nope=1"], "nope"),
         (["up", "--data", "notes.docx"], "notes.docx"),
-        ([*FREE_BROKER, "--policy", "magic", "--set", f"secret={SECRET}"], "lru, lsc, none, ttl"),
+        ([*FREE_BROKER, "--policy", "magic", "--set", f"secret={SECRET}"], "homing, lru, lsc,"),
         (["broker", "--set", "secret=short"], "at least 16"),
         (["coordinator", "--port", "99999", "--set", f"secret={SECRET}"], "cannot listen"),
         (["settings", "--config", "missing.toml"], "missing.toml"),
