@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from bench.findings import Finding
-from tocsin.storage.log import PublicationLog
+from tocsin.storage.log import open_log
 
 PUBLISHERS = (1, 16, 64)
 RECORD = b'{"type":"flood","severity":3,"message":"' + b"x" * 400 + b'"}'
@@ -57,7 +57,7 @@ def _publishes_a_second(
     directory: Path, publishers: int, seconds: float, gate: threading.Lock | None
 ) -> float:
     counts = [0] * publishers
-    with PublicationLog(directory, segment_bytes=16 * 1024 * 1024) as log:
+    with open_log(directory, segment_bytes=16 * 1024 * 1024) as log:
         log.open_dataset("reports")
         entrance: AbstractContextManager[object] = gate or nullcontext()
         start = threading.Barrier(publishers + 1)

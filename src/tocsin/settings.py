@@ -41,6 +41,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     master: str = "local[*]"  # where Spark runs
     spark_memory: str = "1g"  # memory of Spark's driver
     java_options: str = ""  # more options for Spark's driver, such as -XX:TieredStopAtLevel=1
+    log: str = (
+        ""  # publication log, such as kafka://host:9092/tocsin; empty: files in the data directory
+    )
     store: str = ""  # database URL; empty: SQLite in the data directory
 
     segment_bytes: int = 16 * 1024 * 1024  # a log segment is closed at this size

@@ -11,14 +11,14 @@ from tocsin.cluster import inbox as module
 from tocsin.cluster.inbox import Claim, Inbox
 from tocsin.cluster.intake import DEAD_LETTERS, Intake
 from tocsin.model import Column, Dataset
-from tocsin.storage.log import PublicationLog, read_lines
+from tocsin.storage.log import PublicationLog, open_log, open_reader
 
 DATASET = Dataset(name="drops", columns=(Column("n", "INT"),))
 DATASETS = {one.name: one for one in (DATASET, DEAD_LETTERS)}
 
 
 def numbers(log: PublicationLog) -> list[int]:
-    lines = read_lines(log.directory, "drops", 0, log.ends()["drops"])
+    lines = open_reader(log.address).lines("drops", 0, log.ends()["drops"])
     return [msgspec.json.decode(body)["r"]["n"] for _, body in lines]
 
 
@@ -31,7 +31,7 @@ async def test_file_half_taken_before_a_crash_is_finished_once(
     folder = tmp_path / "inbox" / "drops"
     folder.mkdir(parents=True)
     (folder / "file.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(10)))
-    with PublicationLog(tmp_path / "log", segment_bytes=1 << 20) as log:
+    with open_log(tmp_path / "log", segment_bytes=1 << 20) as log:
         for name in DATASETS:
             log.open_dataset(name)
         log.append("drops", [b'{"n":%d}' % n for n in range(4)], "5e1f-1").result()
@@ -41,7 +41,7 @@ async def test_file_half_taken_before_a_crash_is_finished_once(
             log.append("drops", [b'{"n":%d}' % n for n in range(4, 8)], "5e1f-2").result()
     claim = Claim(chunks=1, key="5e1f")
     (folder / ".file.jsonl.claim").write_bytes(msgspec.json.encode(claim))
-    with PublicationLog(tmp_path / "log", segment_bytes=1 << 20) as log:
+    with open_log(tmp_path / "log", segment_bytes=1 << 20) as log:
         for name in DATASETS:
             log.open_dataset(name)
         intake = Intake(log, DATASETS.__getitem__, 1000)
@@ -55,7 +55,7 @@ async def test_file_half_taken_before_a_crash_is_finished_once(
 async def test_the_same_file_dropped_again_is_taken_again(tmp_path: Path) -> None:
     folder = tmp_path / "inbox" / "drops"
     folder.mkdir(parents=True)
-    with PublicationLog(tmp_path / "log", segment_bytes=1 << 20) as log:
+    with open_log(tmp_path / "log", segment_bytes=1 << 20) as log:
         for name in DATASETS:
             log.open_dataset(name)
         inbox = Inbox(

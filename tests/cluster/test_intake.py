@@ -10,7 +10,8 @@ from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.intake import DEAD_LETTERS, Fitting, Intake, Rejection, request_key
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import Column, Dataset
-from tocsin.storage.log import PublicationLog, read_lines
+from tocsin.storage.log import open_log
+from tocsin.storage.log.segments import read_lines
 
 CLOSED = Dataset(
     name="reports",
@@ -75,7 +76,7 @@ def test_record_over_the_limit_is_refused() -> None:
 
 
 async def test_publish_answers_when_good_records_and_letters_are_in_the_log(tmp_path: Path) -> None:
-    with PublicationLog(tmp_path, segment_bytes=1 << 20) as log:
+    with open_log(tmp_path, segment_bytes=1 << 20) as log:
         for name in DATASETS:
             log.open_dataset(name)
         intake = Intake(log, DATASETS.__getitem__, 1000)
@@ -102,7 +103,7 @@ async def test_unknown_dataset_takes_nothing(tmp_path: Path) -> None:
     def unknown(name: str) -> Dataset:
         raise NotFound(f"there is no dataset {name}", field="name")
 
-    with PublicationLog(tmp_path, segment_bytes=1 << 20) as log, pytest.raises(NotFound):
+    with open_log(tmp_path, segment_bytes=1 << 20) as log, pytest.raises(NotFound):
         await Intake(log, unknown, 1000).publish("no", [], publisher="ann", source="http")
 
 
@@ -113,7 +114,7 @@ async def test_the_same_key_gives_the_same_answer_and_appends_nothing_more(tmp_p
     ]
     answers = []
     for _ in range(2):
-        with PublicationLog(tmp_path, segment_bytes=1 << 20) as log:
+        with open_log(tmp_path, segment_bytes=1 << 20) as log:
             for name in DATASETS:
                 log.open_dataset(name)
             intake = Intake(log, DATASETS.__getitem__, 1000)
@@ -132,7 +133,7 @@ async def test_the_same_key_gives_the_same_answer_and_appends_nothing_more(tmp_p
 
 async def test_dead_letters_of_a_publication_to_the_dead_letters_are_kept(tmp_path: Path) -> None:
     records = [RawRecord(1, {"reason": "mine"}), RawRecord(2, {"nothing": 1})]
-    with PublicationLog(tmp_path, segment_bytes=1 << 20) as log:
+    with open_log(tmp_path, segment_bytes=1 << 20) as log:
         log.open_dataset("dead_letters")
         intake = Intake(log, DATASETS.__getitem__, 1000)
         for _ in range(2):

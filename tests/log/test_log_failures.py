@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tocsin.errors import Unavailable
-from tocsin.storage.log import PublicationLog, read_heads, read_lines
-from tocsin.storage.log.disk import Disk
+from tocsin.storage.log import PublicationLog
+from tocsin.storage.log.segments import Segments, read_heads, read_lines
+from tocsin.storage.log.segments.disk import Disk
 
 
 class FaultyDisk(Disk):
@@ -51,8 +52,10 @@ class FaultyDisk(Disk):
         super().truncate(handle, size_bytes)
 
 
-def log_at(directory: Path, **options: Any) -> PublicationLog:
-    return PublicationLog(directory, **({"segment_bytes": 200} | options))
+def log_at(
+    directory: Path, *, segment_bytes: int = 200, disk: Disk | None = None, **options: Any
+) -> PublicationLog:
+    return PublicationLog(Segments(directory, segment_bytes=segment_bytes, disk=disk), **options)
 
 
 def contents(directory: Path, dataset: str = "reports") -> list[Any]:

@@ -14,13 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tocsin.errors import Conflict, Gone, InvalidInput, NotFound, Unavailable
-from tocsin.storage.log import PublicationLog, read_heads, read_lines, segments
-from tocsin.storage.log.disk import Disk
-from tocsin.storage.log.line import encode, segment_name
+from tocsin.storage.log import PublicationLog
+from tocsin.storage.log.segments import Segments, read_heads, read_lines, segments
+from tocsin.storage.log.segments.disk import Disk
+from tocsin.storage.log.segments.line import encode, segment_name
 
 
-def log_at(directory: Path, **options: Any) -> PublicationLog:
-    return PublicationLog(directory, **({"segment_bytes": 200} | options))
+def log_at(
+    directory: Path, *, segment_bytes: int = 200, disk: Disk | None = None, **options: Any
+) -> PublicationLog:
+    return PublicationLog(Segments(directory, segment_bytes=segment_bytes, disk=disk), **options)
 
 
 def contents(directory: Path, dataset: str = "reports") -> list[Any]:

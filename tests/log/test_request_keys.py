@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tocsin.errors import InvalidInput, Unavailable
-from tocsin.storage.log import PublicationLog, keys, read_lines
+from tocsin.storage.log import PublicationLog
+from tocsin.storage.log.segments import keys, read_lines
 
 from .test_log_failures import FaultyDisk, contents, log_at
 

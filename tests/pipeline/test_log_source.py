@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.pipeline.log_source import LogStreamReader, Offset, ends_of, register_log_source
-from tocsin.storage.log import PublicationLog
+from tocsin.storage.log import open_log, open_reader
 
 
 class Bench:
@@ -24,7 +24,7 @@ class Bench:
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "log"
         self.interest_path = directory / "interest.json"
-        self.log = PublicationLog(self.directory, segment_bytes=300)
+        self.log = open_log(self.directory, segment_bytes=300)
         self.numbers = itertools.count()
 
     def publish(self, dataset: str, count: int = 1) -> list[int]:
@@ -39,7 +39,7 @@ class Bench:
         os.replace(fresh, self.interest_path)
 
     def reader(self, batch_bytes: int = 1 << 20) -> LogStreamReader:
-        return LogStreamReader(self.directory, self.interest_path, batch_bytes)
+        return LogStreamReader(open_reader(self.log.address), self.interest_path, batch_bytes)
 
     def end(self, dataset: str) -> int:
         return self.log.ends()[dataset]
@@ -161,7 +161,7 @@ def test_spark_streams_each_record_once_across_a_restart(
     def start() -> Any:
         return (
             spark.readStream.format("tocsin_log")
-            .option("directory", str(bench.directory))
+            .option("log", bench.log.address)
             .option("interest", str(bench.interest_path))
             .option("batch_bytes", "4096")
             .load()

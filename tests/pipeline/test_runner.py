@@ -15,7 +15,7 @@ from tocsin.model import Channel, Column, Dataset
 from tocsin.pipeline.runner import ATTEMPTS, Runner, Window
 from tocsin.pipeline.snapshot import Snapshot, Snapshots
 from tocsin.pipeline.tables import Tables
-from tocsin.storage.log import PublicationLog
+from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
@@ -31,10 +31,12 @@ class Bench:
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self.spark = spark
         self.store = Store.open(f"sqlite:///{directory}/store.db")
-        self.log = PublicationLog(directory / "log", segment_bytes=10_000)
+        self.log = open_log(directory / "log", segment_bytes=10_000)
         self.log.open_dataset("reports")
         self.store.catalog.create_dataset(REPORTS)
-        tables = Tables(spark, self.log.directory, directory / "datasets", self.store.files)
+        tables = Tables(
+            spark, open_reader(self.log.address), directory / "datasets", self.store.files
+        )
         self.snapshots = Snapshots(tables, DATASETS.__getitem__)
         self.told: list[Committed] = []
 

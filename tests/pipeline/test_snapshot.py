@@ -15,7 +15,7 @@ from tocsin.model import Column, Dataset
 from tocsin.pipeline import snapshot
 from tocsin.pipeline.snapshot import Snapshots
 from tocsin.pipeline.tables import Tables
-from tocsin.storage.log import PublicationLog
+from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.store import Store
 
 pytestmark = pytest.mark.spark
@@ -44,10 +44,10 @@ def test_stored_views_follow_the_log_through_flushes_and_retention(
     chance = random.Random(7)
     with (
         Store.open(f"sqlite:///{tmp_path}/store.db") as store,
-        PublicationLog(tmp_path / "log", segment_bytes=500, clock=lambda: now[0]) as log,
+        open_log(tmp_path / "log", segment_bytes=500, clock=lambda: now[0]) as log,
     ):
         log.open_dataset("users")
-        tables = Tables(spark, log.directory, tmp_path / "datasets", store.files)
+        tables = Tables(spark, open_reader(log.address), tmp_path / "datasets", store.files)
         snapshots = Snapshots(tables, DATASETS.__getitem__)
         newest: dict[str, tuple[int, float]] = {}
         start = 0
@@ -75,10 +75,10 @@ def test_dataset_made_again_does_not_show_what_the_old_one_had(
     datasets = {"users": msgspec.structs.replace(USERS, retain_s=None, created_at=1.0)}
     with (
         Store.open(f"sqlite:///{tmp_path}/store.db") as store,
-        PublicationLog(tmp_path / "log", segment_bytes=500) as log,
+        open_log(tmp_path / "log", segment_bytes=500) as log,
     ):
         log.create_dataset("users")
-        tables = Tables(spark, log.directory, tmp_path / "datasets", store.files)
+        tables = Tables(spark, open_reader(log.address), tmp_path / "datasets", store.files)
         snapshots = Snapshots(tables, datasets.__getitem__)
         log.append("users", [b'{"id":"a","n":1}']).result()
         assert contents(snapshots.at(log.cut()).stored("users")) == {("a", 1)}

@@ -18,7 +18,8 @@ from tocsin.pipeline import table_files
 from tocsin.pipeline.table_files import choose_run
 from tocsin.pipeline.tables import Tables
 from tocsin.storage.data_file import DataFile
-from tocsin.storage.log import PublicationLog, read_lines
+from tocsin.storage.log import open_log, open_reader
+from tocsin.storage.log.segments import read_lines
 
 PLAIN = Dataset("reports", (Column("n", "INT"), Column("k", "STRING")))
 KEYED = Dataset("users", (Column("n", "INT"), Column("k", "STRING")), primary_key=("k",))
@@ -57,7 +58,7 @@ class Bench:
         self.now = 1_000_000_000.0
         self.spark = spark
         self.directory = directory
-        self.log = PublicationLog(directory / "log", segment_bytes=400, clock=self.clock)
+        self.log = open_log(directory / "log", segment_bytes=400, clock=self.clock)
         self.manifest = MemoryManifest(self.clock)
         self.small_tail_bytes = 0
         self.tables = self.open_tables()
@@ -68,7 +69,7 @@ class Bench:
     def open_tables(self) -> Tables:
         return Tables(
             self.spark,
-            self.directory / "log",
+            open_reader(self.log.address),
             self.directory / "tables",
             self.manifest,
             compact_files=3,

@@ -12,7 +12,7 @@ from tocsin.pipeline import engine as engine_module
 from tocsin.pipeline.engine import Engine
 from tocsin.pipeline.warm_up import warm_up
 from tocsin.settings import Settings
-from tocsin.storage.log import PublicationLog
+from tocsin.storage.log import open_log
 from tocsin.storage.store import Store
 
 pytestmark = pytest.mark.spark
@@ -37,7 +37,7 @@ def test_a_start_waits_for_no_warm_up_and_survives_a_failed_one(
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)  # it is everybody's
     with (
         Store.open(f"sqlite:///{tmp_path}/store.db") as store,
-        PublicationLog(tmp_path / "log", segment_bytes=10_000) as log,
+        open_log(tmp_path / "log", segment_bytes=10_000) as log,
     ):
         engine = Engine(Settings(data=tmp_path), store, log, lambda *_: None)
         engine.start()

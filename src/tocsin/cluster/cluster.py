@@ -26,7 +26,7 @@ from tocsin.pipeline.adhoc import Answer
 from tocsin.pipeline.engine import Engine
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
-from tocsin.storage.log import PublicationLog
+from tocsin.storage.log import open_log
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
@@ -42,8 +42,8 @@ class Cluster:
         data = Path(settings.data).absolute()
         data.mkdir(parents=True, exist_ok=True)
         self.store = Store.open(settings.store or f"sqlite:///{data / 'store.db'}")
-        self.log = PublicationLog(
-            data / "log",
+        self.log = open_log(
+            settings.log or str(data / "log"),
             segment_bytes=settings.segment_bytes,
             not_before_us=self.store.runs.last_window_end_us(),
         )
@@ -59,7 +59,7 @@ class Cluster:
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         for dataset in self.store.catalog.datasets():
-            self.log.open_dataset(dataset.name)
+            self.log.open_dataset(dataset.name, dataset.primary_key)
             self.inbox.open_dataset(dataset.name)
         await self.inbox.recover()
         self.notifier.start()
@@ -119,7 +119,7 @@ class Cluster:
             self.store.catalog.dataset(dataset.name)
             raise Conflict(f"there is a dataset {dataset.name!r} already", field="name")
         self.store.files.drop(dataset.name)
-        self.log.create_dataset(dataset.name)
+        self.log.create_dataset(dataset.name, dataset.primary_key)
         self.inbox.open_dataset(dataset.name)
         self.store.catalog.create_dataset(dataset)
 

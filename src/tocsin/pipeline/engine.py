@@ -29,7 +29,7 @@ from tocsin.pipeline.stream import ContinuousStream
 from tocsin.pipeline.tables import Tables
 from tocsin.pipeline.warm_up import warm_up
 from tocsin.settings import Settings
-from tocsin.storage.log import PublicationLog
+from tocsin.storage.log import PublicationLog, open_reader
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
@@ -59,7 +59,7 @@ class Engine:
         data = Path(settings.data).absolute()
         self._tables = Tables(
             self._spark,
-            publication_log.directory,
+            open_reader(publication_log.address),
             data / "datasets",
             store.files,
             compact_files=settings.compact_files,

@@ -1,8 +1,8 @@
 """The Spark data source `tocsin_log`: the publication log as one stream of (dataset, line) rows.
 
-Runs in a Python worker beside Spark's driver, so it sees the log only through `reader`. The cluster
-tells it which datasets matter through the interest file, {dataset: start position}, which is
-replaced whenever that set changes.
+Runs in a Python worker beside Spark's driver, so it sees the log only through a `Reader`. The
+cluster tells it which datasets matter through the interest file, {dataset: start position}, which
+is replaced whenever that set changes.
 
 An offset is {dataset: end}. When a batch begins to read a dataset anywhere but at its previous end
 (it is new, or came back after a while without interest), the offset also says from where, under
@@ -21,8 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from tocsin.storage.log.line import FRAME_BYTES
-from tocsin.storage.log.reader import read_heads, read_lines
+from tocsin.storage.log import Reader, open_reader
 
 NAME = "tocsin_log"
 SCHEMA = "dataset STRING, line STRING"
@@ -52,15 +51,15 @@ class LogSource(DataSource):
 
     def simpleStreamReader(self, schema: StructType) -> LogStreamReader:
         return LogStreamReader(
-            Path(self.options["directory"]),
+            open_reader(self.options["log"]),
             Path(self.options["interest"]),
             int(self.options.get("batch_bytes", 8 * 1024 * 1024)),
         )
 
 
 class LogStreamReader(SimpleDataSourceStreamReader):
-    def __init__(self, directory: Path, interest: Path, batch_bytes: int) -> None:
-        self._directory = directory
+    def __init__(self, log: Reader, interest: Path, batch_bytes: int) -> None:
+        self._log = log
         self._interest_path = interest
         self._batch_bytes = batch_bytes
         self._interest: dict[str, int] = {}
@@ -74,18 +73,19 @@ class LogStreamReader(SimpleDataSourceStreamReader):
         """What is new, at most `batch_bytes` of it; the same offset again when there is nothing."""
         known = ends_of(start)
         waiting: list[tuple[str, int, int]] = []
-        heads = read_heads(self._directory)
-        for dataset, wanted in self._current_interest().items():
+        interest = self._current_interest()
+        ends = self._log.ends(list(interest))
+        for dataset, wanted in interest.items():
             begin = max(known.get(dataset, wanted), wanted)
-            end = heads.get(dataset, begin)
+            end = ends.get(dataset, begin)
             if end < known.get(dataset, 0):
                 raise RuntimeError(f"the log of {dataset} ends at {end}, before what was read")
             if end > begin:
                 waiting.append((dataset, begin, end))
         if not waiting:
             return iter(()), start
-        rows, ends, begins = self._take(waiting, known)
-        offset: Offset = known | ends
+        rows, reached, begins = self._take(waiting, known)
+        offset: Offset = known | reached
         return iter(rows), (offset | {FROM: begins} if begins else offset)
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[Row]:
@@ -95,7 +95,7 @@ class LogStreamReader(SimpleDataSourceStreamReader):
         known, begins = ends_of(start), end.get(FROM, {})
         for dataset, upto in ends_of(end).items():
             begin = begins.get(dataset, known.get(dataset, 0))
-            for _, body in read_lines(self._directory, dataset, begin, upto):
+            for _, body in self._log.lines(dataset, begin, upto):
                 yield dataset, body.decode()
 
     def commit(self, end: Offset) -> None:
@@ -114,11 +114,11 @@ class LogStreamReader(SimpleDataSourceStreamReader):
         for count, (dataset, begin, end) in enumerate(waiting[shift:] + waiting[:shift]):
             share = max(1, left_bytes // (len(waiting) - count))
             reached = begin
-            for position, body in read_lines(self._directory, dataset, begin, end, share):
+            for position, body in self._log.lines(dataset, begin, end, share):
                 rows.append((dataset, body.decode()))
-                reached = position + FRAME_BYTES + len(body)
+                reached = self._log.after(position, body)
+                left_bytes -= len(body)
             ends[dataset] = reached
-            left_bytes -= reached - begin
             if known.get(dataset) != begin:
                 begins[dataset] = begin
         return rows, ends, begins

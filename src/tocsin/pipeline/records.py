@@ -40,20 +40,6 @@ def parse(lines: DataFrame, dataset: Dataset, column: str = "line") -> DataFrame
     return parsed.selectExpr(*columns)
 
 
-def keep_positions(raw_lines: DataFrame, start: int, end: int, column: str = "value") -> DataFrame:
-    """Of a segment's text lines those in [start, end), as JSON in the column `line`.
-
-    The position is cut out of the text, so that only wanted lines are parsed. A line that its
-    writer has not finished is beyond every end; if even its position is torn, no comma follows.
-    """
-    # CCCCCCCC {"p":120,"t":…   the position's first digit is the fifteenth character
-    stamp = F.substring(F.col(column), 15, 21)
-    position = F.substring_index(stamp, ",", 1).try_cast("BIGINT")
-    return raw_lines.where(stamp.contains(",") & (position >= start) & (position < end)).select(
-        F.substring(F.col(column), 10, 2**31 - 1).alias("line")
-    )
-
-
 def keep_retained(records: DataFrame, oldest_us: int) -> DataFrame:
     """Drop what was received at or before a moment."""
     return records.where(F.col(RECEIVED_AT) > F.timestamp_micros(F.lit(oldest_us)))

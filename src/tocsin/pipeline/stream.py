@@ -144,7 +144,7 @@ class ContinuousStream:
         register_log_source(self._spark)
         lines = (
             self._spark.readStream.format(NAME)
-            .option("directory", str(self._log.directory))
+            .option("log", self._log.address)
             .option("interest", str(self._interest_file))
             .option("batch_bytes", str(self._batch_bytes))
             .load()

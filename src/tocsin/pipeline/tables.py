@@ -20,10 +20,10 @@ from pyspark.sql import functions as F
 
 from tocsin.errors import NotFound
 from tocsin.model import Dataset
+from tocsin.pipeline.log_lines import log_lines
 from tocsin.pipeline.records import (
     POSITION,
     keep_newest,
-    keep_positions,
     keep_retained,
     oldest_kept_us,
     parse,
@@ -31,7 +31,7 @@ from tocsin.pipeline.records import (
 )
 from tocsin.pipeline.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
 from tocsin.storage.data_file import DataFile
-from tocsin.storage.log.reader import first_position, read_lines, segments
+from tocsin.storage.log import Reader
 
 __all__ = ["Manifest", "Tables", "parse"]
 
@@ -44,7 +44,7 @@ class Tables:
     def __init__(
         self,
         spark: SparkSession,
-        log_directory: Path,
+        log: Reader,
         directory: Path,
         manifest: Manifest,
         *,
@@ -54,7 +54,7 @@ class Tables:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._spark = spark
-        self._log_directory = log_directory
+        self._log = log
         self._directory = directory
         self._manifest = manifest
         self._compact_files = compact_files
@@ -89,8 +89,8 @@ class Tables:
         """About how many bytes a read of [start, end) touches: whole files, and the log's tail."""
         files = self._manifest.files(dataset.name)
         read = [one for one in files if one.first_position < end and one.end_position > start]
-        tail = end - max(start, self._stored_end(dataset.name, files))
-        return sum(one.size_bytes for one in read) + max(0, tail)
+        tail_start = max(start, self._stored_end(dataset.name, files))
+        return sum(one.size_bytes for one in read) + self._log.size_bytes(tail_start, end)
 
     def stored_end(self, dataset: Dataset) -> int:
         """Records below this position are Parquet, the others are in the log."""
@@ -105,7 +105,7 @@ class Tables:
         count = 0
         with self._maintenance:
             start = self.stored_end(dataset)
-            for first, upto in self._flush_ranges(dataset.name, start, end):
+            for first, upto in self._log.pieces(dataset.name, start, end, FLUSH_BYTES):
                 tail = self._tail(dataset, first, upto)
                 added = write_file(tail, self._directory, dataset.name, first, upto)
                 self._flushed.setdefault(dataset.name, []).append((self._clock(), first))
@@ -204,7 +204,7 @@ class Tables:
         if files:
             return max(file.end_position for file in files)
         try:
-            return first_position(self._log_directory, dataset)
+            return self._log.first_position(dataset)
         except NotFound:
             return 0
 
@@ -222,24 +222,13 @@ class Tables:
 
     def _tail(self, dataset: Dataset, start: int, end: int) -> DataFrame:
         """The log's records in [start, end): few are read here and now, many by Spark's tasks."""
-        if end - start <= self._small_tail_bytes:
-            found = read_lines(self._log_directory, dataset.name, start, end)
+        if self._log.size_bytes(start, end) <= self._small_tail_bytes:
+            found = self._log.lines(dataset.name, start, end)
             few = pa.array([body.decode() for _, body in found], pa.string())
-            return self._spark.createDataFrame(pa.table({"line": few})).transform(parse, dataset)
-        paths = [str(p) for p in segments(self._log_directory, dataset.name, start, end)]
-        lines = self._spark.read.text(paths, lineSep="\n")
-        return lines.transform(keep_positions, start, end).transform(parse, dataset)
-
-    def _flush_ranges(self, dataset: str, start: int, end: int) -> list[tuple[int, int]]:
-        """[start, end) cut at segment boundaries into pieces of about FLUSH_BYTES."""
-        if end <= start:
-            return []
-        firsts = [int(p.stem) for p in segments(self._log_directory, dataset, start, end)]
-        cuts = [start]
-        for first in firsts[1:]:
-            if first - cuts[-1] >= FLUSH_BYTES:
-                cuts.append(first)
-        return list(zip(cuts, [*cuts[1:], end], strict=True))
+            lines = self._spark.createDataFrame(pa.table({"line": few}))
+        else:
+            lines = log_lines(self._spark, self._log, dataset.name, start, end)
+        return lines.transform(parse, dataset)
 
     def _merge(self, dataset: Dataset, run: Sequence[DataFile], oldest_us: int | None) -> DataFile:
         whole = [str(self._directory / file.path) for file in run]

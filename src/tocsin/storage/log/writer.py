@@ -1,8 +1,8 @@
-"""The one writer of a log directory: a thread that commits for all publishers who wait at once.
+"""The one writer of a log: a thread that commits for all publishers who wait at once.
 
-While one fsync runs, new records queue up; the next round writes and syncs them together, one fsync
-per dataset touched. Everything that changes files runs on that thread, in the order it was asked
-for, so a cut or a roll sees exactly the records that came before it.
+While one commit runs, new records queue up; the next round stages them all and makes them durable
+together. Everything that changes the log runs on that thread, in the order it was asked for, so a
+cut or a roll sees exactly the records that came before it.
 
 Knows nothing of schemas: a record is the JSON text of an object, checked by whoever calls.
 """
@@ -10,41 +10,26 @@ Knows nothing of schemas: a record is the JSON text of an object, checked by who
 from __future__ import annotations
 
 import errno
-import fcntl
-import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from pathlib import Path
+from operator import methodcaller
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
-from tocsin.errors import Conflict, InvalidInput, NotFound, Unavailable
-from tocsin.storage.log import heads, line
-from tocsin.storage.log.dataset_log import DatasetLog
-from tocsin.storage.log.disk import Disk
+from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.storage.log.port import Appended, Cut, DatasetLog, Medium, Record, Stamped
 
 _logger = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
-Record = bytes | tuple[bytes, bytes | None]
+_DATASET_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_KEY = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _LINE_BYTES = 50  # about what a line has besides its record
-
-
-class Appended(NamedTuple):
-    first: int  # position of the first record
-    end: int  # where the next record of the dataset goes
-    again: bool = False  # the log held these records already
-
-
-class Cut(NamedTuple):
-    """Records stamped <= at_us are those below the ends; all later ones are stamped > at_us."""
-
-    at_us: int
-    ends: dict[str, int]
 
 
 class _Append(NamedTuple):
@@ -62,41 +47,39 @@ class _Command(NamedTuple):
 class PublicationLog:
     def __init__(
         self,
-        directory: Path,
+        medium: Medium,
         *,
-        segment_bytes: int,
         clock: Callable[[], float] = time.time,
         not_before_us: int = 0,
-        disk: Disk | None = None,
     ) -> None:
-        """Take the directory. `not_before_us`: every record will be stamped later than this."""
-        self.directory = directory
-        self._segment_bytes = segment_bytes
+        """`not_before_us`: every record will be stamped later than this."""
+        self._medium = medium
         self._clock = clock
-        self._disk = disk or Disk()
-        directory.mkdir(parents=True, exist_ok=True)
-        self._lock_handle = _lock(directory)
-        self._last_us = max(not_before_us, _known_time_us(directory))
-        self._heads = heads.HeadsFile(directory)
+        self._last_us = max(not_before_us, medium.known_us())
         self._logs: dict[str, DatasetLog] = {}  # the writer thread's own
         self._ends: dict[str, int] = {}  # replaced, never changed: readers need no lock
         self._queue: SimpleQueue[_Append | _Command | None] = SimpleQueue()
         self._closed = False
         self._gate = Lock()  # nothing is queued behind the mark that ends the thread
-        self._publish_heads()
+        self._show_ends()
         self._thread = Thread(target=self._run, name="publication-log", daemon=True)
         self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """By which `open_reader` finds it, from any process."""
+        return self._medium.address
 
     def append(
         self, dataset: str, records: Sequence[Record], key: str | None = None
     ) -> Future[Appended]:
         """Append all records, one after the other. Resolves when they are durable, never before.
 
-        A record is the JSON of the declared fields, or a pair of that and the JSON of the extra
-        ones. The future fails with Unavailable if the disk refuses; then none of them is kept. If
-        an earlier call with the same key was kept, that one is told, and nothing is appended.
+        The future fails with Unavailable if the medium refuses; then nothing is kept, or what is
+        kept is made whole when they are sent again under the same key. If an earlier call with the
+        same key was kept, that one is told, and nothing is appended.
         """
-        if key is not None and not line.is_key(key):
+        if key is not None and not _KEY.fullmatch(key):
             raise InvalidInput(f"{key!r} cannot be a request's key", field=dataset)
         for record in records:
             for part in _parts(record):
@@ -106,17 +89,17 @@ class PublicationLog:
         self._put(_Append(dataset, records, key, future))
         return future
 
-    def open_dataset(self, name: str) -> int:
-        """Open or create a dataset's log and return its end. A torn tail is cut."""
-        if not line.is_dataset_name(name):
+    def open_dataset(self, name: str, primary_key: Sequence[str] = ()) -> int:
+        """Open or create a dataset's log and return its end."""
+        if not _DATASET_NAME.match(name):
             raise InvalidInput(f"{name!r} cannot name a dataset", field="name")
-        return self._command(lambda: self._open(name))
+        return self._command(lambda: self._open(name, primary_key))
 
-    def create_dataset(self, name: str) -> int:
+    def create_dataset(self, name: str, primary_key: Sequence[str] = ()) -> int:
         """Open a dataset's log with nothing in it, though a drop was cut short by a crash."""
-        self.open_dataset(name)
+        self.open_dataset(name, primary_key)
         self.drop_dataset(name)
-        return self.open_dataset(name)
+        return self.open_dataset(name, primary_key)
 
     def drop_dataset(self, name: str) -> None:
         """Delete a dataset's records. Positions go on from its end if it is ever made again.
@@ -126,11 +109,11 @@ class PublicationLog:
         self._command(lambda: self._drop(name))
 
     def roll(self, dataset: str) -> int:
-        """Close the current segment (unless it is empty) and return the dataset's end."""
+        """Let `retire` reach everything up to the dataset's end, and return that."""
         return self._command(lambda: self._roll(dataset))
 
     def retire(self, dataset: str, below: int) -> None:
-        """Delete whole segments whose records all lie below a position."""
+        """Delete records below a position, as far as the medium can."""
         self._command(lambda: self._retire(dataset, below))
 
     def cut(self) -> Cut:
@@ -142,7 +125,7 @@ class PublicationLog:
         return dict(self._ends)
 
     def close(self) -> None:
-        """Commit what is queued, then let the directory go."""
+        """Commit what is queued, then let the medium go."""
         with self._gate:
             if self._closed:
                 return
@@ -151,8 +134,7 @@ class PublicationLog:
         self._thread.join()
         for log in self._logs.values():
             log.close()
-        self._heads.close()
-        os.close(self._lock_handle)
+        self._medium.close()
 
     def __enter__(self) -> PublicationLog:
         return self
@@ -205,57 +187,61 @@ class PublicationLog:
             command.future.set_exception(error)
 
     def _commit(self, waiting: list[_Append]) -> None:
-        """One round: stage all, an fsync per dataset, show the new ends, then tell everybody."""
-        by_dataset: dict[str, list[_Append]] = {}
-        for item in waiting:
-            by_dataset.setdefault(item.dataset, []).append(item)
+        """Stage and commit all, show the new ends, then tell everybody."""
         told: list[tuple[Future[Appended], Appended | Exception]] = []
-        for dataset, every in by_dataset.items():
-            for items in _batches(every, self._segment_bytes):
-                try:
-                    told += zip((i.future for i in items), self._write(dataset, items), strict=True)
-                except Exception as error:
-                    failure = _unavailable(error) if isinstance(error, OSError) else error
-                    told += ((i.future, failure) for i in items)
+        for batch in _batches(waiting, self._medium.batch_bytes):
+            told += self._write(batch)
         if told:
-            self._publish_heads()
+            self._show_ends()
         for future, outcome in told:
             if isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
 
-    def _write(self, dataset: str, items: list[_Append]) -> list[Appended]:
-        log = self._log(dataset)
-        if log.poisoned:
-            log.cut_back()
+    def _write(
+        self, batch: dict[str, list[_Append]]
+    ) -> Iterator[tuple[Future[Appended], Appended | Exception]]:
+        """One round. Everything is staged before anything is waited for: a medium may make several
+        datasets durable at once."""
+        staged = {dataset: self._attempt(dataset, self._stage, batch[dataset]) for dataset in batch}
+        for dataset, items in batch.items():
+            done = staged[dataset]
+            if not isinstance(done, Exception):
+                failure = self._attempt(dataset, methodcaller("commit"))
+                done = failure or done
+            for number, item in enumerate(items):
+                yield item.future, done if isinstance(done, Exception) else done[number]
+
+    def _attempt(self, dataset: str, act: Callable[..., _T], *given: Any) -> _T | Exception:
+        """What came of it, or why not; then the dataset is as before."""
         try:
-            log.make_room()
-            done = [self._stage(log, item) for item in items]
-            log.commit()
-        except BaseException as error:
+            log = self._log(dataset)
+        except NotFound as error:
+            return error
+        try:
+            return act(log, *given)
+        except Exception as error:
             _logger.error("log.write_failed", dataset=dataset, error=str(error))
             try:
                 log.cut_back()
-            except OSError as second:
+            except (OSError, Unavailable) as second:
                 _logger.error("log.poisoned", dataset=dataset, error=str(second))
-            raise
-        return done
+            return _unavailable(error) if isinstance(error, OSError) else error
 
-    def _stage(self, log: DatasetLog, item: _Append) -> Appended:
-        known = log.keys.find(item.key)
-        if known is not None:
-            return Appended(*known, again=True)
-        first = log.written_end
+    def _stage(self, log: DatasetLog, items: list[_Append]) -> list[Appended]:
+        if log.poisoned:
+            log.cut_back()
+        log.make_room()
+        return [log.find(item.key) or log.stage(item.key, self._stamped(item)) for item in items]
+
+    def _stamped(self, item: _Append) -> list[Stamped]:
         now_us = int(self._clock() * 1e6)
-        opening = line.opening(len(item.records), item.key)
+        stamped = []
         for record in item.records:
             self._last_us = max(now_us, self._last_us + 1)
-            log.stage(self._last_us, *_parts(record), opening)
-            opening = b""
-        if item.key is not None and item.records:
-            log.keys.stage(item.key, (first, log.written_end))
-        return Appended(first, log.written_end)
+            stamped.append(Stamped(self._last_us, *_parts(record)))
+        return stamped
 
     def _log(self, dataset: str) -> DatasetLog:
         log = self._logs.get(dataset)
@@ -263,23 +249,20 @@ class PublicationLog:
             raise NotFound(f"the log has no dataset {dataset!r}", field=dataset)
         return log
 
-    def _open(self, name: str) -> int:
+    def _open(self, name: str, primary_key: Sequence[str]) -> int:
         if name not in self._logs:
-            log = DatasetLog(
-                self.directory, name, segment_bytes=self._segment_bytes, disk=self._disk
-            )
+            log = self._medium.open(name, primary_key)
             self._logs[name] = log
             self._last_us = max(self._last_us, log.last_us)
-            self._publish_heads()
+            self._show_ends()
         return self._logs[name].durable_end
 
     def _drop(self, name: str) -> None:
         log = self._log(name)
         self._roll(name)
         del self._logs[name]
-        self._publish_heads(sync=True)  # readers let go first; the newest time must outlive it
-        log.retire(log.durable_end)
-        log.keys.drop()
+        self._show_ends(sync=True)  # readers let go first; the newest time must outlive it
+        log.drop()
         log.close()
 
     def _roll(self, dataset: str) -> int:
@@ -294,35 +277,36 @@ class PublicationLog:
         return log.durable_end
 
     def _retire(self, dataset: str, below: int) -> None:
-        self._publish_heads(sync=True)  # the segments may have been the last to know the time
+        self._show_ends(sync=True)  # the segments may have been the last to know the time
         self._log(dataset).retire(below)
 
     def _cut(self) -> Cut:
         self._last_us = max(int(self._clock() * 1e6), self._last_us)
-        self._publish_heads()
+        self._show_ends()
         return Cut(self._last_us, dict(self._ends))
 
-    def _publish_heads(self, *, sync: bool = False) -> None:
+    def _show_ends(self, *, sync: bool = False) -> None:
         self._ends = {name: log.durable_end for name, log in self._logs.items()}
-        try:
-            self._heads.write(heads.Heads(self._ends, self._last_us), sync=sync)
-        except OSError as error:  # the records are safe; streams see them at the next commit
-            _logger.warning("log.heads_not_written", error=str(error))
+        self._medium.show(self._ends, self._last_us, sync=sync)
 
 
-def _batches(items: list[_Append], most_bytes: int) -> Iterator[list[_Append]]:
-    """What is committed together, and so is in one segment: one fsync serves all of it."""
-    batch: list[_Append] = []
-    size_bytes = 0
-    for item in items:
-        batch.append(item)
-        for record, extra in map(_parts, item.records):
-            size_bytes += len(record) + len(extra or b"") + _LINE_BYTES
-        if size_bytes >= most_bytes:
-            yield batch
-            batch, size_bytes = [], 0
-    if batch:
+def _batches(waiting: list[_Append], most_bytes: int) -> Iterator[dict[str, list[_Append]]]:
+    """What is committed together, dataset by dataset; of none much more than `most_bytes`."""
+    while waiting:
+        batch: dict[str, list[_Append]] = {}
+        sizes: dict[str, int] = {}
+        later: list[_Append] = []
+        for item in waiting:
+            size_bytes = sizes.get(item.dataset, 0)
+            if size_bytes >= most_bytes:
+                later.append(item)
+                continue
+            batch.setdefault(item.dataset, []).append(item)
+            for record, extra in map(_parts, item.records):
+                size_bytes += len(record) + len(extra or b"") + _LINE_BYTES
+            sizes[item.dataset] = size_bytes
         yield batch
+        waiting = later
 
 
 def _parts(record: Record) -> tuple[bytes, bytes | None]:
@@ -335,22 +319,3 @@ def _unavailable(error: OSError) -> Unavailable:
         f"the publication log cannot be written: {error.strerror or error}",
         hint="free disk space and publish again" if full else "publish again",
     )
-
-
-def _lock(directory: Path) -> int:
-    """Two writers would interleave lines; the system frees the lock when a process dies."""
-    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise Conflict(
-            f"another process writes the publication log in {directory}",
-            hint="stop it, or choose another data directory",
-        ) from None
-    return handle
-
-
-def _known_time_us(directory: Path) -> int:
-    known = heads.read_once(directory)
-    return known.last_us if known is not None else 0

@@ -1,27 +1,27 @@
 """One dataset's segments as the writer sees them: stage, commit, cut back, roll, retire, recover.
 
-Knows no threads, queues or clocks; only the log's writer thread calls it. Two ends matter:
-`written_end` is where the next record goes, `durable_end` is what may be shown to anybody. They
-differ only inside a commit. The lines of a request are in one segment and survive a crash all
-together or not at all, and its key with them.
+Knows no threads, queues or clocks. The lines of a request are in one segment and survive a crash
+all together or not at all, and its key with them.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
 
-from tocsin.storage.log import line
-from tocsin.storage.log.disk import Disk
-from tocsin.storage.log.keys import Keys
-from tocsin.storage.log.reader import list_segments
+from tocsin.storage.log.port import Appended, Stamped
+from tocsin.storage.log.segments import line
+from tocsin.storage.log.segments.disk import Disk
+from tocsin.storage.log.segments.keys import Keys
+from tocsin.storage.log.segments.reader import list_segments
 
 _logger = structlog.get_logger(__name__)
 
 
-class DatasetLog:
+class SegmentedDataset:
     def __init__(self, directory: Path, dataset: str, *, segment_bytes: int, disk: Disk) -> None:
         """Open and recover: afterwards every line is whole and durable."""
         self.dataset = dataset
@@ -38,19 +38,27 @@ class DatasetLog:
         self._firsts = [first for first, _ in found] or [0]
         self.durable_end = self.written_end = self._firsts[-1] + self._recover()
 
+    def find(self, key: str | None) -> Appended | None:
+        known = self.keys.find(key)
+        return Appended(*known, again=True) if known else None
+
     def make_room(self) -> None:
         """Close a full segment, before anything is staged."""
         if self.durable_end - self._firsts[-1] >= self._segment_bytes:
             self._start_segment()
 
-    def stage(self, at_us: int, record: bytes, extra: bytes | None, opening: bytes) -> None:
-        """Take a record into the next commit; `opening` is what begins a request's first line."""
-        whole = line.encode(self.written_end, at_us, record, extra, opening)
-        self._staged.append(whole)
-        self.written_end += len(whole)
+    def stage(self, key: str | None, lines: Sequence[Stamped]) -> Appended:
+        first, opening = self.written_end, line.opening(len(lines), key)
+        for at_us, record, extra in lines:
+            whole = line.encode(self.written_end, at_us, record, extra, opening)
+            self._staged.append(whole)
+            self.written_end += len(whole)
+            opening = b""
+        if key is not None and lines:
+            self.keys.stage(key, (first, self.written_end))
+        return Appended(first, self.written_end)
 
     def commit(self) -> None:
-        """Make everything staged durable, or raise OSError; then `cut_back` is due."""
         data = b"".join(self._staged)
         self._staged.clear()
         if data:
@@ -98,6 +106,10 @@ class DatasetLog:
             removed = True
         if removed:
             self._disk.sync_directory(self._folder)
+
+    def drop(self) -> None:
+        self.retire(self.durable_end)
+        self.keys.drop()
 
     def close(self) -> None:
         self._close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tocsin.storage.log.disk import Disk
+from tocsin.storage.log.segments.disk import Disk
 
 MOST = 100_000
 NAME = "keys"

@@ -17,16 +17,9 @@ PREFIX_BYTES = 9  # eight digits and a blank
 FRAME_BYTES = PREFIX_BYTES + 1  # what a line has besides its JSON
 SUFFIX = ".log"
 
-_DATASET_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _SEGMENT_NAME = re.compile(r"([0-9]{20})\.log\Z")
 _STAMP = re.compile(rb'\{"p":([0-9]+),"t":([0-9]+),')
 _OPENING = re.compile(rb'\{"p":[0-9]+,"t":[0-9]+,(?:"n":([0-9]+),)?(?:"k":"([^"]*)",)?')
-_KEY = re.compile(r"[0-9A-Za-z_-]{1,64}")
-
-
-def is_dataset_name(name: str) -> bool:
-    """Names are also directory names, so nothing that a file system could read differently."""
-    return _DATASET_NAME.match(name) is not None
 
 
 def segment_name(first: int) -> str:
@@ -37,10 +30,6 @@ def segment_first(name: str) -> int | None:
     """The position a segment starts at, or None if the file is not a segment."""
     found = _SEGMENT_NAME.match(name)
     return int(found[1]) if found else None
-
-
-def is_key(text: str) -> bool:
-    return _KEY.fullmatch(text) is not None
 
 
 def opening(count: int, key: str | None) -> bytes:

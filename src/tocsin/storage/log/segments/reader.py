@@ -6,11 +6,50 @@ Knows nothing of the writer; trusts only what lies below the durable ends it is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tocsin.errors import Gone, NotFound
-from tocsin.storage.log import heads, line
+from tocsin.storage.log.segments import heads, line
+
+
+class SegmentReader:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def address(self) -> str:
+        return str(self.directory)
+
+    def ends(self, datasets: Sequence[str]) -> dict[str, int]:
+        found = read_heads(self.directory)
+        return {name: found[name] for name in datasets if name in found}
+
+    def first_position(self, dataset: str) -> int:
+        return first_position(self.directory, dataset)
+
+    def lines(
+        self, dataset: str, start: int, end: int, max_bytes: int | None = None
+    ) -> Iterator[tuple[int, bytes]]:
+        return read_lines(self.directory, dataset, start, end, max_bytes)
+
+    def after(self, position: int, body: bytes) -> int:
+        return position + line.FRAME_BYTES + len(body)
+
+    def size_bytes(self, start: int, end: int) -> int:
+        return max(0, end - start)
+
+    def pieces(self, dataset: str, start: int, end: int, most_bytes: int) -> list[tuple[int, int]]:
+        """Cut at segment boundaries: a piece is read by whole files."""
+        if end <= start:
+            return []
+        cuts = [start]
+        for path in segments(self.directory, dataset, start, end)[1:]:
+            first = line.segment_first(path.name)
+            assert first is not None
+            if first - cuts[-1] >= most_bytes:
+                cuts.append(first)
+        return list(zip(cuts, [*cuts[1:], end], strict=True))
 
 
 def read_heads(directory: Path) -> dict[str, int]:
@@ -45,10 +84,7 @@ def segments(directory: Path, dataset: str, start: int, end: int) -> list[Path]:
 def read_lines(
     directory: Path, dataset: str, start: int, end: int, max_bytes: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Position and JSON of the records in [start, end); `start` is a record's position.
-
-    With `max_bytes` it stops before the record that would exceed them, but gives at least one.
-    """
+    """As `Reader.lines`."""
     position = start
     stop = end if max_bytes is None else min(end, start + max_bytes)
     for first, path in _overlapping(directory, dataset, start, end):

@@ -1,0 +1,125 @@
+"""The words of the publication log, and what is asked of the medium that holds its records.
+
+A medium is a directory of segments or a Kafka cluster. `writer` drives one through `Medium` and
+`DatasetLog`; whoever reads, in whatever process, goes through `Reader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+Record = bytes | tuple[bytes, bytes | None]
+"""The JSON of the declared fields, or a pair of that and the JSON of the extra ones."""
+
+
+class Appended(NamedTuple):
+    first: int  # position of the first record
+    end: int  # where the next record of the dataset goes
+    again: bool = False  # the log held these records already
+
+
+class Cut(NamedTuple):
+    """Records stamped <= at_us are those below the ends; all later ones are stamped > at_us."""
+
+    at_us: int
+    ends: dict[str, int]
+
+
+class Stamped(NamedTuple):
+    """A record and when the log took it."""
+
+    at_us: int
+    record: bytes
+    extra: bytes | None
+
+
+class DatasetLog(Protocol):
+    """One dataset's records; only the writer's thread calls it.
+
+    Two ends matter: `written_end` is where the next record goes, `durable_end` is what may be shown
+    to anybody. They differ only inside a commit.
+    """
+
+    last_us: int  # when its newest record was taken, as far as the medium tells
+    durable_end: int
+    written_end: int
+
+    def find(self, key: str | None) -> Appended | None:
+        """Where a request stands that was appended whole under this key."""
+
+    def make_room(self) -> None:
+        """Called before anything is staged for a commit."""
+
+    def stage(self, key: str | None, lines: Sequence[Stamped]) -> Appended:
+        """Take a request into the next commit."""
+
+    def commit(self) -> None:
+        """Make everything staged durable, or raise; then `cut_back` is due."""
+
+    def cut_back(self) -> None:
+        """Forget all that is not durable. What cannot be forgotten is known by its key."""
+
+    @property
+    def poisoned(self) -> bool:
+        """Whether a `cut_back` failed and is still due."""
+
+    def roll(self) -> None:
+        """Let `retire` reach everything up to now."""
+
+    def retire(self, below: int) -> None:
+        """Delete what lies wholly below a position."""
+
+    def drop(self) -> None:
+        """Delete all records. Positions go on from the end if it is ever opened again."""
+
+    def close(self) -> None: ...
+
+
+class Medium(Protocol):
+    batch_bytes: int  # about what one commit holds at most
+
+    @property
+    def address(self) -> str:
+        """By which `open_reader` finds it, from any process."""
+
+    def known_us(self) -> int:
+        """The newest time that was handed out, as far as the medium tells."""
+
+    def open(self, dataset: str, primary_key: Sequence[str]) -> DatasetLog:
+        """Open or create, and recover: afterwards every record is whole and durable."""
+
+    def show(self, ends: Mapping[str, int], last_us: int, *, sync: bool) -> None:
+        """Let readers see these ends."""
+
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """Knows nothing of the writer; trusts only what lies below the ends it is given."""
+
+    @property
+    def address(self) -> str: ...
+
+    def ends(self, datasets: Sequence[str]) -> dict[str, int]:
+        """The durable ends of those of the datasets that are there."""
+
+    def first_position(self, dataset: str) -> int:
+        """The first position that is still kept."""
+
+    def lines(
+        self, dataset: str, start: int, end: int, max_bytes: int | None = None
+    ) -> Iterator[tuple[int, bytes]]:
+        """Position and JSON of the records in [start, end); `start` is a record's position.
+
+        With `max_bytes` it stops before the record that would exceed them, but gives at least one.
+        """
+
+    def after(self, position: int, body: bytes) -> int:
+        """The position that follows a record."""
+
+    def size_bytes(self, start: int, end: int) -> int:
+        """About how many bytes the records in [start, end) are."""
+
+    def pieces(self, dataset: str, start: int, end: int, most_bytes: int) -> list[tuple[int, int]]:
+        """[start, end) in pieces of about that size, cut where it suits the medium."""

@@ -1,0 +1,64 @@
+"""A directory of segments, taken by one writer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from tocsin.errors import Conflict
+from tocsin.storage.log.segments import heads
+from tocsin.storage.log.segments.dataset import SegmentedDataset
+from tocsin.storage.log.segments.disk import Disk
+
+_logger = structlog.get_logger(__name__)
+
+
+class Segments:
+    def __init__(self, directory: Path, *, segment_bytes: int, disk: Disk | None = None) -> None:
+        self.batch_bytes = segment_bytes  # what is committed together is in one segment
+        self._directory = directory
+        self._disk = disk or Disk()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(directory)
+        self._heads = heads.HeadsFile(directory)
+
+    @property
+    def address(self) -> str:
+        return str(self._directory)
+
+    def known_us(self) -> int:
+        known = heads.read_once(self._directory)
+        return known.last_us if known is not None else 0
+
+    def open(self, dataset: str, primary_key: Sequence[str]) -> SegmentedDataset:
+        return SegmentedDataset(
+            self._directory, dataset, segment_bytes=self.batch_bytes, disk=self._disk
+        )
+
+    def show(self, ends: Mapping[str, int], last_us: int, *, sync: bool) -> None:
+        try:
+            self._heads.write(heads.Heads(dict(ends), last_us), sync=sync)
+        except OSError as error:  # the records are safe; streams see them at the next commit
+            _logger.warning("log.heads_not_written", error=str(error))
+
+    def close(self) -> None:
+        self._heads.close()
+        os.close(self._lock)
+
+
+def _lock(directory: Path) -> int:
+    """Two writers would interleave lines; the system frees the lock when a process dies."""
+    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise Conflict(
+            f"another process writes the publication log in {directory}",
+            hint="stop it, or choose another data directory",
+        ) from None
+    return handle
