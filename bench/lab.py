@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from bench.findings import Finding
-from tocsin.lab.edge import EdgeSettings, edge_workload
-from tocsin.lab.live import run_live
-from tocsin.lab.requests import Requests, simulate_requests
-from tocsin.lab.simulator import Outcome, simulate
+from tocsin.lab.simulators.plain_cache.simulator import Requests, simulate_requests
+from tocsin.lab.simulators.result_cache.live import run_live
+from tocsin.lab.simulators.result_cache.simulator import Outcome, simulate
 from tocsin.lab.trace import RequestTrace
 from tocsin.lab.trace.oracle_general import write_oracle_general
-from tocsin.lab.workload import Workload
+from tocsin.lab.workloads.edge import EdgeSettings, edge_workload
+from tocsin.lab.workloads.workload import Workload
 from tocsin.policies import parse_policy
 
 POLICIES = ("lru", "lsc", "ttl")

@@ -16,7 +16,7 @@ from broker.world import token, until, world
 from lab.trace.made import SMALL, trace_of
 from tocsin.cli import app
 from tocsin.errors import TocsinError
-from tocsin.lab.simulator import Outcome
+from tocsin.lab.simulators.result_cache.simulator import Outcome
 from tocsin.lab.trace.events import About
 from tocsin.lab.trace.writing import EventWriter
 

@@ -17,8 +17,8 @@ PAGE = TESTS.parent / "docs" / "reference" / "policies.md"
 TRIED = """
 from lab.small_day import first_minutes
 from tocsin.cli import app
-from tocsin.lab.live import run_live
-from tocsin.lab.simulator import simulate_steps
+from tocsin.lab.simulators.result_cache.live import run_live
+from tocsin.lab.simulators.result_cache.simulator import simulate_steps
 from tocsin.policies import parse_policy, policy_names
 
 assert "widest" in policy_names()

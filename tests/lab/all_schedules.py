@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
+from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
 
 Arrival = tuple[int, int, int]  # backend, size, how many take it at once
 Get = tuple[int, int]  # backend, the object it begins with

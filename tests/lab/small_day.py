@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from tocsin.lab.edge import EdgeSettings, edge_workload
-from tocsin.lab.network import Network
-from tocsin.lab.workload import Workload
+from tocsin.lab.workloads.edge import EdgeSettings, edge_workload
+from tocsin.lab.workloads.network import Network
+from tocsin.lab.workloads.workload import Workload
 from tocsin.policies import FAMILIES, policy_names
 
 SETTINGS = EdgeSettings(

@@ -22,10 +22,10 @@ from tocsin.lab.bounds.dual import Relaxation
 from tocsin.lab.bounds.goals import goal_of
 from tocsin.lab.bounds.prices import Priced, best_prices
 from tocsin.lab.bounds.replay import replay
-from tocsin.lab.edge import EdgeSettings, edge_workload
-from tocsin.lab.network import Network
-from tocsin.lab.simulator import Outcome, simulate
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, Workload
+from tocsin.lab.simulators.result_cache.simulator import Outcome, simulate
+from tocsin.lab.workloads.edge import EdgeSettings, edge_workload
+from tocsin.lab.workloads.network import Network
+from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, Workload
 from tocsin.policies import parse_policy
 
 NETWORK = Network(

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lab.made_up import SIZES, Value, ranked, table
-from tocsin.lab.checks import (
+from tocsin.lab.declaring.checks import (
     SIZE,
     adds_up,
     beats,
@@ -18,8 +18,8 @@ from tocsin.lab.checks import (
     ratio,
     similar,
 )
-from tocsin.lab.claims import Check, Finding, View
-from tocsin.lab.statistics import estimate
+from tocsin.lab.declaring.claims import Check, Finding, View
+from tocsin.lab.declaring.statistics import estimate
 
 SMALL, LARGE = SIZES
 UP = ("ttl", "lsc", "lru", "exp")

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tocsin.errors import SettingError
-from tocsin.lab.edge import EdgeSettings, edge_workload
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
+from tocsin.lab.workloads.edge import EdgeSettings, edge_workload
+from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
 
 TINY = EdgeSettings(subscribers=20, subscriptions_each=3, backends=5, hours=0.5)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.made_up import Value, ranked, table, with_bounds
-from tocsin.lab.claims import Claim, judge
+from tocsin.lab.declaring.claims import Claim, judge
 from tocsin.lab.experiments.edge_caching import CLAIMS, EVICTING, EXPERIMENT, FIGURES
 
 ORDER = ("homing", "ttl", "lsc", "lru", "lscz", "lsd", "fifo", "gdsf", "exp")

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from tocsin.errors import InvalidInput, NotFound, TocsinError
-from tocsin.lab.experiment import Experiment, Options, Plan, plan
+from tocsin.lab.declaring.experiment import Experiment
+from tocsin.lab.declaring.plan import Options, Plan, plan
 from tocsin.lab.experiments import experiment_named, experiments, gathered
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
 

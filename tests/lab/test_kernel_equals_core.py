@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lab.workloads import workloads
-from tocsin.lab.edge import EdgeSettings, edge_workload
-from tocsin.lab.live import run_live
-from tocsin.lab.network import Network
-from tocsin.lab.simulator import simulate_steps
-from tocsin.lab.workload import Workload
+from tocsin.lab.simulators.result_cache.live import run_live
+from tocsin.lab.simulators.result_cache.simulator import simulate_steps
+from tocsin.lab.workloads.edge import EdgeSettings, edge_workload
+from tocsin.lab.workloads.network import Network
+from tocsin.lab.workloads.workload import Workload
 from tocsin.policies import parse_policy, policy_names
 
 COMBINED = [

@@ -15,9 +15,9 @@ import pytest
 
 from lab.made_up import table
 from tocsin.cli import main
-from tocsin.lab.experiment import Options, plan
+from tocsin.lab.declaring.plan import Options, plan
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
-from tocsin.lab.points import Store, write_points
+from tocsin.lab.sweeps.points import Store, write_points
 
 ENVIRONMENT = {key: text for key, text in os.environ.items() if not key.startswith("TOCSIN_")}
 Say = Callable[..., tuple[int, str]]

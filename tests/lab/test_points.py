@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from tocsin.errors import Conflict, InvalidInput, TocsinError
-from tocsin.lab.experiment import Options, Plan, plan
+from tocsin.lab.declaring.plan import Options, Plan, plan
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
-from tocsin.lab.points import Store, read_points
-from tocsin.lab.sweep import tasks_of
-from tocsin.lab.tasks import Row, Task
+from tocsin.lab.sweeps.points import Store, read_points
+from tocsin.lab.sweeps.sweep import tasks_of
+from tocsin.lab.sweeps.tasks import Row, Task
 
 
 def planned(**options: Any) -> Plan:

@@ -12,8 +12,8 @@ from lab.trace.made import SMALL, trace_of
 from tocsin.demo.driver import Asked
 from tocsin.demo.show import Show
 from tocsin.errors import InvalidInput, SettingError
-from tocsin.lab.prototype import Measured, Point, points_of, predict, run_prototype
-from tocsin.lab.prototype_report import PICTURE, TABLE, write_prototype
+from tocsin.lab.prototype.prototype import Measured, Point, points_of, predict, run_prototype
+from tocsin.lab.prototype.report import PICTURE, TABLE, write_prototype
 from tocsin.settings import Settings
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from lab.made_up import POLICIES, Value, ranked, table, with_bounds
 from tocsin.errors import TocsinError
-from tocsin.lab.curves import Figure, Series, panels
-from tocsin.lab.experiment import Options, plan
+from tocsin.lab.declaring.figures import Figure, Series
+from tocsin.lab.declaring.plan import Options, plan
 from tocsin.lab.experiments.edge_caching import EXPERIMENT, FIGURES
-from tocsin.lab.points import write_points
-from tocsin.lab.report import write_report
+from tocsin.lab.reports.curves import panels
+from tocsin.lab.reports.report import write_report
+from tocsin.lab.sweeps.points import write_points
 
 HIT = ranked(POLICIES, 0.05)
 METRICS = """hit_ratio hit_bytes miss_bytes volume_bytes fetched_bytes latency_mean_s

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tocsin.errors import SettingError
-from tocsin.lab.requests import Requests, fields_read, simulate_requests
+from tocsin.lab.simulators.plain_cache.simulator import Requests, fields_read, simulate_requests
 from tocsin.lab.trace import RequestTrace
 from tocsin.lab.trace.oracle_general import write_oracle_general
 from tocsin.policies import CachePolicy, Candidate, parse_policy, policy_names

@@ -16,9 +16,9 @@ import pytest
 
 from lab.small_day import BUDGET_BYTES, EVERY_POLICY, EVICTING, NETWORK, first_minutes, small_day
 from tocsin.errors import SettingError
-from tocsin.lab.network import Network
-from tocsin.lab.simulator import Outcome, simulate, simulate_steps
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
+from tocsin.lab.simulators.result_cache.simulator import Outcome, simulate, simulate_steps
+from tocsin.lab.workloads.network import Network
+from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
 from tocsin.policies import parse_policy
 
 EVERYTHING_BYTES = 10**12  # more than is ever made
@@ -207,7 +207,7 @@ def test_a_network_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
 PLAIN = """
 import json
 from lab.test_simulator import first_rows
-from tocsin.lab.compiling import JIT
+from tocsin.lab.compiling.functions import JIT
 assert not JIT
 print(json.dumps(first_rows()))
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tocsin.lab.sources import imported, policy_digest
+from tocsin.lab.compiling.imports import imported
+from tocsin.lab.sweeps.sources import policy_digest
 
 
 def names(module: str) -> set[str]:
@@ -10,7 +11,7 @@ def names(module: str) -> set[str]:
 
 
 def test_simulation_depends_on_kernel_and_estimates_not_on_figures() -> None:
-    found = names("tocsin.lab.simulator")
+    found = names("tocsin.lab.simulators.result_cache.simulator")
     assert {"simulator", "kernel", "heap", "network", "workload", "estimates"} <= found
     assert not {"figures", "claims", "report", "sweep", "lsc", "homing"} & found
 

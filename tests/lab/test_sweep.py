@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tocsin.errors import Unavailable
-from tocsin.lab.edge import edge_workload
-from tocsin.lab.experiment import Options, Plan, plan
+from tocsin.lab.declaring.plan import Options, Plan, plan
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
-from tocsin.lab.points import Store, read_points
 from tocsin.lab.running import Done, run_experiment
-from tocsin.lab.simulator import simulate
-from tocsin.lab.sweep import sweep, tasks_of
-from tocsin.lab.tasks import Place, Row, Task, workload_of
+from tocsin.lab.simulators.result_cache.simulator import simulate
+from tocsin.lab.sweeps.points import Store, read_points
+from tocsin.lab.sweeps.sweep import sweep, tasks_of
+from tocsin.lab.sweeps.tasks import Place, Row, Task, workload_of
+from tocsin.lab.workloads.edge import edge_workload
 from tocsin.policies import parse_policy
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tocsin.errors import SettingError
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
+from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
 
 Event = tuple[float, int, int, int]
 

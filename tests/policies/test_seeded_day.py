@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from lab.small_day import BUDGET_BYTES, EVERY_POLICY, NETWORK, small_day
-from tocsin.lab.simulator import simulate
+from tocsin.lab.simulators.result_cache.simulator import simulate
 from tocsin.policies import parse_policy
 
 FROZEN = {

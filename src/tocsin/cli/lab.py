@@ -70,7 +70,7 @@ def run(
     only_plan: Annotated[bool, typer.Option("--plan", help="only say what it would do")] = False,
 ) -> None:
     """Run an experiment on Spark; an interrupted run goes on where it was."""
-    from tocsin.lab.experiment import Options, plan
+    from tocsin.lab.declaring.plan import Options, plan
     from tocsin.lab.experiments import experiment_named
     from tocsin.lab.running import run_experiment
 
@@ -114,7 +114,7 @@ def report(
     directory: Annotated[Path, typer.Argument(help="where an experiment ran")],
 ) -> None:
     """Make figures, claims and report anew from points.parquet."""
-    from tocsin.lab.report import write_report
+    from tocsin.lab.reports.report import write_report
 
     with Status("drawing …", console=err):
         made = write_report(directory)
@@ -122,7 +122,7 @@ def report(
 
 
 def _tell(made: Any, directory: Path) -> None:
-    from tocsin.lab.verdicts import verdict
+    from tocsin.lab.reports.verdicts import verdict
 
     readings = list(dict.fromkeys(one.reading for one in made.judged))
     told: dict[str, dict[str, str]] = {}

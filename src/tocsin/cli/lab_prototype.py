@@ -42,8 +42,8 @@ def prototype(
     """
     from tocsin.demo.driver import Asked
     from tocsin.demo.show import Show
-    from tocsin.lab.prototype import Point, points_of, run_prototype
-    from tocsin.lab.prototype_report import PICTURE, write_prototype
+    from tocsin.lab.prototype.prototype import Point, points_of, run_prototype
+    from tocsin.lab.prototype.report import PICTURE, write_prototype
 
     points = points_of(
         listed(policies) or ["lru", "lsc", "ttl", "homing"],

@@ -17,8 +17,8 @@ from tocsin.cli.values import listed, sizes_from
 from tocsin.errors import InvalidInput, field_named
 
 if TYPE_CHECKING:
-    from tocsin.lab.network import Network
     from tocsin.lab.trace import EventTrace, RequestTrace
+    from tocsin.lab.workloads.network import Network
 
 BROKER = "http://127.0.0.1:7420"
 TraceFile = Annotated[Path, typer.Argument(help="a trace: ours (.parquet) or an oracleGeneral one")]
@@ -91,16 +91,16 @@ def replay(
     ] = None,
 ) -> None:
     """Play a trace under each policy and size, beside what the broker itself measured."""
-    from tocsin.lab.trace import EventTrace
-    from tocsin.lab.trace.replay import any_trace, write_rows
-    from tocsin.lab.trace.replay import replay as play
+    from tocsin.lab.simulators.replay import replay as play
+    from tocsin.lab.simulators.replay import write_rows
+    from tocsin.lab.trace import EventTrace, read_trace
     from tocsin.policies import parse_policy
 
     costs = _network(network or [])
     sizes = sizes_from(size) or []
     policies = [parse_policy(text) for text in listed(policy) or []]
     with Status(f"reading {file} …", console=err):
-        trace = any_trace(file)
+        trace = read_trace(file)
     policies = policies or _all_policies(trace)
     sizes = sizes or [_own_size(trace)]
     rows = []
@@ -149,9 +149,8 @@ def convert(
     target: Annotated[Path, typer.Argument(help="the file to write; its ending says the format")],
 ) -> None:
     """Turn our traces into oracleGeneral ones (.oracleGeneral, .bin; .zst packs), and back."""
-    from tocsin.lab.trace import EventTrace
+    from tocsin.lab.trace import EventTrace, read_trace
     from tocsin.lab.trace.oracle_general import is_oracle_general, write_oracle_general
-    from tocsin.lab.trace.replay import any_trace
     from tocsin.lab.trace.requests import deliveries
     from tocsin.lab.trace.writing import write_requests
 
@@ -164,7 +163,7 @@ def convert(
             hint="end its name in .parquet, .oracleGeneral or .oracleGeneral.zst",
         )
     with Status(f"converting {source} …", console=err):
-        trace = any_trace(source)
+        trace = read_trace(source)
         requests = deliveries(trace) if isinstance(trace, EventTrace) else trace
         write = write_oracle_general if is_oracle_general(target) else write_requests
         write(requests, target)
@@ -173,11 +172,10 @@ def convert(
 
 def show(file: TraceFile) -> None:
     """Say what is in a trace."""
-    from tocsin.lab.trace import EventTrace
-    from tocsin.lab.trace.replay import any_trace
+    from tocsin.lab.trace import EventTrace, read_trace
 
     with Status(f"reading {file} …", console=err):
-        trace = any_trace(file)
+        trace = read_trace(file)
     if isinstance(trace, EventTrace):
         rows: list[list[Any]] = [["seconds", f"{trace.duration_s:.1f}"]]
         rows += [[f"{name} events", count] for name, count in trace.counts().items() if count]
@@ -197,7 +195,7 @@ def show(file: TraceFile) -> None:
 
 def _all_policies(trace: EventTrace | RequestTrace) -> list[Any]:
     from tocsin.errors import SettingError
-    from tocsin.lab.requests import score_of
+    from tocsin.lab.simulators.plain_cache.simulator import score_of
     from tocsin.lab.trace import EventTrace
     from tocsin.policies import parse_policy, policy_names
 
@@ -221,7 +219,7 @@ def _own_size(trace: EventTrace | RequestTrace) -> int:
 
 
 def _network(pairs: list[str]) -> Network:
-    from tocsin.lab.network import Network
+    from tocsin.lab.workloads.network import Network
 
     given = {}
     for pair in pairs:

@@ -1,5 +1,8 @@
 """The lab: which cache policy, how large a cache? Workloads, compiled simulators, bounds,
 experiments and reports.
 
-The policies are the live broker's own functions, compiled.
+The policies are the live broker's own functions, compiled. Imports point one way (to the right):
+
+    running, prototype → reports → sweeps, experiments → declaring, bounds → simulators → trace
+        → workloads, compiling
 """

@@ -9,12 +9,13 @@ from typing import Any
 from msgspec import Struct
 
 from tocsin.errors import SettingError
-from tocsin.lab.experiment import Experiment, Plan
-from tocsin.lab.points import Store
-from tocsin.lab.report import Report, write_report
-from tocsin.lab.sources import bound_digest, policy_digest
-from tocsin.lab.sweep import Progress, sweep, tasks_of
-from tocsin.lab.tasks import Failure
+from tocsin.lab.declaring.experiment import Experiment
+from tocsin.lab.declaring.plan import Plan
+from tocsin.lab.reports.report import Report, write_report
+from tocsin.lab.sweeps.points import Store
+from tocsin.lab.sweeps.sources import bound_digest, policy_digest
+from tocsin.lab.sweeps.sweep import Progress, sweep, tasks_of
+from tocsin.lab.sweeps.tasks import Failure
 
 
 class Done(Struct, frozen=True, kw_only=True):

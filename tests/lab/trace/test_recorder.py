@@ -13,12 +13,12 @@ from lab.workloads import workloads
 from tocsin.broker.server.recorder import RECORD as WIRE
 from tocsin.broker.server.recorder import Recorder
 from tocsin.broker.watching import NOBODY
-from tocsin.lab.live import _LiveRun as LiveRun
-from tocsin.lab.network import Network
+from tocsin.lab.simulators.result_cache.live import _LiveRun as LiveRun
 from tocsin.lab.trace.events import RECORD, About, EventTrace
 from tocsin.lab.trace.objects import published
 from tocsin.lab.trace.workload import to_workload
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
+from tocsin.lab.workloads.network import Network
+from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
 from tocsin.policies import parse_policy
 
 AT_ONCE = Network(cluster_rtt_s=0.0, cluster_bytes_per_s=1e12)

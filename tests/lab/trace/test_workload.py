@@ -6,9 +6,9 @@ import pytest
 
 from lab.trace.made import SMALL, event, get, publish, subscribe, trace_of
 from tocsin.errors import InvalidInput
-from tocsin.lab.simulator import simulate
+from tocsin.lab.simulators.result_cache.simulator import simulate
 from tocsin.lab.trace.workload import to_workload
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tocsin.policies import parse_policy
 
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tocsin.lab.compiling import compiled
-from tocsin.lab.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, Workload
+from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, Workload
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

@@ -22,7 +22,7 @@ import numpy as np
 
 from tocsin.lab.bounds.demand import Demand, Floats, Ints
 from tocsin.lab.bounds.goals import Goal
-from tocsin.lab.compiling import compiled
+from tocsin.lab.compiling.functions import compiled
 
 
 class Relaxation:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tocsin.lab.bounds.demand import Demand, Floats
-from tocsin.lab.network import Network
+from tocsin.lab.workloads.network import Network
 
 GoalName = Literal["hits", "hit_bytes", "latency"]
 GOALS: tuple[GoalName, ...] = ("hits", "hit_bytes", "latency")

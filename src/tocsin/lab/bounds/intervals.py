@@ -17,9 +17,9 @@ from tocsin.lab.bounds.dual import Relaxation
 from tocsin.lab.bounds.goals import GOALS, GoalName, goal_of
 from tocsin.lab.bounds.prices import LEVELS, best_prices
 from tocsin.lab.bounds.replay import Reached, replay
-from tocsin.lab.network import Network
-from tocsin.lab.simulator import Outcome
-from tocsin.lab.workload import Workload
+from tocsin.lab.simulators.result_cache.simulator import Outcome
+from tocsin.lab.workloads.network import Network
+from tocsin.lab.workloads.workload import Workload
 
 ROUNDING = 1e-9  # by this part bounds are widened: far more than their sums can be off
 

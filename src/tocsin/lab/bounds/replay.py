@@ -17,8 +17,8 @@ import numpy as np
 from tocsin.lab.bounds.demand import Demand, Floats, Ints, Longs
 from tocsin.lab.bounds.dual import paid_before
 from tocsin.lab.bounds.goals import Goal
-from tocsin.lab.compiling import compiled
-from tocsin.lab.heap import new_heap, place, precedes, remove
+from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.compiling.heap import new_heap, place, precedes, remove
 
 LOOK_AGAIN, GIVEN_UP, PLANNED = -1.0, 0.0, 1.0  # scores of tails; their standing breaks ties
 GROUP = 4  # objects of one cache that are weighed together

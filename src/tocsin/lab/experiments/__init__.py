@@ -12,7 +12,7 @@ from functools import cache
 from types import ModuleType
 
 from tocsin.errors import NotFound
-from tocsin.lab.experiment import Experiment
+from tocsin.lab.declaring.experiment import Experiment
 
 
 @cache

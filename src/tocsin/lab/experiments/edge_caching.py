@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.lab.checks import (
+from tocsin.lab.declaring.checks import (
     SIZE,
     adds_up,
     beats,
@@ -15,9 +15,9 @@ from tocsin.lab.checks import (
     similar,
     within_bound,
 )
-from tocsin.lab.claims import Claim
-from tocsin.lab.curves import Figure, Series
-from tocsin.lab.experiment import Experiment, Extent, Reading
+from tocsin.lab.declaring.claims import Claim
+from tocsin.lab.declaring.experiment import Experiment, Extent, Reading
+from tocsin.lab.declaring.figures import Figure, Series
 
 EVICTING = ("lru", "lsc", "lscz", "lsd", "exp")
 PAPERS = (*EVICTING, "ttl")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tocsin.broker.server.recorder import KINDS
 from tocsin.errors import InvalidInput
 from tocsin.lab.trace.events import RECORD, WHO, EventTrace
+from tocsin.lab.trace.oracle_general import is_oracle_general, read_oracle_general
 from tocsin.lab.trace.requests import RequestTrace
 from tocsin.lab.trace.schema import EVENTS, KEY, REQUESTS, SCHEMAS, VERSION, Label
 
@@ -25,7 +26,9 @@ SMALLEST_BYTES = 12  # the mark twice, and the footer's length
 
 
 def read_trace(path: Path) -> EventTrace | RequestTrace:
-    """A checked trace, of whichever kind it is."""
+    """A checked trace, of whichever kind it is: ours, or by its name libCacheSim's."""
+    if is_oracle_general(path):
+        return read_oracle_general(path)
     file = _open(path)
     label = _label(path, file)
     table = _rows(path, file, SCHEMAS[label.kind])

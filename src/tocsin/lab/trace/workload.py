@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from tocsin.broker.server.recorder import ARRIVE, GET, LEAVE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tocsin.errors import InvalidInput
-from tocsin.lab import workload
 from tocsin.lab.trace.events import EventTrace, within
 from tocsin.lab.trace.objects import Published, published
-from tocsin.lab.workload import Workload
+from tocsin.lab.workloads import workload
+from tocsin.lab.workloads.workload import Workload
 
 LARGEST_BYTES = 2**31 - 1
 SAME = {  # kinds that both know: the workload's kind, and the field of its subject

@@ -1,0 +1,1 @@
+"""What kernels are made with: compiled functions kept on disk, arrays of records, a heap."""

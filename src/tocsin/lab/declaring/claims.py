@@ -1,0 +1,154 @@
+"""What a paper's text (or ours) claims about a sweep, and how the claim is judged by the points.
+
+A claim is judged for each reading on its own. Its check takes the reading's points apart into
+*cases* (one comparison each, paired by seed, with a 95 % confidence interval) and *groups* of cases
+(mostly: one for each cache size). A case holds when the whole interval lies on the claimed side.
+
+    reproduced       every case holds
+    partly           every case of at least one group holds
+    not reproduced   no group holds
+    not tested       the points it needs are not in the table
+
+Knows nothing of any one experiment: the claims themselves stand beside its declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from tocsin.lab.declaring.columns import bound_columns
+from tocsin.lab.declaring.statistics import Estimate, estimate
+
+Values = NDArray[np.float64]
+Verdict = Literal["reproduced", "partly", "not reproduced", "not tested"]
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """One comparison: `value` is what the interval is of."""
+
+    group: str
+    told: str  # what is compared, such as "ttl − lsc"
+    metric: str
+    value: Estimate
+    holds: bool
+    size_bytes: int
+    unitless: bool = False  # a ratio; else the value is in the metric's own unit
+
+
+class Finding(Struct, frozen=True):
+    """The cases of one claim under one reading."""
+
+    cases: tuple[Case, ...]
+    missing: str = ""  # what the table lacks
+
+    @property
+    def groups(self) -> dict[str, bool]:
+        """Each group, and whether all of its cases hold."""
+        found: dict[str, bool] = {}
+        for case in self.cases:
+            found[case.group] = found.get(case.group, True) and case.holds
+        return found
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.missing or not self.cases:
+            return "not tested"
+        groups = self.groups
+        if all(groups.values()):
+            return "reproduced"
+        return "partly" if any(groups.values()) else "not reproduced"
+
+
+class View:
+    """The points of one reading: simulations, and the bounds that were computed."""
+
+    def __init__(self, points: pd.DataFrame, reading: str) -> None:
+        here = points[points["reading"] == reading]
+        self.points = here[here["kind"] == "simulation"]
+        self.bounds = here[here["kind"] == "bound"]
+        self._values: dict[str, dict[tuple[str, int], Values]] = {}
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        return sorted(int(size) for size in self.points["size_bytes"].unique())
+
+    @cached_property
+    def policies(self) -> list[str]:
+        return list(dict.fromkeys(str(policy) for policy in self.points["policy"]))
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        return sorted(int(seed) for seed in self.points["seed"].unique())
+
+    def values(self, name: str, policy: str, size: int) -> Values:
+        """One a seed, NaN where there is no point: differences of two of them are paired."""
+        if name not in self._values:
+            by_point = self.points.set_index(["policy", "size_bytes", "seed"])[name]
+            table = by_point.unstack("seed").reindex(columns=self.seeds)
+            rows = table.to_numpy(dtype=float)
+            self._values[name] = {
+                (str(key[0]), int(key[1])): row for key, row in zip(table.index, rows, strict=True)
+            }
+        nothing = np.full(len(self.seeds), np.nan)
+        return self._values[name].get((policy, size), nothing)
+
+    def best(self, metric: str, size: int) -> Values:
+        """The proven bound, one a seed; NaN where it was not computed."""
+        here = self.bounds[self.bounds["size_bytes"] == size].set_index("seed")
+        return here[bound_columns(metric)[0]].reindex(self.seeds).to_numpy(dtype=float)
+
+    def lacks(self, policies: Iterable[str], metrics: Iterable[str] = ()) -> str:
+        """What is missing for a claim about these; empty when nothing is."""
+        absent = [policy for policy in policies if policy not in self.policies]
+        if absent:
+            return f"no points of {', '.join(absent)}"
+        empty = [
+            name for name in metrics if name not in self.points or self.points[name].isna().all()
+        ]
+        return f"no column {', '.join(empty)}" if empty else ""
+
+
+Check = Callable[[View], Finding]
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A sentence, where it stands, and the function that judges it."""
+
+    name: str
+    says: str  # the sentence, in the claimant's words
+    where: str  # the figure it speaks of
+    rule: str  # what we ask for, so that "similar" or "slightly" is a number
+    check: Check
+    own: bool = False  # ours, not the paper's
+
+
+class Judged(Struct, frozen=True):
+    claim: Claim
+    reading: str
+    finding: Finding
+
+
+def judge(claims: Sequence[Claim], points: pd.DataFrame) -> list[Judged]:
+    """Every claim under every reading in the table."""
+    views = {reading: View(points, reading) for reading in dict.fromkeys(points["reading"])}
+    return [
+        Judged(claim, reading, claim.check(view))
+        for claim in claims
+        for reading, view in views.items()
+    ]
+
+
+def megabytes(size: int) -> str:
+    return f"{size / 1e6:g} MB"
+
+
+def difference(view: View, metric: str, one: str, other: str, size: int) -> Estimate:
+    """one − other at this size, paired by seed."""
+    return estimate(view.values(metric, one, size) - view.values(metric, other, size))

@@ -1,0 +1,31 @@
+"""What a figure shows: which columns of the points, for which policies."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Dash = Literal["solid", "dashed", "dotted"]
+
+
+class Series(Struct, frozen=True, kw_only=True):
+    """One column of the points against the allowed cache size, a curve for each policy."""
+
+    metric: str
+    label: str = ""  # told after the policy's name
+    dash: Dash = "solid"
+    policies: tuple[str, ...] | None = None  # None: all that were run
+    pooled: bool = False  # one curve over all policies
+    against: str = ""  # draw the difference to this policy, paired by seed
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    name: str  # of its files
+    title: str
+    axis: str  # what the y axis shows, with its unit
+    series: tuple[Series, ...]
+    unit: float = 1.0  # the points' values are divided by it
+    one_scale: bool = False  # readings can be compared: they share the y axis
+    allowed: bool = False  # draw the allowed size itself
+    bound: str = ""  # the metric whose proven bound is drawn, where the points have it

@@ -1,0 +1,1 @@
+"""The live system beside what the simulator predicts of it."""

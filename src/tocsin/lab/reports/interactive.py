@@ -1,0 +1,146 @@
+"""The same figures for a page, drawn with plotly: hover for values, click a policy to hide it.
+
+Traces are plain dictionaries: plotly's objects check each property, which takes seconds a report.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from plotly.io import to_html
+from plotly.offline import get_plotlyjs
+
+from tocsin.lab.declaring.figures import Figure
+from tocsin.lab.reports.curves import Curve, Panel
+from tocsin.lab.reports.looks import BAND, PLOTLY_DASHES, PLOTLY_MARKERS, look
+
+HEIGHT_PIXELS = 480
+GREY = "#666666"
+Trace = dict[str, Any]
+
+
+def script() -> str:
+    """What the page needs once, so that it works without a network."""
+    return str(get_plotlyjs())
+
+
+def division(figure: Figure, panels: list[Panel], policies: list[str]) -> str:
+    """The figure as a <div> for a page that has the script."""
+    traces: list[Trace] = []
+    told: set[str] = set()  # one entry in the legend for all panels
+    for number, panel in enumerate(panels, start=1):
+        for trace in _traces(panel, policies):
+            trace |= {"xaxis": f"x{number}", "yaxis": f"y{number}"}
+            if trace["showlegend"]:
+                trace["showlegend"] = trace["legendgroup"] not in told
+                told.add(trace["legendgroup"])
+            traces.append(trace)
+    return str(
+        to_html(
+            {"data": traces, "layout": _layout(figure, panels)},
+            full_html=False,
+            include_plotlyjs=False,
+            div_id=f"figure-{figure.name}",
+            config={"displaylogo": False, "responsive": True},
+            validate=False,
+        )
+    )
+
+
+def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
+    gap = 0.04 if figure.one_scale else 0.07
+    width = (1 - gap * (len(panels) - 1)) / len(panels)
+    lines = {"gridcolor": "#e6e6e6", "zerolinecolor": "#e6e6e6"}
+    layout: dict[str, Any] = {
+        "height": HEIGHT_PIXELS,
+        "font": {"size": 14, "color": "#222222"},
+        "plot_bgcolor": "white",
+        "hovermode": "x unified",
+        "hoverlabel": {"font": {"size": 12}},
+        "legend": {"font": {"size": 12}, "tracegroupgap": 0},
+        "margin": {"l": 70, "r": 20, "t": 50, "b": 60},
+        "annotations": [],
+    }
+    for number, panel in enumerate(panels, start=1):
+        left = (number - 1) * (width + gap)
+        layout[f"xaxis{number}"] = {
+            "domain": [left, left + width],
+            "anchor": f"y{number}",
+            "title": {"text": "allowed cache size (MB)"},
+            **lines,
+        }
+        layout[f"yaxis{number}"] = {"anchor": f"x{number}", **lines}
+        if number == 1:
+            layout["yaxis1"]["title"] = {"text": figure.axis}
+        elif figure.one_scale:
+            layout[f"yaxis{number}"] |= {"matches": "y", "showticklabels": False}
+        layout["annotations"].append(
+            {
+                "text": f"reading: {panel.reading}",
+                "x": left + width / 2,
+                "y": 1.0,
+                "xref": "paper",
+                "yref": "paper",
+                "yanchor": "bottom",
+                "showarrow": False,
+            }
+        )
+    return layout
+
+
+def _traces(panel: Panel, policies: list[str]) -> list[Trace]:
+    found = [trace for curve in panel.curves for trace in _curve_traces(curve, policies)]
+    if panel.allowed_mb:
+        allowed = _line("allowed size", panel.allowed_mb, panel.allowed_mb, "allowed")
+        allowed["line"]["dash"] = "dash"
+        found.insert(0, allowed)
+    if panel.bound is not None:
+        sizes = panel.bound.sizes_mb
+        reached = _line("reached with foresight", sizes, panel.bound.reached, "bound")
+        best = _line("optimum lies here", sizes, panel.bound.best, "bound")
+        shade = {"fill": "tonexty", "fillcolor": "rgba(150,150,150,0.5)"}
+        found = [reached | {"showlegend": False}, best | shade, *found]
+    return found
+
+
+def _line(name: str, sizes: list[float], values: list[float], group: str) -> Trace:
+    return {
+        "type": "scatter",
+        "x": sizes,
+        "y": values,
+        "name": name,
+        "mode": "lines",
+        "line": {"color": GREY, "width": 1},
+        "legendgroup": group,
+        "showlegend": True,
+    }
+
+
+def _curve_traces(curve: Curve, policies: list[str]) -> list[Trace]:
+    style = look(curve.policy, policies)
+    half = [(high - low) / 2 for high, low in zip(curve.high, curve.low, strict=True)]
+    banded = not any(math.isnan(value) for value in half)
+    line = _line(curve.label, curve.sizes_mb, curve.mean, curve.label) | {
+        "mode": "lines+markers" if style.marker else "lines",
+        "line": {"color": style.colour, "width": style.width, "dash": PLOTLY_DASHES[curve.dash]},
+        "marker": {"symbol": PLOTLY_MARKERS[style.marker], "size": 8},
+        "hovertemplate": "%{y:.5g}",
+    }
+    if not banded:
+        return [line]
+    line |= {"customdata": half, "hovertemplate": "%{y:.5g} ± %{customdata:.2g}"}
+    red, green, blue = (int(style.colour[k : k + 2], 16) for k in (1, 3, 5))
+    band = _line(
+        curve.label,
+        curve.sizes_mb + curve.sizes_mb[::-1],
+        curve.high + curve.low[::-1],
+        curve.label,
+    ) | {
+        "line": {"width": 0},
+        "fill": "toself",
+        "fillcolor": f"rgba({red},{green},{blue},{BAND})",
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    return [band, line]

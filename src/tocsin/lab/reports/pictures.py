@@ -1,0 +1,104 @@
+"""Figures as PNG files, drawn with matplotlib: one panel a reading."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+from tocsin.lab.declaring.figures import Figure
+from tocsin.lab.reports.curves import Curve, Panel
+from tocsin.lab.reports.looks import BAND, LINE_STYLES, look
+
+PANEL_INCHES = (5.6, 4.0)
+LEFT_INCHES, RIGHT_INCHES = 1.15, 2.3  # the legend is at the right
+BOTTOM_INCHES, TOP_INCHES = 0.65, 0.75
+DOTS_PER_INCH = 130
+FONT_POINTS = 12
+
+
+def draw(figure: Figure, panels: list[Panel], policies: list[str], file: Path) -> None:
+    """Write the figure. `policies` fixes which colour each of them has in every figure."""
+    wide = PANEL_INCHES[0] * len(panels) + LEFT_INCHES + RIGHT_INCHES
+    high = PANEL_INCHES[1] + BOTTOM_INCHES + TOP_INCHES
+    canvas = Canvas(figsize=(wide, high), dpi=DOTS_PER_INCH)
+    grid = canvas.subplots(1, len(panels), squeeze=False, sharey=figure.one_scale)
+    canvas.subplots_adjust(
+        left=LEFT_INCHES / wide,
+        right=1 - RIGHT_INCHES / wide,
+        bottom=BOTTOM_INCHES / high,
+        top=1 - TOP_INCHES / high,
+        wspace=0.06 if figure.one_scale else 0.16,
+    )
+    for axes, panel in zip(grid[0], panels, strict=True):
+        _draw_panel(axes, panel, policies)
+        axes.set_title(f"reading: {panel.reading}", fontsize=FONT_POINTS)
+        axes.set_xlabel("allowed cache size (MB)", fontsize=FONT_POINTS)
+    grid[0][0].set_ylabel(figure.axis, fontsize=FONT_POINTS)
+    canvas.suptitle(figure.title, fontsize=FONT_POINTS + 2, fontweight="bold")
+    handles: dict[str, Artist] = {}
+    for axes in grid[0]:
+        found, labels = axes.get_legend_handles_labels()
+        handles |= dict(zip(labels, found, strict=True))
+    canvas.legend(
+        list(handles.values()),
+        list(handles),
+        loc="center left",
+        bbox_to_anchor=(1 - (RIGHT_INCHES - 0.1) / wide, 0.5),
+        fontsize=FONT_POINTS - 2,
+        frameon=False,
+    )
+    canvas.savefig(file)
+
+
+def _draw_panel(axes: Axes, panel: Panel, policies: list[str]) -> None:
+    axes.grid(visible=True, color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=FONT_POINTS - 1)
+    axes.spines[["top", "right"]].set_visible(False)
+    if panel.bound is not None:
+        axes.fill_between(
+            panel.bound.sizes_mb,
+            panel.bound.reached,
+            panel.bound.best,
+            color="#bbbbbb",
+            alpha=0.8,
+            linewidth=0,
+            label="optimum lies here",
+            zorder=2.5,  # above the bands, below the curves
+        )
+        axes.plot(panel.bound.sizes_mb, panel.bound.best, color="#666666", linewidth=1, zorder=2.5)
+    if panel.allowed_mb:
+        axes.plot(
+            panel.allowed_mb,
+            panel.allowed_mb,
+            color="#666666",
+            linewidth=1.2,
+            linestyle=LINE_STYLES["dashed"],
+            label="allowed size",
+        )
+    for curve in panel.curves:
+        _draw_curve(axes, curve, policies)
+
+
+def _draw_curve(axes: Axes, curve: Curve, policies: list[str]) -> None:
+    style = look(curve.policy, policies)
+    if not any(math.isnan(value) for value in curve.low):
+        axes.fill_between(
+            curve.sizes_mb, curve.low, curve.high, color=style.colour, alpha=BAND, linewidth=0
+        )
+    axes.plot(
+        curve.sizes_mb,
+        curve.mean,
+        color=style.colour,
+        linewidth=style.width,
+        linestyle=LINE_STYLES[curve.dash],
+        marker=style.marker,
+        markersize=style.mark_size,
+        markeredgewidth=0,
+        label=curve.label,
+        zorder=3,
+    )

@@ -1,0 +1,225 @@
+"""Everything that a table of points tells: figures, judged claims, and a report that shows all.
+
+    figures/*.png   one a figure        claims.md, claims.parquet   every claim, every case
+    report.html     interactive, one file, no network   report.md   the same, still
+
+Made from points.parquet alone.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+from msgspec import Struct
+
+from tocsin import __version__
+from tocsin.lab.declaring.claims import Judged, judge
+from tocsin.lab.declaring.columns import bound_columns
+from tocsin.lab.declaring.experiment import Experiment
+from tocsin.lab.declaring.plan import Conditions
+from tocsin.lab.experiments import experiment_named
+from tocsin.lab.reports import interactive, pictures, verdicts
+from tocsin.lab.reports.curves import panels
+from tocsin.lab.sweeps.points import read_points, write_whole
+
+MEANS = {"hit_ratio": "Hit ratio", "latency_mean_s": "Mean latency (s)"}
+COLOURS = {
+    "reproduced": "#117733",
+    "partly": "#997700",
+    "not reproduced": "#882255",
+    "not tested": "#777777",
+}
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 1250px; margin: 2rem auto; padding: 0 1rem;
+  color: #222; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
+table { border-collapse: collapse; font-size: 14px; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .6rem;
+  border-bottom: 1px solid #ddd; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
+.verdict { font-weight: 600; white-space: nowrap; }
+.wide { overflow-x: auto; } .quiet { color: #555; }
+"""
+
+
+class Report(Struct, frozen=True):
+    experiment: Experiment
+    conditions: Conditions
+    judged: list[Judged]
+    points: int
+
+
+def write_report(directory: Path) -> Report:
+    """Make everything anew from the directory's points."""
+    points, conditions = read_points(directory)
+    experiment = experiment_named(conditions.experiment)
+    judged = judge(experiment.claims, points)
+    policies = [policy for policy in dict.fromkeys(points["policy"]) if policy]
+    drawn = [(figure, panels(figure, points)) for figure in experiment.figures]
+    drawn = [(figure, found) for figure, found in drawn if found]
+    (directory / "figures").mkdir(exist_ok=True)
+    for figure, found in drawn:
+        pictures.draw(figure, found, policies, directory / "figures" / f"{figure.name}.png")
+    title = f"{experiment.name}: claims"
+    write_whole(directory / "claims.md", verdicts.markdown(judged, title).encode())
+    verdicts.write_cases(judged, directory / "claims.parquet")
+    about = _about(experiment, conditions, points)
+    means = [_means(points, metric) for metric in MEANS if metric in points]
+    still = [f"![{figure.title}](figures/{figure.name}.png)" for figure, _ in drawn]
+    write_whole(
+        directory / "report.md", _markdown(experiment, about, means, still, judged).encode()
+    )
+    live = [
+        (figure.title, interactive.division(figure, found, policies)) for figure, found in drawn
+    ]
+    write_whole(directory / "report.html", _page(experiment, about, means, live, judged).encode())
+    return Report(experiment, conditions, judged, len(points))
+
+
+class _Means(Struct, frozen=True):
+    """A metric's means: one row a reading and policy, one column a size."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def _means(points: pd.DataFrame, metric: str) -> _Means:
+    simulated = points[points["kind"] == "simulation"]
+    sizes = sorted(simulated["size_bytes"].unique())
+    rows = []
+    for reading in dict.fromkeys(simulated["reading"]):
+        here = simulated[simulated["reading"] == reading]
+        for policy in dict.fromkeys(here["policy"]):
+            by_size = here[here["policy"] == policy].groupby("size_bytes")[metric].mean()
+            rows.append([str(reading), str(policy), *_cells(by_size, sizes)])
+        best = bound_columns(metric)[0]
+        if best in points:
+            bounds = points[(points["kind"] == "bound") & (points["reading"] == reading)]
+            if not bounds.empty:
+                by_size = bounds.groupby("size_bytes")[best].mean()
+                rows.append([str(reading), "(bound)", *_cells(by_size, sizes)])
+    columns = ["reading", "policy", *(f"{size / 1e6:g} MB" for size in sizes)]
+    return _Means(MEANS[metric], columns, rows)
+
+
+def _cells(by_size: pd.Series[float], sizes: list[int]) -> list[str]:
+    return [f"{by_size[size]:.4f}" if size in by_size.index else "" for size in sizes]
+
+
+def _about(experiment: Experiment, conditions: Conditions, points: pd.DataFrame) -> list[str]:
+    """What was run, in sentences."""
+    simulated = points[points["kind"] == "simulation"]
+    seeds = simulated.groupby(["reading", "policy", "size_bytes"])["seed"].nunique()
+    each = f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
+    lines = [
+        f"{experiment.purpose[0].upper()}{experiment.purpose[1:]}. Figures and claims: "
+        f"{experiment.source}.",
+        f"{len(simulated)} simulations ({each} seeds for each policy and size), "
+        f"{len(points) - len(simulated)} bounds, tocsin {__version__}."
+        + (" A quick look at a smaller workload." if conditions.quick else ""),
+    ]
+    present = set(points["reading"])
+    for reading in experiment.readings:
+        if reading.name in present:
+            changed = _changed(conditions.readings[reading.name], set(reading.settings))
+            lines.append(
+                f"Reading “{reading.name}”: {reading.meaning}."
+                + (f" Settings: {changed}." if changed else "")
+            )
+    changed = _changed(conditions.network, set())
+    if changed:
+        lines.append(f"Network: {changed}.")
+    return lines
+
+
+def _changed(settings: Struct, but: set[str]) -> str:
+    """What is not as in the paper's table."""
+    defaults = msgspec.to_builtins(type(settings)())
+    here = msgspec.to_builtins(settings)
+    told = [f"{key}={value}" for key, value in here.items() if value != defaults[key]]
+    return ", ".join(one for one in told if one.split("=")[0] not in but)
+
+
+def _markdown(
+    experiment: Experiment,
+    about: list[str],
+    means: list[_Means],
+    still: list[str],
+    judged: list[Judged],
+) -> str:
+    lines = [f"# {experiment.name}", "", *(f"{line}\n" for line in about)]
+    lines += ["## Claims", "", "| | claim | reading | verdict | numbers |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {verdicts.MARKS[one.finding.verdict]} | {_pipe(one.claim.says)} | {one.reading} "
+        f"| {verdicts.verdict(one)} | {_pipe(verdicts.numbers(one.finding))} |"
+        for one in judged
+    ]
+    lines += ["", "What was asked for, and where each fails: claims.md.", ""]
+    lines += ["## Figures", "", "Means over seeds with 95 % bands.", ""]
+    lines += [f"{image}\n" for image in still]
+    for table in means:
+        lines += [f"## {table.title}", "", f"| {' | '.join(table.columns)} |"]
+        lines.append("|" + "---|" * len(table.columns))
+        lines += [f"| {' | '.join(row)} |" for row in table.rows] + [""]
+    return "\n".join(lines)
+
+
+def _pipe(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _page(
+    experiment: Experiment,
+    about: list[str],
+    means: list[_Means],
+    live: list[tuple[str, str]],
+    judged: list[Judged],
+) -> str:
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(experiment.name)}</title><style>{STYLE}</style>",
+        f"<script>{interactive.script()}</script></head><body>",
+        f"<h1>{escape(experiment.name)}</h1>",
+        *(f"<p>{escape(line)}</p>" for line in about),
+        "<h2>Figures</h2><p class=quiet>Means over seeds with 95 % bands. Hover for values; click "
+        "a policy in the legend to hide it, twice to see it alone.</p>",
+        *(f"<h3>{escape(title)}</h3>{division}" for title, division in live),
+        "<h2>Claims</h2><p class=quiet>Differences are paired by seed; brackets are 95 % "
+        "confidence intervals. A case holds when its whole interval does.</p>",
+        "<div class=wide><table><tr><th>claim</th><th>figure</th><th>reading</th><th>verdict</th>"
+        "<th>numbers</th></tr>",
+        *(_claim_row(one) for one in judged),
+        "</table></div>",
+        *(_means_table(table) for table in means),
+        "</body></html>",
+    ]
+    return "\n".join(parts)
+
+
+def _claim_row(one: Judged) -> str:
+    colour = COLOURS[one.finding.verdict]
+    return (
+        f"<tr><td>{escape(one.claim.says)}<br><span class=quiet>{escape(one.claim.rule)}</span>"
+        f"</td><td>{escape(one.claim.where)}</td><td>{escape(one.reading)}</td>"
+        f'<td class=verdict style="color:{colour}">{escape(verdicts.verdict(one))}</td>'
+        f"<td>{escape(verdicts.numbers(one.finding))}</td></tr>"
+    )
+
+
+def _means_table(table: _Means) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:2])
+        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[2:])
+        + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f"<h2>{escape(table.title)}</h2><div class=wide><table><tr>{head}</tr>{rows}</table></div>"
+    )

@@ -1,0 +1,162 @@
+"""Judged claims as text and as a table: verdict, numbers, and where a claim does not hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tocsin.lab.declaring.claims import Case, Finding, Judged, megabytes
+from tocsin.lab.declaring.statistics import Estimate
+
+SHOWN_FAILURES = 3
+LISTED_FAILURES = 12
+MARKS = {"reproduced": "✔", "partly": "◐", "not reproduced": "✘", "not tested": "–"}
+OWN_WORDS = {"reproduced": "holds", "not reproduced": "does not hold"}
+
+
+def verdict(judged: Judged) -> str:
+    """Our own claims are not reproduced, they hold."""
+    word: str = judged.finding.verdict
+    return OWN_WORDS.get(word, word) if judged.claim.own else word
+
+
+def numbers(finding: Finding) -> str:
+    """One line: in how much of it the claim holds, and the values that show it."""
+    if finding.missing:
+        return finding.missing
+    groups = finding.groups
+    kind = "sizes" if all(name.endswith("MB") for name in groups) else "policies"
+    held = f"{sum(groups.values())} of {len(groups)} {kind}"
+    failing = failures(finding)
+    if failing:
+        shown = "; ".join(told(case) for case in failing[:SHOWN_FAILURES])
+        more = len(failing) - SHOWN_FAILURES
+        return f"{held}; not: {shown}" + (f"; and {more} more" if more > 0 else "")
+    ranked = sorted(finding.cases, key=lambda case: case.value.mean)
+    ends = [ranked[0]] if len(ranked) == 1 else [ranked[0], ranked[-1]]
+    return f"{held}; {' … '.join(told(case) for case in ends)}"
+
+
+def failures(finding: Finding) -> list[Case]:
+    """Cases that do not hold, the clearest first."""
+    failing = [case for case in finding.cases if not case.holds]
+    return sorted(failing, key=lambda case: -_clearness(case.value))
+
+
+def _clearness(value: Estimate) -> float:
+    """How many half widths of its interval a difference is away from 0."""
+    if not value.certain or math.isnan(value.mean):
+        return 0.0
+    half = (value.high - value.low) / 2
+    return math.inf if half == 0 else abs(value.mean) / half
+
+
+def told(case: Case) -> str:
+    at = "" if case.told.startswith(case.group) else f" at {megabytes(case.size_bytes)}"
+    name = "" if case.unitless else f" {case.metric}"
+    return f"{case.told}{name}{at} {shown(case)}"
+
+
+def shown(case: Case) -> str:
+    """The value with its interval, in readable units."""
+    value, scale, unit = case.value, 1.0, ""
+    if not case.unitless and case.metric.endswith("_bytes"):
+        large = max(abs(value.mean), abs(value.low), abs(value.high)) >= 1e9
+        scale, unit = (1e9, " GB") if large else (1e6, " MB")
+    elif not case.unitless and case.metric.endswith("_s"):
+        unit = " s"
+    ends = [value.mean, value.low, value.high] if value.certain else [value.mean]
+    mean, *interval = (_figure(end / scale, signed=not case.unitless) for end in ends)
+    return f"{mean} [{', '.join(interval)}]{unit}" if interval else f"{mean}{unit}"
+
+
+def _figure(value: float, *, signed: bool) -> str:
+    """Four digits, without an exponent."""
+    if value == 0 or math.isnan(value):
+        return f"{value:g}"
+    digits = max(0, min(6, 3 - math.floor(math.log10(abs(value)))))
+    text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}".rstrip("0").rstrip(".")
+    return text.replace("-", "−")
+
+
+def markdown(judged: Sequence[Judged], title: str) -> str:
+    """claims.md: a table of all, then where and by how much each one fails."""
+    lines = [f"# {title}", ""]
+    for own, heading in ((False, "The paper's claims"), (True, "Our own claims")):
+        mine = [one for one in judged if one.claim.own is own]
+        if not mine:
+            continue
+        lines += [f"## {heading}", "", "| | claim | figure | reading | verdict | numbers |"]
+        lines += ["|---|---|---|---|---|---|"]
+        lines += [
+            f"| {MARKS[one.finding.verdict]} | {_cell(one.claim.says)} | {one.claim.where} "
+            f"| {one.reading} | {verdict(one)} | {_cell(numbers(one.finding))} |"
+            for one in mine
+        ]
+        lines.append("")
+    lines += [
+        "Numbers are means over seeds; differences are paired by seed; brackets are 95 % "
+        "confidence intervals (Student's t). A case holds when its whole interval does.",
+        "",
+        "## What was asked for, and where it fails",
+        "",
+    ]
+    for one in judged:
+        lines += _details(one)
+    return "\n".join(lines) + "\n"
+
+
+def _details(one: Judged) -> list[str]:
+    lines = [
+        f"### {one.claim.name}, reading {one.reading}: {verdict(one)}",
+        "",
+        f"Asked for: {one.claim.rule}.",
+        "",
+    ]
+    failing = failures(one.finding)
+    listed = failing if one.claim.own else failing[:LISTED_FAILURES]
+    lines += [f"- fails: {told(case)}" for case in listed]
+    if len(failing) > len(listed):
+        lines.append(f"- and {len(failing) - len(listed)} more, in claims.parquet")
+    return [*lines, ""] if failing else lines
+
+
+def write_cases(judged: Sequence[Judged], file: Path) -> None:
+    """claims.parquet: one row a case; a claim that was not tested has one without numbers."""
+    rows = []
+    for one in judged:
+        about = {
+            "claim": one.claim.name,
+            "says": one.claim.says,
+            "figure": one.claim.where,
+            "rule": one.claim.rule,
+            "own": one.claim.own,
+            "reading": one.reading,
+            "verdict": one.finding.verdict,
+            "missing": one.finding.missing,
+        }
+        rows += [
+            about
+            | {
+                "group": case.group,
+                "size_bytes": case.size_bytes,
+                "case": case.told,
+                "metric": case.metric,
+                "value": case.value.mean,
+                "low": case.value.low,
+                "high": case.value.high,
+                "seeds": case.value.seeds,
+                "holds": case.holds,
+            }
+            for case in one.finding.cases
+        ] or [about]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in names}), file)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,1 @@
+"""A broker's result caches under a workload of subscribers (BAD)."""

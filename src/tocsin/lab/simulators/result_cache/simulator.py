@@ -1,0 +1,221 @@
+"""One run of a cache policy over a workload, compiled; its outcome in numbers.
+
+The model is BAD's (section V): a get is instantaneous. Whoever is connected takes each object the
+moment it arrives; whoever comes back gets everything after its marker: the cached suffix is hit,
+the rest is missed and not cached again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict
+from numpy.typing import NDArray
+
+from tocsin.errors import SettingError
+from tocsin.lab.compiling.functions import JIT, callback
+from tocsin.lab.compiling.heap import new_heap
+from tocsin.lab.compiling.records import record_dtype, records
+from tocsin.lab.simulators.result_cache import kernel
+from tocsin.lab.workloads.network import Network
+from tocsin.lab.workloads.workload import PUBLISH, Workload
+from tocsin.policies import CachePolicy
+from tocsin.policies.admission import Memory
+from tocsin.policies.estimates import BINS, bin_ends
+from tocsin.policies.eviction.fifo import fifo
+from tocsin.policies.expiry.ttl import ttl
+
+MEMORY = record_dtype(Memory)
+SCORE = numba.float64(numba.from_dtype(kernel.CACHE)) if JIT else "score"
+TIME_TO_LIVE = numba.float64(numba.float64, numba.float64, numba.float64) if JIT else "ttl"
+ADMIT = (
+    numba.boolean(numba.from_dtype(MEMORY), numba.int64, numba.float64, numba.float64)
+    if JIT
+    else "admit"
+)
+
+
+class State(NamedTuple):
+    """Everything that the kernel reads and changes, in its order."""
+
+    caches: Any
+    objects: Any
+    frontends: Any
+    subscribers: Any
+    runs: Any
+    marks: Any
+    victims: Any
+    deadlines: Any
+    absences: Any
+    memories: Any
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a run did. Latencies are of gets; an object delivered is a request, hit or missed."""
+
+    requests: int
+    hits: int
+    hit_bytes: int
+    misses: int
+    miss_bytes: int
+    gets: int
+    gets_with_miss: int
+    volume_objects: int  # results made for somebody
+    volume_bytes: int
+    fetched_bytes: int  # from the cluster: pulled ahead to be cached, and missed
+    inserted: int
+    inserted_bytes: int
+    bypassed: int
+    evicted: int
+    evicted_bytes: int
+    expired: int
+    expired_bytes: int
+    consumed: int
+    consumed_bytes: int
+    dropped: int
+    dropped_bytes: int
+    cached_bytes: int  # at the end
+    cache_mean_bytes: float
+    cache_max_bytes: int
+    overshoot_mean_bytes: float  # above the budget
+    holding_mean_s: float  # of objects that left
+    ttl_mean_s: float  # over caches and re-estimates
+    rho_t_bytes: float  # Σρ_i·T_i, mean over re-estimates
+    latency_mean_s: float
+    latency_p50_s: float
+    latency_p90_s: float
+    latency_p99_s: float
+    events: int
+    seconds: float  # that the run took
+
+    @property
+    def hit_ratio(self) -> float:
+        return self.hits / self.requests if self.requests else 0.0
+
+    def row(self) -> dict[str, int | float]:
+        return {"hit_ratio": self.hit_ratio, **asdict(self)}
+
+
+def simulate(
+    workload: Workload,
+    policy: CachePolicy,
+    budget_bytes: int,
+    network: Network | None = None,
+) -> Outcome:
+    return simulate_steps(workload, policy, budget_bytes, network, record=False)[0]
+
+
+def simulate_steps(
+    workload: Workload,
+    policy: CachePolicy,
+    budget_bytes: int,
+    network: Network | None = None,
+    *,
+    record: bool = True,
+) -> tuple[Outcome, NDArray[Any]]:
+    """The outcome, and what stood after each event (`kernel.STEP`), if that is recorded."""
+    network = network or Network()
+    if not 0 <= budget_bytes < 2**63:  # kernels count in 64 bits
+        raise SettingError(
+            f"the cache size is {budget_bytes} bytes", field="size", hint="0 or more bytes"
+        )
+    state = _state(workload, policy, budget_bytes, network)
+    latencies = np.zeros(kernel.LATENCY_BINS, np.int64)
+    step_log = records(len(workload) if record else 0, kernel.STEP)
+    started = time.perf_counter()
+    kernel.simulate(
+        workload.at,
+        workload.kind,
+        workload.subject,
+        workload.value,
+        workload.owners,
+        *state,
+        latencies,
+        step_log,
+        callback(policy.evict or fifo, SCORE),
+        callback(policy.expire or ttl, TIME_TO_LIVE),
+        callback(policy.admit, ADMIT),
+    )
+    seconds = time.perf_counter() - started
+    totals = {name: state.runs[name][0].item() for name in kernel.RUN.names or ()}
+    return outcome_of(totals, latencies, workload.duration_s, budget_bytes, seconds), step_log
+
+
+def _state(workload: Workload, policy: CachePolicy, budget_bytes: int, network: Network) -> State:
+    """Before the first event."""
+    published = workload.subject[workload.kind == PUBLISH]
+    slots = np.bincount(published, minlength=workload.backends) + 1  # one more: the marker after
+    caches = records(workload.backends, kernel.CACHE)
+    caches["backend"] = np.arange(workload.backends)
+    caches["first"] = np.concatenate([[0], np.cumsum(slots)[:-1]])
+    subscribers = records(workload.subscribers, kernel.SUBSCRIBER)
+    subscribers["first"] = subscribers["last"] = -1
+    absences = np.zeros((4, BINS))  # ends of bins, returns, exposure, rates
+    absences[0] = bin_ends()
+    run = records(1, kernel.RUN)
+    run["budget_bytes"] = budget_bytes
+    run["caches"] = policy.caches
+    run["evicts"] = policy.evict is not None
+    run["expires"] = policy.expire is not None
+    run["looks_ahead"] = policy.looks_ahead
+    run["first"], run["second"] = policy.admit_parameters
+    for name, number in asdict(network).items():
+        run[name] = number
+    return State(
+        caches,
+        records(int(slots.sum()), kernel.OBJECT),
+        records(len(workload.owners), kernel.FRONTEND),
+        subscribers,
+        run,
+        np.zeros((2, workload.backends), np.int64),
+        new_heap(workload.backends),
+        new_heap(workload.backends),
+        absences,
+        records(1, MEMORY),
+    )
+
+
+def outcome_of(
+    totals: dict[str, Any],
+    latencies: NDArray[np.int64],
+    duration_s: float,
+    budget_bytes: int,
+    seconds: float,
+) -> Outcome:
+    """From what was counted (`kernel.RUN`)."""
+    rest_s = max(0.0, duration_s - totals["measured_at"])
+    size_bytes = totals["size_bytes"]
+    byte_s = totals["byte_s"] + size_bytes * rest_s
+    overshoot_byte_s = totals["overshoot_byte_s"] + max(0, size_bytes - budget_bytes) * rest_s
+    left = sum(totals[name] for name in ("evicted", "expired", "consumed", "dropped"))
+    same = set(Outcome.__struct_fields__) & set(totals)
+    return Outcome(
+        **{name: totals[name] for name in same},
+        requests=totals["hits"] + totals["misses"],
+        fetched_bytes=totals["pulled_bytes"] + totals["miss_bytes"],
+        cached_bytes=size_bytes,
+        cache_mean_bytes=byte_s / duration_s if duration_s else 0.0,
+        cache_max_bytes=totals["max_bytes"],
+        overshoot_mean_bytes=overshoot_byte_s / duration_s if duration_s else 0.0,
+        holding_mean_s=totals["held_s"] / left if left else 0.0,
+        ttl_mean_s=totals["ttl_s"] / totals["ttls"] if totals["ttls"] else 0.0,
+        rho_t_bytes=totals["planned_bytes"] / totals["estimates"] if totals["estimates"] else 0.0,
+        latency_mean_s=totals["latency_s"] / totals["gets"] if totals["gets"] else 0.0,
+        latency_p50_s=_percentile(latencies, 0.50),
+        latency_p90_s=_percentile(latencies, 0.90),
+        latency_p99_s=_percentile(latencies, 0.99),
+        seconds=seconds,
+    )
+
+
+def _percentile(latencies: NDArray[np.int64], part: float) -> float:
+    """The middle of the bin in which it lies."""
+    total = int(latencies.sum())
+    if not total:
+        return 0.0
+    found = int(np.searchsorted(np.cumsum(latencies), part * total))
+    return float(kernel.SHORTEST_LATENCY_S * kernel.LATENCY_RATIO ** (found + 0.5))

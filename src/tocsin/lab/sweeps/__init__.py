@@ -1,0 +1,1 @@
+"""Sweeps: the points of a plan, computed on Spark and kept."""

@@ -1,0 +1,35 @@
+"""What no policy can beat at one cache size, as the row of a sweep.
+
+The columns are named as those of a simulation, with `best_` (nobody passes it) and `reached_` (a
+run that knows the future does reach it) before them.
+"""
+
+from __future__ import annotations
+
+from tocsin.lab.bounds import Interval, certify
+from tocsin.lab.declaring.columns import bound_columns
+from tocsin.lab.simulators.result_cache.simulator import simulate
+from tocsin.lab.workloads.network import Network
+from tocsin.lab.workloads.workload import Workload
+from tocsin.policies import parse_policy
+
+
+def bound_row(workload: Workload, size_bytes: int, network: Network) -> dict[str, float]:
+    """Intervals for hit ratio, bytes and latency. Each may need a schedule of its own."""
+    found = certify(workload, size_bytes, network)
+    plain = simulate(workload, parse_policy("none"), size_bytes, network)
+    asked_bytes, hit = plain.hit_bytes + plain.miss_bytes, found.hit_bytes
+    missed = Interval(asked_bytes - hit.reached, asked_bytes - hit.limit)
+    volume_bytes = plain.volume_bytes  # a broker such as BAD's pulls every result ahead
+    intervals = {
+        "hit_ratio": found.hit_ratio,
+        "hit_bytes": hit,
+        "miss_bytes": missed,
+        "fetched_bytes": Interval(volume_bytes + missed.reached, volume_bytes + missed.limit),
+        "latency_mean_s": found.latency_mean_s,
+    }
+    row = {}
+    for metric, interval in intervals.items():
+        best, reached = bound_columns(metric)
+        row[best], row[reached] = float(interval.limit), float(interval.reached)
+    return row

@@ -1,0 +1,126 @@
+"""Sweeps on Spark: one task a point, and the driver keeps each finished point at once.
+
+Events never become Spark rows: a task carries a few numbers there and one row back, and finds the
+workload in files that all tasks of a machine share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tocsin.errors import TocsinError
+from tocsin.lab.declaring.plan import Plan
+from tocsin.lab.sweeps.points import Store
+from tocsin.lab.sweeps.sources import bound_digest, policy_digest
+from tocsin.lab.sweeps.spark_tasks import each_as_it_ends, job_errors, session_on
+from tocsin.lab.sweeps.tasks import Failure, Place, Row, Task, make_workload, perform
+
+
+class Progress(Protocol):
+    """Whoever watches."""
+
+    def begin(self, what: str, total: int) -> None: ...
+
+    def advance(self, count: int) -> None: ...
+
+
+class Swept(Struct, frozen=True):
+    """What a run did."""
+
+    computed: int
+    kept: int  # finished earlier
+    failures: list[Failure]
+
+
+def tasks_of(plan: Plan) -> list[Task]:
+    """Every point of the plan. Seeds come one after the other, so that an interrupted sweep has
+    whole curves. One bound goes first and the others after their seed's simulations: the first
+    two tasks then compile different kernels, and the long ones do not come last."""
+    found = []
+    for seed in range(1, plan.seeds + 1):
+        policies = [*plan.policies, ""] if seed <= plan.bound_seeds else plan.policies
+        found += [
+            _task(plan, reading, policy, size, seed)
+            for policy in policies
+            for reading in plan.readings
+            for size in plan.sizes_bytes
+        ]
+    first = next((task for task in found if task.kind == "bound"), None)
+    return found if first is None else [first, *(task for task in found if task is not first)]
+
+
+def _task(plan: Plan, reading: str, policy: str, size_bytes: int, seed: int) -> Task:
+    return Task(
+        kind="simulation" if policy else "bound",
+        reading=reading,
+        policy=policy,
+        size_bytes=size_bytes,
+        seed=seed,
+        settings=plan.conditions.readings[reading],
+        network=plan.conditions.network,
+        sources=policy_digest(policy) if policy else bound_digest(),
+    )
+
+
+def sweep(
+    plan: Plan,
+    store: Store,
+    progress: Progress,
+    *,
+    master: str = "local[*]",
+    spark: SparkSession | None = None,
+    compute: Callable[[Task, Place], Row] = perform,
+) -> Swept:
+    """Compute what the store lacks. Whatever ends it, finished points are in the store."""
+    wanted = tasks_of(plan)
+    missing = [task for task in wanted if not store.has(task)]
+    failures: list[Failure] = []
+    if missing:
+        progress.begin("starting Spark", 0)
+        with session_on(master, spark) as session, job_errors():
+            place = Place.at(store.directory / "workloads")
+            _make_workloads(session.sparkContext, missing, place, progress)
+            progress.begin("points", len(wanted))
+            progress.advance(len(wanted) - len(missing))
+            attempt = _attempt(compute, place)
+            for batch in each_as_it_ends(session.sparkContext, missing, attempt):
+                rows = [found for found in batch if not isinstance(found, Failure)]
+                failures += [found for found in batch if isinstance(found, Failure)]
+                if rows:
+                    store.add(rows)
+                progress.advance(len(batch))
+    return Swept(len(missing) - len(failures), len(wanted) - len(missing), failures)
+
+
+def _make_workloads(
+    context: SparkContext, tasks: Sequence[Task], place: Place, progress: Progress
+) -> None:
+    wanted = {(task.reading, task.seed): task for task in tasks}
+    progress.begin("workloads", len(wanted))
+
+    def make(task: Task) -> int:
+        make_workload(task.settings, task.seed, place)
+        return 1
+
+    for made in each_as_it_ends(context, list(wanted.values()), make):
+        progress.advance(len(made))
+
+
+def _attempt(
+    compute: Callable[[Task, Place], Row], place: Place
+) -> Callable[[Task], Row | Failure]:
+    def attempt(task: Task) -> Row | Failure:
+        try:
+            return compute(task, place)
+        except Exception as error:  # a policy that cannot be computed must not take the others
+            told = (
+                str(error) if isinstance(error, TocsinError) else f"{type(error).__name__}: {error}"
+            )
+            return Failure(task, told)
+
+    return attempt
