@@ -167,9 +167,20 @@ def test_estimates_are_counted_for_whoever_asks_how_well_they_hold() -> None:
     cache.put(result(1, 1, 300), 1.0)
     cache.put(result(2, 1, 600), 2.0)  # does not fit: λ1 = 300/2 = 150, T1 = 300/150 = 2 s
     counters = cache.counters
-    assert (counters.estimates, counters.ttls) == (1, 2)
-    assert counters.ttl_s == 2 + LONGEST_TTL_S
+    assert counters.estimates == 1
     assert counters.planned_bytes == 300.0  # Σρ_i·T_i: its half of the budget
+
+
+def test_a_time_to_live_counts_for_each_object_that_was_given_it() -> None:
+    cache = cache_with("ttl", 600, b1=1, b2=1)
+    cache.put(result(1, 1, 300), 1.0)  # before the first estimate: none
+    cache.put(result(2, 1, 600), 2.0)  # λ1 = 300/2 = 150, T1 = 300/150 = 2 s; cache 2: the guard
+    counters = cache.counters
+    assert (counters.ttls, counters.ttl_s) == (0, 0.0)
+    cache.put(result(1, 2, 1), 3.0)
+    cache.put(result(1, 3, 1), 4.0)
+    cache.put(result(2, 2, 1), 5.0)
+    assert (counters.ttls, counters.ttl_s) == (2, 4.0)
 
 
 def test_a_second_cache_for_a_backend_subscription_is_refused() -> None:

@@ -156,6 +156,7 @@ def test_times_and_sizes_are_means_over_the_whole_run() -> None:
     # 50 s: (250 + 150 + 50) / 50 = 9 bytes on average. For 15 s there were 5 above the budget:
     # 75 / 50 = 1.5. The two that left had stayed 25 and 15 s.
     # At 20 s something did not fit: ρ = 10 bytes / 20 s, T = 15 / 0.5 = 30 s, so ρT = 15 bytes.
+    # The second and the third object were given that T, the first none.
     events = [
         (0.0, SUBSCRIBE, 0, 0),
         (10.0, PUBLISH, 0, 10),

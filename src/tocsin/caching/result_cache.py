@@ -49,8 +49,10 @@ class CacheCounters(Struct):
     overshoot_byte_s: float = 0.0  # the same for the bytes above the budget
     held_s: float = 0.0  # how long objects stayed, summed over all that left
     estimates: int = 0  # how often times to live were re-estimated
-    ttls: int = 0  # how many were estimated then,
-    ttl_s: float = 0.0  # and their sum
+    # A holding time is of an object, so a time to live counts once for each object that was given
+    # it when it was cached. A cache that does not grow gives none: the guard is no estimate.
+    ttls: int = 0
+    ttl_s: float = 0.0  # their sum
     planned_bytes: float = 0.0  # Σρ_i·T_i, summed over the estimates
 
     @property
@@ -182,6 +184,10 @@ class ResultCache:
         counters.inserted += 1
         counters.inserted_bytes += result.size_bytes
         counters.max_bytes = max(counters.max_bytes, self.size_bytes)
+        ttl_s = suffix.candidate.ttl_s
+        if ttl_s < LONGEST_TTL_S:
+            counters.ttls += 1
+            counters.ttl_s += ttl_s
         if len(suffix) == 1:
             self._mark(result.backend)
         return True
@@ -299,12 +305,10 @@ class ResultCache:
             candidate.hold_s = self._hold_s
             grown += rate
             planned_bytes += rate * candidate.ttl_s
-            counters.ttl_s += candidate.ttl_s
             self._mark(backend)
         self._usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
         self._absences.learn()
         counters.estimates += 1
-        counters.ttls += len(self._caches)
         counters.planned_bytes += planned_bytes
 
     @staticmethod

@@ -236,8 +236,6 @@ def _estimate(
         cache.hold_s = run.hold_s
         grown += rate
         planned_bytes += rate * cache.ttl_s
-        run.ttl_s += cache.ttl_s
-        run.ttls += 1
         _mark(cache, run, marks)
     run.usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
     rate_returns(absences[1], absences[2], absences[3])
@@ -403,6 +401,9 @@ def _publish(
         run.size_bytes += size_bytes
         run.inserted += 1
         run.inserted_bytes += size_bytes
+        if cache.ttl_s < LONGEST_TTL_S:
+            run.ttls += 1
+            run.ttl_s += cache.ttl_s
         run.max_bytes = max(run.max_bytes, run.size_bytes)
     else:
         run.bypassed += run.caches

@@ -83,7 +83,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     cache_max_bytes: int
     overshoot_mean_bytes: float  # above the budget
     holding_mean_s: float  # of objects that left
-    ttl_mean_s: float  # over caches and re-estimates
+    ttl_mean_s: float  # T_i as it was when an object was cached, over those objects
     rho_t_bytes: float  # Σρ_i·T_i, mean over re-estimates
     latency_mean_s: float
     latency_p50_s: float
