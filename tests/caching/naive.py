@@ -45,6 +45,10 @@ class Rates:
     arrivals: float = 0.0
     consumption_bytes: float = 0.0
 
+    @property
+    def growth(self) -> float:
+        return growth(self.arrival_bytes, self.consumption_bytes)
+
 
 @dataclass
 class NaiveCache:
@@ -58,7 +62,8 @@ class NaiveCache:
     fetch_delay_s: float = 0.0
     arrived: list[Result] = field(default_factory=list)  # since the last estimate
     consumed: list[Result] = field(default_factory=list)
-    rates: Rates | None = None
+    measured: int = 0
+    rates: Rates = field(default_factory=Rates)
     ahead: Candidate = field(default_factory=Candidate)  # only what policies that look ahead add
     score: float | None = None  # of those policies; None: something touched the cache since
 
@@ -235,7 +240,7 @@ class NaiveCaches:
         """Of a cache that is not empty."""
         cache = self.caches[backend]
         tail, everyone = cache.objects[0], cache.subscribers.values()
-        rates = cache.rates or Rates()
+        rates = cache.rates
         waiting = [cache.subscribers[number] for number in tail.subscribers]
         return Candidate(
             backend=backend,
@@ -312,37 +317,35 @@ class NaiveCaches:
         self.estimated_at = now
         self.estimates += 1
         self.absences.learn()
-        arriving = 0.0
+        arriving = grown = 0.0  # `sum` would round otherwise
         caches = [self.caches[backend] for backend in sorted(self.caches)]
         for cache in caches:
             cache.rates = _measured(cache, elapsed_s)
+            cache.measured += 1
             arriving += cache.rates.arrival_bytes
+            grown += cache.rates.growth
             cache.arrived, cache.consumed, cache.score = [], [], None
         self.hold_s = self.budget_bytes / arriving if arriving else 0.0
         everyone = sum(len(cache.subscribers) for cache in caches)
-        time_to_live, grown = self.policy.expire or ttl, 0.0
+        time_to_live, budget_bytes = self.policy.expire or ttl, float(self.budget_bytes)
+        self.usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
         for cache in caches:
-            assert cache.rates is not None
-            rate = growth(cache.rates.arrival_bytes, cache.rates.consumption_bytes)
-            share = len(cache.subscribers) / everyone if everyone else 0.0
-            cache.ttl_s = time_to_live(share, float(self.budget_bytes), rate)
-            cache.hold_s = self.hold_s
-            grown += rate
-        self.usual_ttl_s = time_to_live(1.0, float(self.budget_bytes), grown)
+            cache.ttl_s, cache.hold_s = self.usual_ttl_s, self.hold_s
+            if cache.measured > 1 and everyone:  # a whole interval, from one estimate to the next
+                share = len(cache.subscribers) / everyone
+                cache.ttl_s = time_to_live(share, budget_bytes, cache.rates.growth)
 
 
 def _measured(cache: NaiveCache, elapsed_s: float) -> Rates:
-    """Moving averages; the first measurement stands for itself."""
+    """Moving averages; they begin with the first whole interval."""
     new = Rates(
         sum(result.size_bytes for result in cache.arrived) / elapsed_s,
         len(cache.arrived) / elapsed_s,
         sum(result.size_bytes for result in cache.consumed) / elapsed_s,
     )
-    if cache.rates is None:
-        return new
-    old = cache.rates
+    old, weight = cache.rates, AVERAGE_WEIGHT if cache.measured > 1 else 1.0
     return Rates(
-        moving_average(old.arrival_bytes, new.arrival_bytes, AVERAGE_WEIGHT),
-        moving_average(old.arrivals, new.arrivals, AVERAGE_WEIGHT),
-        moving_average(old.consumption_bytes, new.consumption_bytes, AVERAGE_WEIGHT),
+        moving_average(old.arrival_bytes, new.arrival_bytes, weight),
+        moving_average(old.arrivals, new.arrivals, weight),
+        moving_average(old.consumption_bytes, new.consumption_bytes, weight),
     )

@@ -146,11 +146,15 @@ def test_the_first_estimate_is_made_when_something_does_not_fit() -> None:
     assert cache.counters.estimates == 1
     cache.expire(50.0 + REESTIMATE_EVERY_S)
     assert cache.counters.estimates == 2
-    assert cache.candidate(1).arrivals_per_s == pytest.approx((0.04 + 2 / REESTIMATE_EVERY_S) / 2)
+    # The first estimate was of a part of an interval: what a whole one tells replaces it.
+    assert cache.candidate(1).arrivals_per_s == pytest.approx(2 / REESTIMATE_EVERY_S)
+    cache.expire(50.0 + 2 * REESTIMATE_EVERY_S)
+    assert cache.candidate(1).arrivals_per_s == pytest.approx(1 / REESTIMATE_EVERY_S)
 
 
-def test_a_cache_that_is_opened_later_begins_with_the_usual_time_to_live() -> None:
+def test_until_a_cache_was_measured_for_a_whole_interval_it_has_the_usual_time_to_live() -> None:
     # 2 caches grow by 1 byte/s each, so all by 2: an object can stay 600 / 2 = 300 s in all.
+    # Cache 3 was opened as well, and nothing tells yet that it does not grow.
     cache = cache_with("ttl", 600, b1=1, b2=1)
     cache.put(result(1, 1, 300), 1.0)
     cache.put(result(2, 1, 300), 2.0)
@@ -159,28 +163,34 @@ def test_a_cache_that_is_opened_later_begins_with_the_usual_time_to_live() -> No
     cache.expire(300.0)
     cache.open(4, 0)
     assert cache.candidate(4).ttl_s == cache.candidate(4).hold_s == 300.0
-    assert (cache.candidate(1).ttl_s, cache.candidate(3).ttl_s) == (300.0, LONGEST_TTL_S)
+    assert [cache.candidate(one).ttl_s for one in (1, 2, 3)] == [300.0, 300.0, 300.0]
+    # In the next one cache 1 alone gets something, 2 bytes/s: T = 1/2 · 600 / 2 = 150 s.
+    cache.put(result(1, 2, 600), 301.0)
+    cache.expire(600.0)
+    told = [cache.candidate(one).ttl_s for one in (1, 2, 3, 4)]
+    assert told == [150.0, LONGEST_TTL_S, LONGEST_TTL_S, 300.0]
 
 
 def test_estimates_are_counted_for_whoever_asks_how_well_they_hold() -> None:
     cache = cache_with("ttl", 600, b1=1, b2=1)
     cache.put(result(1, 1, 300), 1.0)
-    cache.put(result(2, 1, 600), 2.0)  # does not fit: λ1 = 300/2 = 150, T1 = 300/150 = 2 s
+    cache.put(result(2, 1, 600), 2.0)  # does not fit: Σρ = 300/2 = 150, T = 600/150 = 4 s for all
     counters = cache.counters
     assert counters.estimates == 1
-    assert counters.planned_bytes == 300.0  # Σρ_i·T_i: its half of the budget
+    assert counters.planned_bytes == 600.0  # Σρ_i·T_i: the budget
 
 
 def test_a_time_to_live_counts_for_each_object_that_was_given_it() -> None:
-    cache = cache_with("ttl", 600, b1=1, b2=1)
+    cache = cache_with("ttl", 600, b1=1, b2=1, b3=1)
     cache.put(result(1, 1, 300), 1.0)  # before the first estimate: none
-    cache.put(result(2, 1, 600), 2.0)  # λ1 = 300/2 = 150, T1 = 300/150 = 2 s; cache 2: the guard
     counters = cache.counters
     assert (counters.ttls, counters.ttl_s) == (0, 0.0)
-    cache.put(result(1, 2, 1), 3.0)
-    cache.put(result(1, 3, 1), 4.0)
-    cache.put(result(2, 2, 1), 5.0)
-    assert (counters.ttls, counters.ttl_s) == (2, 4.0)
+    cache.put(result(1, 2, 600), 2.0)  # does not fit: Σρ = 300/2 = 150, T = 600/150 = 4 s for all
+    cache.put(result(2, 1, 1), 3.0)
+    assert (counters.ttls, counters.ttl_s) == (2, 8.0)
+    cache.expire(2.0 + REESTIMATE_EVERY_S)
+    cache.put(result(3, 1, 1), 303.0)  # it had not grown at all: the guard, which is no estimate
+    assert (counters.ttls, counters.ttl_s) == (2, 8.0)
 
 
 def test_a_second_cache_for_a_backend_subscription_is_refused() -> None:

@@ -79,18 +79,20 @@ def test_lsd_keeps_what_takes_long_to_fetch() -> None:
 
 
 def test_exp_drops_what_expires_first_and_only_when_room_is_needed() -> None:
-    # 100 s until something does not fit: λ = 40 bytes / 100 s = 0.4/s for both, nothing consumed.
-    # T1 = 3/4 · 100 / 0.4 = 187.5 s, T2 = 1/4 · 100 / 0.4 = 62.5 s.
-    cache = cache_with("exp", 100, b1=3, b2=1)
-    cache.put(result(1, 1, 40, created_at=10.0), 10.0)
-    cache.put(result(2, 1, 40, created_at=20.0), 20.0)
+    # In a whole interval, 300 to 600 s: λ = 42 bytes / 300 s = 0.14/s for both, nothing consumed.
+    # T1 = 3/4 · 112 / 0.14 = 600 s, T2 = 1/4 · 112 / 0.14 = 200 s.
+    cache = cache_with("exp", 112, b1=3, b2=1)
+    cache.expire(300.0)
+    cache.put(result(1, 1, 42, created_at=310.0), 310.0)
+    cache.put(result(2, 1, 42, created_at=320.0), 320.0)
     assert cache.candidate(2).ttl_s == LONGEST_TTL_S
-    cache.put(result(1, 2, 40, created_at=100.0), 100.0)
-    assert (cache.candidate(1).ttl_s, cache.candidate(2).ttl_s) == (187.5, 62.5)
-    # 10 + 187.5 = 197.5 against 20 + 62.5 = 82.5: the younger one goes. It was over for 17.5 s.
+    cache.put(result(1, 2, 42, created_at=600.0), 600.0)
+    assert cache.candidate(1).ttl_s == pytest.approx(600.0)
+    assert cache.candidate(2).ttl_s == pytest.approx(200.0)
+    # 310 + 600 = 910 against 320 + 200 = 520: the younger one goes. It was over for 80 s.
     assert (positions(cache, 1), positions(cache, 2)) == ([1, 2], [])
-    cache.expire(REESTIMATE_EVERY_S)
-    assert positions(cache, 1) == [1, 2]  # over since 197.5, and nobody needs the room
+    cache.expire(1000.0)
+    assert positions(cache, 1) == [1, 2]  # over since 910, and nobody needs the room
 
 
 def test_fifo_drops_what_came_first_whoever_reads_it() -> None:
@@ -161,19 +163,20 @@ def test_homing_judges_a_tail_by_the_cheapest_run_that_it_heads() -> None:
     assert (positions(cache, 1), positions(cache, 2), positions(cache, 3)) == ([2], [1], [1])
 
 
-def test_ttl_follows_equation_7_after_the_first_interval() -> None:
-    # 300 s; cache 1 gets 600 bytes and consumes none: ρ = 2/s; n = 3 of 4; B = 800:
+def test_ttl_follows_equation_7_after_the_first_whole_interval() -> None:
+    # 300 to 600 s; cache 1 gets 600 bytes and consumes none: ρ = 2/s; n = 3 of 4; B = 800:
     # T = 0.75 · 800 / 2 = 300 s.
     cache = cache_with("ttl", 800, b1=3, b2=1)
-    cache.put(result(1, 1, 300), 10.0)
-    cache.put(result(1, 2, 300), 290.0)
-    assert cache.candidate(1).ttl_s == LONGEST_TTL_S
     cache.expire(REESTIMATE_EVERY_S)
+    cache.put(result(1, 1, 300), 310.0)
+    cache.put(result(1, 2, 300), 590.0)
+    assert cache.candidate(1).ttl_s == LONGEST_TTL_S
+    cache.expire(2 * REESTIMATE_EVERY_S)
     assert cache.candidate(1).ttl_s == pytest.approx(300.0)
     assert cache.candidate(2).ttl_s == LONGEST_TTL_S  # ρ = 0: the guard
-    cache.expire(309.9)
+    cache.expire(609.9)
     assert positions(cache, 1) == [1, 2]
-    cache.expire(310.0)
+    cache.expire(610.0)
     assert positions(cache, 1) == [2]
     assert cache.counters.expired == 1
 

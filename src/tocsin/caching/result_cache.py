@@ -281,7 +281,11 @@ class ResultCache:
         return self.counters.estimates > 0
 
     def _estimate(self, now: float) -> None:
-        """Moving averages, and equation 7 for every cache (BAD IV.B)."""
+        """Moving averages, and equation 7 for every cache (BAD IV.B).
+
+        What one cache grows by is known after a whole interval, what all of them grow by much
+        sooner: until then the usual time to live holds, which fills the budget just as well.
+        """
         elapsed_s = now - self._estimated_at
         if elapsed_s <= 0:
             return
@@ -295,18 +299,20 @@ class ResultCache:
             self._measure(suffix, elapsed_s)
             subscribers += suffix.everyone.subscribers
             arrival += suffix.candidate.arrival_bytes_per_s
+            grown += self._growth(suffix)
+        self._usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
         self._hold_s = budget_bytes / arrival if arrival > 0 else 0.0
         for backend in ordered:
             suffix = self._caches[backend]
             candidate = suffix.candidate
-            rate = growth(candidate.arrival_bytes_per_s, suffix.consumption_rate)
-            share = suffix.everyone.subscribers / subscribers if subscribers else 0.0
-            candidate.ttl_s = time_to_live(share, budget_bytes, rate)
+            rate = self._growth(suffix)
+            candidate.ttl_s = self._usual_ttl_s
+            if suffix.measured > 1 and subscribers:
+                share = suffix.everyone.subscribers / subscribers
+                candidate.ttl_s = time_to_live(share, budget_bytes, rate)
             candidate.hold_s = self._hold_s
-            grown += rate
             planned_bytes += rate * candidate.ttl_s
             self._mark(backend)
-        self._usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
         self._absences.learn()
         counters.estimates += 1
         counters.planned_bytes += planned_bytes
@@ -314,7 +320,7 @@ class ResultCache:
     @staticmethod
     def _measure(suffix: Suffix, elapsed_s: float) -> None:
         candidate = suffix.candidate
-        weight = AVERAGE_WEIGHT if suffix.measured else 1.0
+        weight = AVERAGE_WEIGHT if suffix.measured > 1 else 1.0
         candidate.arrival_bytes_per_s = moving_average(
             candidate.arrival_bytes_per_s, suffix.arrival_bytes / elapsed_s, weight
         )
@@ -325,7 +331,11 @@ class ResultCache:
             suffix.consumption_rate, suffix.consumption_bytes / elapsed_s, weight
         )
         suffix.arrivals = suffix.arrival_bytes = suffix.consumption_bytes = 0
-        suffix.measured = True
+        suffix.measured += 1
+
+    @staticmethod
+    def _growth(suffix: Suffix) -> float:
+        return growth(suffix.candidate.arrival_bytes_per_s, suffix.consumption_rate)
 
     def _is_wanted(self, suffix: Suffix, result: Result) -> bool:
         waiting = suffix.waiting_for_next

@@ -80,7 +80,7 @@ class Suffix:
         self._cached_at: list[float] = []
         self._start = 0
         self.candidate = Candidate(backend=backend)
-        self.measured = False
+        self.measured = 0  # how many estimates it has been through
         self.consumption_rate = 0.0  # bytes per second, a moving average
         self.arrivals = self.arrival_bytes = self.consumption_bytes = 0  # since the last estimate
 

@@ -210,7 +210,7 @@ def _estimate(
         cache = caches[backend]
         if cache.attached == 0:
             continue
-        weight = AVERAGE_WEIGHT if cache.measured else 1.0
+        weight = AVERAGE_WEIGHT if cache.measured > 1 else 1.0
         cache.arrival_bytes_per_s = moving_average(
             cache.arrival_bytes_per_s, cache.arrival_bytes / elapsed_s, weight
         )
@@ -223,21 +223,23 @@ def _estimate(
         cache.arrivals = 0
         cache.arrival_bytes = 0
         cache.consumption_bytes = 0
-        cache.measured = 1
+        cache.measured += 1
         subscribers += cache.attached
         arrival += cache.arrival_bytes_per_s
+        grown += growth(cache.arrival_bytes_per_s, cache.consumption_rate)
+    run.usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
     run.hold_s = budget_bytes / arrival if arrival > 0 else 0.0
     for backend in range(caches.shape[0]):
         cache = caches[backend]
         if cache.attached == 0:
             continue
         rate = growth(cache.arrival_bytes_per_s, cache.consumption_rate)
-        cache.ttl_s = time_to_live(cache.attached / subscribers, budget_bytes, rate)
+        cache.ttl_s = run.usual_ttl_s
+        if cache.measured > 1:
+            cache.ttl_s = time_to_live(cache.attached / subscribers, budget_bytes, rate)
         cache.hold_s = run.hold_s
-        grown += rate
         planned_bytes += rate * cache.ttl_s
         _mark(cache, run, marks)
-    run.usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
     rate_returns(absences[1], absences[2], absences[3])
     run.estimates += 1
     run.planned_bytes += planned_bytes
