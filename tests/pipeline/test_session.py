@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.errors import SettingError
-from tocsin.pipeline.jars import find_bare_local_fs
+from tocsin.pipeline.jars import SPARK, find_bare_local_fs
 from tocsin.pipeline.java import find_java, require_java
 from tocsin.pipeline.session import local_cores, session_conf
 from tocsin.settings import Settings
@@ -65,7 +65,10 @@ def test_a_session_works_with_and_without_the_faster_file_system(
     settings = Settings(data=tmp_path, master="local[2]")
     assert find_bare_local_fs() is None
     assert "spark.hadoop.fs.file.impl" not in session_conf(settings)
-    (tmp_path / "x_hadoop-bare-naked-local-fs-0.1.0.jar").touch()
+    SPARK.directory.mkdir()
+    for coordinate in SPARK.coordinates:
+        _, artifact, version = coordinate.split(":")
+        (SPARK.directory / f"{artifact}-{version}.jar").touch()
     assert "spark.hadoop.fs.file.impl" in session_conf(settings)
     elsewhere = Settings(data=tmp_path, master="spark://a:7077")
     assert "spark.hadoop.fs.file.impl" not in session_conf(elsewhere)

@@ -234,7 +234,7 @@ def test_jars_that_cannot_be_fetched_do_not_stop_the_set_up(machine: Machine) ->
 
 
 @pytest.mark.parametrize(
-    "target", ["setup", "demo", "test", "bench", "lint", "format", "clean", "help"]
+    "target", ["setup", "servers", "demo", "test", "bench", "lint", "format", "clean", "help"]
 )
 def test_make_help_lists_every_target(target: str) -> None:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}

@@ -1,30 +1,37 @@
-"""Jars that make Spark faster, fetched once at set-up into a directory the project owns.
+"""Jars from Maven's public repository, fetched in whole sets into a directory the project owns.
 
-    python -m tocsin.pipeline.jars [DIRECTORY]
+    python -m tocsin.pipeline.jars
 
-Spark itself resolves them, so this module knows names and versions but no address, and whatever
-mirror Spark's own settings name is honoured. Without the jars everything works, only slower: Hadoop
-starts a `chmod` process for every file of a checkpoint.
+Ivy fetches them: it lies in pyspark's own folder and knows where the public repository is, so this
+module knows names and versions but no address (DEFAULT_ARTIFACT_REPOSITORY names a mirror, as it
+does for Spark). Every jar of a set is pinned, none is looked up. Imports no pyspark, starts no
+Spark, and works without jars: then Hadoop starts a `chmod` process for every file of a checkpoint,
+and Spark reaches neither Kafka nor a database.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import importlib.util
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from xml.sax.saxutils import quoteattr
 
 from tocsin.errors import Unavailable
 from tocsin.pipeline.java import require_java
 
 DIRECTORY = Path(".cache") / "jars"
-# A local file system that does not start `chmod` for every file Spark creates.
-BARE_LOCAL_FS = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
+ATTEMPTS = 3  # what one attempt has fetched, the next one keeps
 BARE_LOCAL_FS_CLASS = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-# Spark carries Hadoop and needs none of the library its author uses in tests.
-EXCLUDED = "org.apache.hadoop:hadoop-common,com.globalmentor:globalmentor-root"
+_BARE_LOCAL_FS = "hadoop-bare-naked-local-fs"
 
 
 def jar_directory() -> Path:
@@ -35,72 +42,179 @@ def jar_directory() -> Path:
     return DIRECTORY.resolve()
 
 
-def find_bare_local_fs(directory: Path | None = None) -> Path | None:
-    """The jar, if it was fetched."""
-    found = sorted((directory or jar_directory()).glob("*bare-naked-local-fs*.jar"))
-    return found[-1] if found else None
+@dataclass(frozen=True)
+class JarSet:
+    """Jars that are there all together or not at all. Other versions make another directory."""
+
+    name: str
+    coordinates: tuple[str, ...]
+    """group:artifact:version, with everything that they need."""
+
+    @property
+    def directory(self) -> Path:
+        digest = hashlib.sha256("\n".join(self.coordinates).encode()).hexdigest()
+        return jar_directory() / f"{self.name}-{digest[:12]}"
+
+    def paths(self) -> list[Path]:
+        """The jars in the order of the list; none unless all are there."""
+        paths = [self.directory / _file_name(one) for one in self.coordinates]
+        return paths if all(path.is_file() for path in paths) else []
+
+    def fetch(self, told: Callable[[int, int], None] = lambda done, total: None) -> list[Path]:
+        """Fetch what is missing; `told` hears how many of how many are there."""
+        if found := self.paths():
+            return found
+        with _lock(self.directory.parent):
+            if not self.paths():  # another process may have fetched them while we waited
+                self._fetch(told)
+        return self.paths()
+
+    def _fetch(self, told: Callable[[int, int], None]) -> None:
+        place = self.directory.parent
+        for left in place.glob(f".{self.name}-*.part"):  # of a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{self.name}-", suffix=".part", dir=place))
+        try:
+            for attempt in range(1, ATTEMPTS + 1):
+                told(0, len(self.coordinates))
+                if (reason := _run_ivy(part, self, told)) is None:
+                    break
+                if attempt == ATTEMPTS:
+                    raise Unavailable(
+                        f"the jars of {self.name} could not be fetched: {reason}",
+                        hint="look at the network, or set DEFAULT_ARTIFACT_REPOSITORY to a mirror",
+                    )
+            for path in (part / "jars").iterdir():
+                with path.open("rb") as handle:
+                    os.fsync(handle.fileno())
+            shutil.rmtree(self.directory, ignore_errors=True)  # had lost some of its jars
+            (part / "jars").rename(self.directory)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
 
-def fetch(directory: Path) -> Path:
-    """Have Spark resolve the jar and keep it in `directory`; nothing to do if it is there."""
-    present = find_bare_local_fs(directory)
-    if present is not None:
-        return present
-    directory.mkdir(parents=True, exist_ok=True)
-    resolved = directory.parent / "ivy"
-    _resolve(resolved)
-    found = sorted((resolved / "jars").glob("*bare-naked-local-fs*.jar"))
-    if not found:
-        raise Unavailable(
-            f"{BARE_LOCAL_FS} could not be fetched", hint="Tocsin works without it, a bit slower"
-        )
-    partial = directory / f".{found[-1].name}.part"
-    shutil.copyfile(found[-1], partial)
-    return partial.rename(directory / found[-1].name)
+SPARK = JarSet(
+    "spark",
+    (
+        # A local file system that does not start `chmod` for every file Spark creates.
+        f"com.globalmentor:{_BARE_LOCAL_FS}:0.1.0",
+        # Kafka as source and sink. The token provider of 4.2.0 was never published; that of 4.0.0
+        # serves.
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.apache.kafka:kafka-clients:3.9.2",
+        "org.apache.commons:commons-pool2:2.13.1",
+        # Databases.
+        "org.postgresql:postgresql:42.7.14",
+        "org.mariadb.jdbc:mariadb-java-client:4.0.0",
+    ),
+)
 
 
-def _resolve(ivy: Path) -> None:
-    """Start Spark's launcher with the package and stop it: resolving is its first step."""
-    from pyspark.java_gateway import launch_gateway
+def find_bare_local_fs() -> Path | None:
+    """The file system's jar, if it was fetched."""
+    return next((path for path in SPARK.paths() if path.name.startswith(_BARE_LOCAL_FS)), None)
 
-    os.environ["JAVA_HOME"] = str(require_java())
-    os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        f"--packages {BARE_LOCAL_FS} --exclude-packages {EXCLUDED} "
-        f"--conf spark.jars.ivy={ivy.resolve()} pyspark-shell"
-    )
-    try:
-        with _errors_into(ivy / "resolve.txt"):
-            gateway = launch_gateway()  # type: ignore[no-untyped-call]
-    except Exception as error:  # the launcher reports every failure as "exited"
-        raise Unavailable(
-            f"{BARE_LOCAL_FS} could not be fetched: {error}",
-            hint=f"Tocsin works without it, a bit slower; {ivy / 'resolve.txt'} has the reason",
-        ) from None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=30)
+
+def connector_jars() -> list[Path]:
+    """What Spark needs to reach Kafka, PostgreSQL and MariaDB (`spark.jars`); none if not there."""
+    return [path for path in SPARK.paths() if not path.name.startswith(_BARE_LOCAL_FS)]
+
+
+def _file_name(coordinate: str) -> str:
+    _, artifact, version = coordinate.split(":")
+    return f"{artifact}-{version}.jar"
 
 
 @contextmanager
-def _errors_into(path: Path) -> Iterator[None]:
-    """The launcher writes pages to standard error, which a child inherits: keep them aside."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    saved = os.dup(2)
-    try:
-        with path.open("wb") as target:
-            os.dup2(target.fileno(), 2)
-            yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
+def _lock(place: Path) -> Iterator[None]:
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _run_ivy(part: Path, wanted: JarSet, told: Callable[[int, int], None]) -> str | None:
+    """Put the jars into `part/jars`; the reason if that failed. Ivy checks each one's checksum."""
+    (part / "settings.xml").write_text(_settings())
+    (part / "ivy.xml").write_text(_module(wanted))
+    command = [str(require_java() / "bin" / "java"), "-XX:TieredStopAtLevel=1"]
+    command += ["-jar", str(_ivy_jar()), "-confs", "default"]
+    command += ["-settings", str(part / "settings.xml"), "-ivy", str(part / "ivy.xml")]
+    command += ["-cache", str(part / "ivy")]
+    command += ["-retrieve", f"{part / 'jars'}/[artifact]-[revision].[ext]"]
+    lines, done = list[str](), 0
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as ivy:
+        assert ivy.stdout is not None
+        try:
+            for line in ivy.stdout:
+                lines.append(line.strip())
+                if "[SUCCESSFUL" in line:
+                    done += 1
+                    told(done, len(wanted.coordinates))
+        except BaseException:
+            ivy.kill()
+            raise
+    if ivy.returncode == 0:
+        return None
+    return next((line for line in lines if "error" in line.lower() or "not found" in line), "Ivy")
+
+
+def _ivy_jar() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    for folder in (found and found.submodule_search_locations) or []:
+        for jar in (Path(folder) / "jars").glob("ivy-*.jar"):
+            return jar
+    raise Unavailable("pyspark's folder has no Ivy, which fetches jars", hint="install pyspark")
+
+
+def _settings() -> str:
+    mirror = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
+    root = f" root={quoteattr(mirror)}" if mirror else ""
+    return f"""<ivysettings>
+  <settings defaultResolver="public"/>
+  <timeout-constraints>
+    <timeout-constraint name="patient" connectionTimeout="15000" readTimeout="60000"/>
+  </timeout-constraints>
+  <resolvers>
+    <ibiblio name="public" m2compatible="true" usepoms="false" timeoutConstraint="patient"{root}/>
+  </resolvers>
+</ivysettings>
+"""
+
+
+def _module(wanted: JarSet) -> str:
+    lines = []
+    for coordinate in wanted.coordinates:
+        group, artifact, version = map(quoteattr, coordinate.split(":"))
+        lines.append(
+            f'    <dependency org={group} name={artifact} rev={version} transitive="false"/>'
+        )
+    return f"""<ivy-module version="2.0">
+  <info organisation="tocsin" module={quoteattr(wanted.name)}/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+{chr(10).join(lines)}
+  </dependencies>
+</ivy-module>
+"""
 
 
 def main() -> None:
-    directory = Path(sys.argv[1]) if len(sys.argv) > 1 else jar_directory()
+    def told(done: int, total: int) -> None:
+        print(f"fetching Spark's jars: {done} of {total}", flush=True)
+
     try:
-        print(fetch(directory))
+        SPARK.fetch(told)
     except Unavailable as error:
-        print(f"tocsin: {error}", file=sys.stderr)  # set-up goes on: the jar is a bonus
+        sys.exit(f"tocsin: {error}")
 
 
 if __name__ == "__main__":
