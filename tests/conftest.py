@@ -1,14 +1,25 @@
-"""What all tests share: one small Spark session for the whole run, started only when asked for."""
+"""What all tests share: one small Spark session and real servers, started only when asked for."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pytest
 
+from tocsin.dev.guard import Guard
+from tocsin.dev.kafka import Kafka
+from tocsin.dev.mariadb import MariaDB
+from tocsin.dev.postgresql import PostgreSQL
+from tocsin.dev.server import Server
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+AnyServer = TypeVar("AnyServer", bound=Server)
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +32,62 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = build_session(settings, app_name="tocsin-tests")
     yield session
     session.stop()
+
+
+class RealServers:
+    """Servers that end with the test run, even if it is killed."""
+
+    def __init__(self) -> None:
+        self.started: list[Server] = []
+        self.directory = Path(tempfile.mkdtemp(prefix="tocsin-servers-"))
+        self.directory.chmod(0o711)  # PostgreSQL may run as another user
+        self.guard = Guard(self.directory)
+
+    def start(self, kind: type[AnyServer]) -> AnyServer:
+        if reason := kind.lacks():
+            missing(reason)
+        server = kind(self.directory, self.guard, short_lived=True)
+        server.start()
+        self.started.append(server)
+        return server
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test; where everything has to be there (CI=true), fail it."""
+    if os.environ.get("CI", "").lower() in ("true", "1", "yes"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def real_servers() -> Iterator[RealServers]:
+    servers = RealServers()
+    yield servers
+    servers.guard.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(real_servers: RealServers) -> Kafka:
+    """`.address` for Kafka's clients, `.url` for Tocsin's settings; topics are the test's own."""
+    return real_servers.start(Kafka)
+
+
+@pytest.fixture(scope="session")
+def postgresql(real_servers: RealServers) -> PostgreSQL:
+    """`.url` of a database that all share, `.fresh()` for one of the test's own."""
+    return real_servers.start(PostgreSQL)
+
+
+@pytest.fixture(scope="session")
+def mariadb(real_servers: RealServers) -> MariaDB:
+    """`.url` of a database that all share, `.fresh()` for one of the test's own."""
+    return real_servers.start(MariaDB)
+
+
+@pytest.fixture(autouse=True)
+def _whole_servers_for_the_next(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test may kill or pause a shared server; the next test finds it serving."""
+    yield
+    if "real_servers" in request.fixturenames:
+        for server in request.getfixturevalue("real_servers").started:
+            server.heal()

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from tocsin import __version__
-from tocsin.cli import data, demo, lab, services
+from tocsin.cli import data, demo, dev, lab, services
 from tocsin.cli.output import complain
 from tocsin.errors import TocsinError
 from tocsin.service.backoff import NO_ANSWER
@@ -23,6 +23,7 @@ services.register(app)
 data.register(app)
 demo.register(app)
 lab.register(app)
+dev.register(app)
 
 
 @app.command()

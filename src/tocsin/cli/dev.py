@@ -1,0 +1,83 @@
+"""Commands for real servers on a developer's machine: dev up, down, status, install."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tocsin.cli.lab_progress import Watch
+from tocsin.cli.output import err, out, show_table
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(help="kafka, postgresql, mariadb (all three if none is named) or spark"),
+]
+Data = Annotated[Path, typer.Option(help="directory that holds the servers' data")]
+DATA = Path("tocsin-data") / "dev"
+
+app = typer.Typer(no_args_is_help=True, help="Real servers on this machine: Kafka and databases.")
+
+
+def register(parent: typer.Typer) -> None:
+    parent.add_typer(app, name="dev")
+
+
+@app.command()
+def up(names: Names = None, data: Data = DATA) -> None:
+    """Install what is missing, start servers, and print their addresses. They stay up."""
+    from tocsin.dev.servers import Servers
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was begun is undone
+    servers = Servers(data)
+    before = {server.name for server in servers.known() if server.alive}
+    with Watch(err) as watch:
+        started = servers.up(names or [], watch)
+    for server in started:
+        if server.name in before:
+            err.print(f"{server.title} was running already", highlight=False)
+    for server in started:
+        out.print(f"{server.name:<12} {server.url}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def down(
+    names: Names = None,
+    data: Data = DATA,
+    delete: Annotated[bool, typer.Option("--delete", help="remove all their data too")] = False,
+) -> None:
+    """Stop servers (all if none is named). Their data stays for the next start."""
+    from tocsin.dev.servers import Servers
+
+    servers = Servers(data)
+    with Watch(err) as watch:
+        stopped = servers.down(names or [], watch)
+    if not stopped:
+        err.print("no server was running")
+    if delete:
+        servers.delete()
+
+
+@app.command()
+def status(data: Data = DATA) -> None:
+    """Show which servers run, and their addresses."""
+    from tocsin.dev.servers import Servers
+
+    rows = []
+    for server in Servers(data).known():
+        state = "running" if server.alive else "died" if server.processes else "stopped"
+        pids = " ".join(str(process.pid) for process in server.processes.values())
+        rows.append([server.name, state, server.url, pids if server.alive else ""])
+    show_table(["server", "state", "address", "process"], rows)
+
+
+@app.command()
+def install(names: Names = None) -> None:
+    """Get what servers lack on this machine: packages when you are root on Debian, and jars."""
+    from tocsin.dev import servers
+
+    with Watch(err) as watch:
+        servers.install(names or [], watch)

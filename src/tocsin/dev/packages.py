@@ -1,0 +1,59 @@
+"""Debian's packages, installed when we may. Starts no service, and lets no package start one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tocsin.errors import Unavailable
+
+SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"  # not on everybody's PATH
+POSTGRESQL_FOLDER = Path("/etc/postgresql-common/createcluster.d")
+
+
+def find_program(name: str) -> Path | None:
+    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_FOLDERS}")
+    return Path(found) if found else None
+
+
+def advice(title: str, package: str) -> str:
+    return (
+        f"{title} is not installed: apt-get install {package}, or call"
+        " tocsin dev install as root on Debian"
+    )
+
+
+def apt_install(title: str, package: str) -> None:
+    """Install a package; Unavailable with what to do if that is not possible."""
+    apt = shutil.which("apt-get")
+    if os.geteuid() != 0 or apt is None:
+        raise Unavailable(advice(title, package))
+    with _no_server_of_its_own():
+        for words in (["update"], ["install", "-y", "--no-install-recommends", package]):
+            done = subprocess.run(
+                [apt, "-o", "DPkg::Lock::Timeout=300", *words],
+                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            if done.returncode != 0:
+                last = (done.stdout.strip().splitlines() or ["it said nothing"])[-1]
+                raise Unavailable(f"apt-get could not install {package}: {last}")
+
+
+@contextmanager
+def _no_server_of_its_own() -> Iterator[None]:
+    """PostgreSQL's package would make a server on port 5432 and start it now and at every boot."""
+    file = POSTGRESQL_FOLDER / "tocsin.conf"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("create_main_cluster = false\n")
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,209 @@
+"""What all servers share: prepared once, started, waited for, stopped, killed, paused, restarted.
+
+A subclass says what it lacks on this machine, how its data directory is made, which command runs
+it and when it answers.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from tocsin.dev.ports import free_port, is_free
+from tocsin.dev.processes import Command, Launcher, Process
+from tocsin.dev.state import Record
+from tocsin.errors import Conflict, Unavailable
+
+START_LIMIT_S = 120.0
+PORTS_TRIED = 3
+
+
+class Progress(Protocol):
+    """Who is told how far we are. A total of 0: it is not known."""
+
+    def begin(self, what: str, total: int) -> None: ...
+
+    def advance(self, count: int) -> None: ...
+
+
+class Server(ABC):
+    name: ClassVar[str]
+    title: ClassVar[str]
+    gently: ClassVar[signal.Signals] = signal.SIGTERM
+
+    def __init__(
+        self,
+        directory: Path,
+        launcher: Launcher,
+        *,
+        record: Record | None = None,
+        save: Callable[[], None] = lambda: None,
+        short_lived: bool = False,
+    ) -> None:
+        """`short_lived`: for tests. It starts faster, and does not survive a power cut."""
+        self.home = directory / self.name
+        self._launcher = launcher
+        self._record = record if record is not None else Record()
+        self._save = save
+        self._short_lived = short_lived
+        if not self._record.password:
+            self._record.password = secrets.token_hex(16)
+
+    @classmethod
+    @abstractmethod
+    def lacks(cls) -> str | None:
+        """What this machine lacks to run it, and how to get it; None if nothing."""
+
+    @classmethod
+    @abstractmethod
+    def install(cls, progress: Progress) -> None:
+        """Get what it lacks, or say why not."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The address as Tocsin's settings take it."""
+
+    @abstractmethod
+    def _make_data(self, data: Path) -> None:
+        """Make a data directory that is not there yet."""
+
+    @abstractmethod
+    def _command(self) -> Command: ...
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Whether it serves now."""
+
+    @property
+    def port(self) -> int:
+        return self._record.port
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.home / "log"
+
+    @property
+    def processes(self) -> dict[str, Process]:
+        return self._record.processes
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.processes) and all(one.alive for one in self.processes.values())
+
+    def start(self) -> None:
+        """Start it and wait until it answers: on its old port, at first on a free one."""
+        if self.alive:
+            return
+        if reason := self.lacks():
+            raise Unavailable(reason)
+        self._forget()
+        self._prepare()
+        if self.port:
+            if not is_free(self.port):
+                raise Conflict(f"port {self.port} of {self.title} is taken by another program")
+            self._launch()
+            return
+        for attempt in range(1, PORTS_TRIED + 1):
+            self._record.port = free_port()
+            try:
+                self._launch()
+                return
+            except Unavailable:
+                # Perhaps another program was quicker to take the port.
+                if is_free(self.port) or attempt == PORTS_TRIED:
+                    raise
+
+    def move_if_port_is_taken(self) -> bool:
+        """Have the next start choose another port if somebody has this one; whether it does."""
+        if self.alive or not self.port or is_free(self.port):
+            return False
+        self._record.port = 0
+        return True
+
+    def stop(self) -> None:
+        """Ask it to end; kill it if it does not."""
+        for process in reversed(self.processes.values()):
+            process.stop(self.gently)
+        self._forget()
+
+    def kill(self) -> None:
+        """kill -9. `start` brings it back with its data."""
+        for process in reversed(self.processes.values()):
+            process.kill()
+        self._forget()
+
+    def restart(self) -> None:
+        """Stop it if it runs, and have it back on the same port."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """It hangs: connections are taken by the kernel, nothing is answered."""
+        for process in self.processes.values():
+            process.send_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        for process in self.processes.values():
+            process.send_all(signal.SIGCONT)
+
+    def heal(self) -> None:
+        """Whatever was done to it: it serves again."""
+        if any(process.paused for process in self.processes.values()):
+            self.resume()
+        if not self.alive:
+            self.restart()
+
+    def _prepare(self) -> None:
+        self._make_home()
+        if not self.data.exists():
+            part = self.home / "data.part"
+            shutil.rmtree(part, ignore_errors=True)
+            self._make_data(part)
+            part.rename(self.data)
+
+    def _make_home(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+
+    def _launch(self) -> None:
+        self._started(self.name, self._launcher.start(self._command()))
+        self._until(self._answers)
+
+    def _started(self, name: str, process: Process) -> None:
+        self.processes[name] = process
+        self._save()
+
+    def _forget(self) -> None:
+        self.processes.clear()
+        self._save()
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for it; if that fails nothing of the server is left running."""
+        deadline = time.monotonic() + START_LIMIT_S
+        try:
+            while not condition():
+                if not self.alive:
+                    raise self._failed("ended while it started")
+                if time.monotonic() > deadline:
+                    raise self._failed(f"did not answer within {START_LIMIT_S:.0f} s")
+                time.sleep(0.05)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _failed(self, what: str) -> Unavailable:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return Unavailable(
+            f"{self.title} {what}: {lines[-1].strip() if lines else 'it said nothing'}",
+            hint=f"its log is {self.log}",
+        )

@@ -1,0 +1,95 @@
+"""The servers of one directory, from one command to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tocsin.dev.guard import remove
+from tocsin.dev.kafka import Kafka
+from tocsin.dev.mariadb import MariaDB
+from tocsin.dev.postgresql import PostgreSQL
+from tocsin.dev.processes import Detached
+from tocsin.dev.server import Progress, Server
+from tocsin.dev.state import Record, State, locked
+from tocsin.errors import InvalidInput, NotFound
+
+KINDS: dict[str, type[Server]] = {kind.name: kind for kind in (Kafka, PostgreSQL, MariaDB)}
+USUAL = ("kafka", "postgresql", "mariadb")
+
+
+def kinds(names: Iterable[str]) -> list[type[Server]]:
+    """The kinds of servers with these names; the usual ones if none is named."""
+    chosen = list(dict.fromkeys(names)) or list(USUAL)
+    for name in chosen:
+        if name not in KINDS:
+            raise InvalidInput(f"no server is called {name!r}", hint=f"one of {', '.join(KINDS)}")
+    return [KINDS[name] for name in chosen]
+
+
+def install(names: Iterable[str], progress: Progress) -> None:
+    """Get what the servers lack on this machine."""
+    for kind in kinds(names):
+        kind.install(progress)
+
+
+class Servers:
+    """Those that were ever started in a directory, running or not."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self._state = State(self.directory)
+        self._launcher = Detached()
+
+    def known(self) -> list[Server]:
+        return [self._server(KINDS[name]) for name in self._state.records]
+
+    def up(self, names: Iterable[str], progress: Progress) -> list[Server]:
+        """Start those that do not run; when one fails, those that this call started are stopped."""
+        chosen = kinds(names)
+        with self._alone(make=True):
+            servers = [self._server(kind) for kind in chosen]
+            started = list[Server]()
+            try:
+                for server in servers:
+                    if not server.alive:
+                        server.install(progress)
+                        server.move_if_port_is_taken()
+                        progress.begin(f"starting {server.title}", 0)
+                        started.append(server)
+                        server.start()
+            except BaseException:
+                for server in started:
+                    server.stop()
+                raise
+        return servers
+
+    def down(self, names: Iterable[str], progress: Progress) -> list[Server]:
+        """Stop those that run."""
+        chosen = kinds(names or KINDS)
+        with self._alone():
+            running = [one for one in self.known() if type(one) in chosen and one.processes]
+            for server in reversed(running):
+                progress.begin(f"stopping {server.title}", 0)
+                server.stop()
+        return running
+
+    def delete(self) -> None:
+        """Remove all their data. They must be down."""
+        remove(self.directory)
+
+    def _server(self, kind: type[Server]) -> Server:
+        record = self._state.records.setdefault(kind.name, Record())
+        return kind(self.directory, self._launcher, record=record, save=self._state.save)
+
+    @contextmanager
+    def _alone(self, *, make: bool = False) -> Iterator[None]:
+        """While no other command works here, with what the last one left."""
+        if make:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        elif not self.directory.is_dir():
+            raise NotFound(f"no servers were ever started in {self.directory}")
+        with locked(self.directory):
+            self._state = State(self.directory)
+            yield

@@ -1,0 +1,63 @@
+"""What is known of a directory's servers from one command to the next: ports, passwords, processes.
+
+The file is replaced whole and readable by its owner alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tocsin.dev.processes import Process
+from tocsin.errors import Conflict, InvalidInput
+
+FILE = "state.json"
+
+
+class Record(msgspec.Struct):
+    """One server. Port and password stay when it is stopped."""
+
+    port: int = 0
+    password: str = ""
+    processes: dict[str, Process] = {}
+
+
+class State:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._file = directory / FILE
+        self.records: dict[str, Record] = {}
+        try:
+            self.records = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Record])
+        except FileNotFoundError:
+            pass
+        except msgspec.DecodeError as error:
+            raise InvalidInput(
+                f"{self._file} is damaged: {error}",
+                hint=f"stop its servers by hand, if any run, and delete {directory}",
+            ) from None
+
+    def save(self) -> None:
+        part = self._file.with_suffix(".part")
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as writing:
+            writing.write(msgspec.json.format(msgspec.json.encode(self.records)))
+            writing.flush()
+            os.fsync(handle)
+        part.rename(self._file)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """One command at a time."""
+    with (directory / "lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(f"another tocsin dev is at work in {directory}") from None
+        yield
