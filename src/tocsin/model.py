@@ -14,6 +14,8 @@ Arguments = dict[str, Any]
 """A parameter set: the value given for each of a channel's parameters, JSON-able."""
 
 ChannelKind = Literal["continuous", "repetitive"]
+Mode = Literal["micro-batches", "real-time"]
+"""How Spark feeds a continuous channel; chosen once, when the channel is created."""
 
 
 class Column(Struct, frozen=True):
@@ -50,6 +52,8 @@ class Channel(Struct, frozen=True):
     push: bool = False  # payloads travel with the notice
     created_at: float = 0.0
     starts: dict[str, int] = {}  # the logs' ends at its creation: it hears of what comes after
+    mode: Mode = "micro-batches"
+    mode_reason: str = ""
 
 
 class Broker(Struct, frozen=True):

@@ -17,6 +17,7 @@ import structlog
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published
+from tocsin.cluster.matches import MatchTaker
 from tocsin.cluster.notices import Notifier
 from tocsin.errors import Conflict, InvalidInput, NotFound, Unavailable
 from tocsin.language import CreateChannel, bind_arguments
@@ -24,9 +25,11 @@ from tocsin.language.tokens import NAME, NAME_RULE
 from tocsin.model import Broker, Channel, Dataset, Subscription
 from tocsin.pipeline.adhoc import Answer
 from tocsin.pipeline.engine import Engine
+from tocsin.pipeline.session import runs_in_real_time
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
 from tocsin.storage.log import open_log
+from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
@@ -50,9 +53,20 @@ class Cluster:
         self.intake = Intake(self.log, self.store.catalog.dataset, settings.record_limit_bytes)
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.notifier = Notifier(self.store, settings.secret)
+        self._matches = self._match_taker()
         self._engine: Engine | None = None
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _match_taker(self) -> MatchTaker | None:
+        if not runs_in_real_time(self.settings):
+            return None
+        return MatchTaker(KafkaAddress.parse(self.settings.log), self.store, self._matched)
+
+    def _matched(self, committed: Committed) -> None:
+        """Called on the taker's thread."""
+        with contextlib.suppress(NotFound):  # dropped meanwhile
+            self._committed(self.store.catalog.channel(committed.channel), committed)
 
     async def __aenter__(self) -> Cluster:
         self._loop = asyncio.get_running_loop()
@@ -63,6 +77,8 @@ class Cluster:
             self.inbox.open_dataset(dataset.name)
         await self.inbox.recover()
         self.notifier.start()
+        if self._matches is not None:
+            await asyncio.to_thread(self._matches.start)
         self._tasks = [
             asyncio.create_task(self._start_engine()),
             asyncio.create_task(self.inbox.watch()),
@@ -75,6 +91,8 @@ class Cluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._engine is not None:
             await asyncio.to_thread(self._engine.stop)
+        if self._matches is not None:
+            await asyncio.to_thread(self._matches.stop)
         await self.notifier.stop()
         self.log.close()
         self.store.close()

@@ -220,6 +220,9 @@ def _describe_channel(cluster: Cluster, channel: Channel) -> Outcome:
     ]
     if channel.period_s is not None:
         rows.append(["every", f"{channel.period_s:g} s"])
+    else:
+        reason = f": {channel.mode_reason}" if channel.mode_reason else ""
+        rows.append(["mode", f"{channel.mode}{reason}"])
     rows += [
         ["delivery", "push" if channel.push else "pull"],
         ["backend subscriptions", cluster.store.subscriptions.count_parameter_sets(channel.name)],

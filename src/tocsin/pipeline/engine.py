@@ -16,11 +16,13 @@ import msgspec
 import structlog
 from prometheus_client import Counter
 
-from tocsin.errors import TocsinError
+from tocsin.errors import SettingError, TocsinError
 from tocsin.language import CreateChannel
-from tocsin.model import Channel, Dataset
+from tocsin.model import Channel, Dataset, Mode
 from tocsin.pipeline.adhoc import Answer, answer
 from tocsin.pipeline.channels import CompiledChannel
+from tocsin.pipeline.jdbc import jdbc_of
+from tocsin.pipeline.real_time import RealTime
 from tocsin.pipeline.repetition import Schedule
 from tocsin.pipeline.runner import Runner, Window
 from tocsin.pipeline.session import build_session
@@ -30,6 +32,7 @@ from tocsin.pipeline.tables import Tables
 from tocsin.pipeline.warm_up import warm_up
 from tocsin.settings import Settings
 from tocsin.storage.log import PublicationLog, open_reader
+from tocsin.storage.log.kafka import KafkaAddress, is_kafka
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
@@ -80,6 +83,7 @@ class Engine:
             data / "stream",
             batch_bytes=settings.batch_bytes,
         )
+        self._real_time = self._in_real_time(data)
         self._schedule = Schedule()
         self._overruns: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -90,6 +94,21 @@ class Engine:
             threading.Thread(target=self._repeat, name="schedule", daemon=True),
             threading.Thread(target=self._keep_house, name="housekeeping", daemon=True),
         ]
+
+    def _in_real_time(self, data: Path) -> RealTime | None:
+        settings = self._settings
+        jdbc = jdbc_of(settings.store)
+        if not is_kafka(settings.log) or jdbc is None:
+            return None
+        return RealTime(
+            self._spark,
+            KafkaAddress.parse(settings.log),
+            jdbc,
+            self._store.catalog.dataset,
+            data / "real-time",
+            batch_s=settings.real_time_batch_s,
+            slots=settings.real_time_slots,
+        )
 
     def start(self) -> None:
         """Take up every channel of the catalog where it was left."""
@@ -113,6 +132,8 @@ class Engine:
                 thread.join()
         self._pool.shutdown(wait=True)
         self._stream.stop()
+        if self._real_time is not None:
+            self._real_time.stop()
         self._spark.stop()
 
     def check(self, asked: CreateChannel | Channel) -> CompiledChannel:
@@ -122,9 +143,14 @@ class Engine:
 
     def create(self, compiled: CompiledChannel) -> Channel:
         """From now on the channel hears of every record; earlier ones are not its own."""
+        mode, reason = self._mode(compiled)
         cut = self._log.cut()
         channel = msgspec.structs.replace(
-            compiled.channel, created_at=cut.at_us / 1_000_000, starts=cut.ends
+            compiled.channel,
+            created_at=cut.at_us / 1_000_000,
+            starts=cut.ends,
+            mode=mode,
+            mode_reason=reason,
         )
         self._store.catalog.create_channel(channel)
         self._activate(channel, compiled)
@@ -134,6 +160,8 @@ class Engine:
         with self._lock:
             self._schedule.remove(name)
         self._stream.unwatch(name)
+        if self._real_time is not None:
+            self._real_time.unwatch(name)
         self._runner.forget(name)
 
     def describe(self, name: str) -> list[tuple[str, str]]:
@@ -152,8 +180,31 @@ class Engine:
         self._tables.drop(dataset)
         self._snapshots.forget(dataset.name)
 
+    def _mode(self, compiled: CompiledChannel) -> tuple[Mode, str]:
+        """How a new channel is fed, and why."""
+        if compiled.channel.kind != "continuous":
+            return "micro-batches", ""
+        if self._real_time is None:
+            return "micro-batches", (
+                "real-time mode needs a log on Kafka and a store on PostgreSQL or MariaDB"
+            )
+        reason = self._real_time.why_not(compiled)
+        if reason:
+            return "micro-batches", reason
+        return "real-time", "it looks at one new record at a time"
+
     def _activate(self, channel: Channel, compiled: CompiledChannel) -> None:
         self._runner.prepare(channel, compiled)
+        if channel.mode == "real-time":
+            if self._real_time is None:
+                raise SettingError(
+                    f"channel {channel.name} was made for real-time mode, which needs a log on"
+                    " Kafka and a store on PostgreSQL or MariaDB",
+                    field="log",
+                    hint="start with the settings it was made with, or drop it and make it again",
+                )
+            self._real_time.watch(channel, compiled)
+            return
         if channel.kind == "continuous":
             self._stream.watch(channel)
             return
@@ -217,6 +268,8 @@ class Engine:
         while not self._stopping.wait(self._settings.flush_interval_s):
             try:
                 self._stream.restart_if_failed()
+                if self._real_time is not None:
+                    self._real_time.restart_if_failed()
                 self._tidy_all()
                 if time.time() - expired_at > RETENTION_INTERVAL_S:
                     expired_at = time.time()
@@ -227,6 +280,9 @@ class Engine:
 
     def _tidy_all(self) -> None:
         passed = self._stream.passed()
+        if self._real_time is not None:
+            for name, end in self._real_time.passed().items():
+                passed[name] = min(passed.get(name, end), end)
         for dataset in self._store.catalog.datasets():
             try:
                 self._tidy(dataset, passed)

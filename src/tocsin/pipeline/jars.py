@@ -121,6 +121,12 @@ def connector_jars() -> list[Path]:
     return [path for path in SPARK.paths() if not path.name.startswith(_BARE_LOCAL_FS)]
 
 
+def require_connector_jars() -> list[Path]:
+    """The same, fetched if they are not there."""
+    SPARK.fetch()
+    return connector_jars()
+
+
 def _file_name(coordinate: str) -> str:
     _, artifact, version = coordinate.split(":")
     return f"{artifact}-{version}.jar"

@@ -12,9 +12,11 @@ import sys
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from tocsin.pipeline.jars import BARE_LOCAL_FS_CLASS, find_bare_local_fs
+from tocsin.pipeline.jars import BARE_LOCAL_FS_CLASS, find_bare_local_fs, require_connector_jars
 from tocsin.pipeline.java import find_java, require_java
+from tocsin.pipeline.jdbc import jdbc_of
 from tocsin.settings import Settings
+from tocsin.storage.log.kafka import is_kafka
 
 __all__ = ["build_session", "find_java", "local_cores", "session_conf"]
 
@@ -31,7 +33,7 @@ def build_session(settings: Settings, *, app_name: str = "tocsin") -> SparkSessi
     os.environ["JAVA_HOME"] = str(require_java())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need our packages
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.Builder().master(settings.master).appName(app_name)
+    builder = SparkSession.Builder().master(_master(settings)).appName(app_name)
     for key, value in session_conf(settings).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -75,6 +77,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": str((settings.data / "spark" / "warehouse").resolve()),
         "spark.local.dir": str((settings.data / "spark" / "local").resolve()),
     }
+    if is_kafka(settings.log):
+        conf["spark.jars"] = ",".join(map(str, require_connector_jars()))
     cores = local_cores(settings.master)
     if cores is not None:
         # On one machine more partitions than cores only cost scheduling.
@@ -95,6 +99,21 @@ def session_conf(settings: Settings) -> dict[str, str]:
             conf["spark.driver.extraClassPath"] = str(jar)
             conf["spark.hadoop.fs.file.impl"] = BARE_LOCAL_FS_CLASS
     return conf
+
+
+def runs_in_real_time(settings: Settings) -> bool:
+    """Whether channels may run in real-time mode: records come from Kafka, and Java can read the
+    subscriptions."""
+    return is_kafka(settings.log) and jdbc_of(settings.store) is not None
+
+
+def _master(settings: Settings) -> str:
+    """A query in real-time mode holds a task all the time, mostly waiting: on one machine each gets
+    a slot beside those of the cores."""
+    cores = local_cores(settings.master)
+    if cores is None or not runs_in_real_time(settings):
+        return settings.master
+    return f"local[{cores + settings.real_time_slots}]"
 
 
 def local_cores(master: str) -> int | None:

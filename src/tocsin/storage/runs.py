@@ -49,7 +49,7 @@ class Committed(Struct, frozen=True):
     bytes: int
 
 
-class _Backend(NamedTuple):
+class Backend(NamedTuple):
     epoch: str
     head: int
     arguments: str
@@ -70,21 +70,14 @@ class Runs:
             connection = write.connection
             if _is_there(connection, run):
                 return None
-            backends = _backends(connection, run.channel, {backend for backend, _ in rows})
-            results, heads = _numbered(run, rows, backends)
             connection.execute(insert(_runs), _as_row(run))
-            if results:
-                connection.execute(insert(schema.results), results)
-                _raise_heads(write, heads)
-            return Committed(
-                channel=run.channel,
-                run=run.run,
-                sequence=current_sequence(connection),
-                heads=[Head(one, backends[one].epoch, head) for one, head in heads.items()],
-                counts={one: head - backends[one].head for one, head in heads.items()},
-                count=len(results),
-                bytes=sum(len(one["payload"]) for one in results),
-            )
+            backends = backends_of(connection, run.channel, {backend for backend, _ in rows})
+            ids = {
+                number: result_ids(run.channel, run.run, one.arguments)
+                for number, one in backends.items()
+            }
+            named = [(next(ids[one]), one, payload) for one, payload in rows if one in backends]
+            return store_results(write, run.channel, run.run, named, backends, at=run.ended_at)
 
     def last_window_end_us(self) -> int:
         """No record may be stamped at or before this any more: a window has ended there."""
@@ -125,39 +118,52 @@ def _is_there(connection: Connection, run: Run) -> bool:
     return connection.execute(select(_runs.c.number).where(same)).first() is not None
 
 
-def _backends(connection: Connection, channel: str, wanted: set[int]) -> dict[int, _Backend]:
-    found: dict[int, _Backend] = {}
+def backends_of(connection: Connection, channel: str, wanted: set[int]) -> dict[int, Backend]:
+    found: dict[int, Backend] = {}
     for some in chunks(sorted(wanted)):
         query = select(
             _backend.c.id, _backend.c.epoch, _backend.c.head, _backend.c.arguments
         ).where(_backend.c.id.in_(some), _backend.c.channel == channel)
         for number, *rest in connection.execute(query):
-            found[number] = _Backend(*rest)
+            found[number] = Backend(*rest)
     return found
 
 
-def _numbered(
-    run: Run, rows: Sequence[tuple[int, bytes]], backends: dict[int, _Backend]
-) -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """The rows of the results table, and the new heads."""
+def store_results(
+    write: Write,
+    channel: str,
+    run: str,
+    named: Sequence[tuple[str, int, bytes]],
+    backends: dict[int, Backend],
+    *,
+    at: float,
+) -> Committed:
+    """Store results (id, backend subscription, payload) behind the heads, in the order given."""
     heads = {number: one.head for number, one in backends.items()}
-    ids = {
-        number: result_ids(run.channel, run.run, one.arguments) for number, one in backends.items()
-    }
-    results = []
-    for backend, payload in rows:
-        if backend in heads:
-            heads[backend] += 1
-            results.append(
-                {
-                    "id": next(ids[backend]),
-                    "backend": backend,
-                    "position": heads[backend],
-                    "created_at": run.ended_at,
-                    "payload": payload,
-                }
-            )
-    return results, heads
+    rows: list[dict[str, Any]] = []
+    for number, backend, payload in named:
+        heads[backend] += 1
+        rows.append(
+            {
+                "id": number,
+                "backend": backend,
+                "position": heads[backend],
+                "created_at": at,
+                "payload": payload,
+            }
+        )
+    if rows:
+        write.connection.execute(insert(schema.results), rows)
+        _raise_heads(write, heads)
+    return Committed(
+        channel=channel,
+        run=run,
+        sequence=current_sequence(write.connection),
+        heads=[Head(one, backends[one].epoch, head) for one, head in heads.items()],
+        counts={one: head - backends[one].head for one, head in heads.items()},
+        count=len(rows),
+        bytes=sum(len(row["payload"]) for row in rows),
+    )
 
 
 def _raise_heads(write: Write, heads: dict[int, int]) -> None:

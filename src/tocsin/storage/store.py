@@ -13,6 +13,7 @@ from typing import Self
 from tocsin.storage.catalog import Catalog
 from tocsin.storage.database import Database, current_sequence
 from tocsin.storage.files import DatasetFiles
+from tocsin.storage.matches import Matches
 from tocsin.storage.results import Results
 from tocsin.storage.runs import Runs
 from tocsin.storage.subscriptions import Subscriptions
@@ -25,6 +26,7 @@ class Store:
         self.catalog = Catalog(database)
         self.subscriptions = Subscriptions(database)
         self.runs = Runs(database)
+        self.matches = Matches(database)
         self.results = Results(database)
         self.files = DatasetFiles(database)
 

@@ -7,6 +7,7 @@ once for each parameter set; Spark turns it into joins. `analyse` lets Spark jud
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from sqlglot import exp
 from tocsin.language.statements import CreateChannel
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels.dialect import QueryText, parse_query, snippet, to_spark
-from tocsin.pipeline.channels.forms import Shape, halves_of, shape_of
+from tocsin.pipeline.channels.forms import Shape, halves_of, shape_of, why_not_streamable
 from tocsin.pipeline.channels.keyed import Keyed
 from tocsin.pipeline.channels.links import (
     Index,
@@ -60,6 +61,13 @@ class CompiledChannel(Struct, frozen=True):
     keyed: tuple[Keyed, ...] = ()
     keys: str | None = None
     facts: tuple[tuple[str, str], ...] = ()
+    not_streamable: str = ""
+
+    @property
+    def streaming_sql(self) -> str:
+        """As `sql`, for records that stream: the parameter sets are sent to them, not they to the
+        sets."""
+        return re.sub(r"/\*\+ BROADCAST\([^)]*\) \*/", f"/*+ BROADCAST({PARAMETERS}) */", self.sql)
 
     def describe(self) -> list[tuple[str, str]]:
         """How it will run, for DESCRIBE CHANNEL."""
@@ -75,6 +83,7 @@ class _Made(Struct, frozen=True):
     keyed: tuple[Keyed, ...] = ()
     keys: str | None = None
     facts: tuple[tuple[str, str], ...] = ()
+    not_streamable: str = ""
 
 
 def compile_channel(
@@ -113,6 +122,7 @@ def compile_channel(
         keyed=made.keyed,
         keys=made.keys,
         facts=made.facts,
+        not_streamable="it looks at its run's window" if uses_window else made.not_streamable,
     )
 
 
@@ -221,6 +231,7 @@ def _joined(
     """The flat and the grouped form."""
     select = shape.select
     assert select is not None
+    not_streamable = why_not_streamable(select, shape)
     conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
     index, strategy, why = _strategy(conditions, source, shape, datasets, indexed=indexed)
     cells, keyed, reaches = join_by_cells(conditions, shape.tables if indexed else [], datasets)
@@ -261,6 +272,7 @@ def _joined(
         tuple(keyed),
         index.keys if index else None,
         (*(index.facts if index else ()), *reaches),
+        not_streamable or ("" if index or strategy == "hash join" else why),
     )
 
 

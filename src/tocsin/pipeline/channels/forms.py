@@ -19,6 +19,10 @@ _AGGREGATES = {
     "first_value", "last_value", "collect_list", "collect_set", "array_agg", "count_if",
     "approx_count_distinct", "approx_top_k",
 }  # fmt: skip
+_GENERATORS = {
+    "explode", "explodeouter", "explode_outer", "posexplode", "posexplodeouter",
+    "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple", "unnest",
+}  # fmt: skip
 _CLAUSES = {
     "offset": "it has an OFFSET",
     "qualify": "it has a QUALIFY",
@@ -104,6 +108,24 @@ def halves_of(tree: exp.Query) -> list[exp.Query] | None:
             return None
         found += halves
     return found
+
+
+def why_not_streamable(select: exp.Select, shape: Shape) -> str:
+    """Why a flat query cannot look at one record after the other; empty if it can. There each
+    record gives a parameter set one result at most, by which a repeated one is known."""
+    if select.args.get("order") or shape.limit is not None:
+        return "it orders or limits its rows"
+    if select.args.get("joins") or len(shape.tables) != 1:
+        return "it joins tables"
+    if select.args.get("with_") or any(n is not select for n in select.find_all(exp.Query)):
+        return "it has a subquery"
+    if any(isinstance(node, exp.UDTF) or _name(node) in _GENERATORS for node in own_nodes(select)):
+        return "it makes several rows of one record"
+    return ""
+
+
+def _name(node: exp.Expr) -> str:
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
 
 
 def _is_inner(join: exp.Join) -> bool:

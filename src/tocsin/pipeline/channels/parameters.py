@@ -68,6 +68,26 @@ def parameter_frame(
     return spark.createDataFrame(pa.table(columns)).select(*outputs)
 
 
+def typed_parameters(sets: DataFrame, channel: Channel) -> DataFrame:
+    """As `parameter_frame`, from a frame of `id` and `arguments` that Spark reads by itself."""
+    if not channel.parameters:
+        return sets.select(F.col("id").cast("bigint").alias("__backend"))
+    read = {
+        each.name: each.type if each.type in _ARROW else "STRING" for each in channel.parameters
+    }
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in read.items())
+    values = sets.select(
+        F.col("id").cast("bigint").alias("__backend"), F.from_json("arguments", schema).alias("__a")
+    )
+    return values.select(
+        "__backend",
+        *(
+            F.col(f"__a.`{each.name}`").cast(each.type).alias(parameter_column(each.name))
+            for each in channel.parameters
+        ),
+    )
+
+
 def gather_facts(compiled: CompiledChannel, frame: DataFrame) -> dict[str, Any]:
     """What the query must know of all parameter sets together. One small Spark job, if any."""
     if not compiled.facts:

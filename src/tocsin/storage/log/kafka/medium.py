@@ -62,18 +62,8 @@ class Kafka:
         self._producer.flush(self._deliver_within_s)
         self.reader.close()
 
-    def ensure_topic(self, topic: str, partitions: int = 1, **config: str) -> None:
-        """Make the topic unless it is there."""
-        made = self._admin.create_topics(
-            [NewTopic(topic, num_partitions=partitions, config=KEPT | config)],
-            operation_timeout=WAIT_S,
-            request_timeout=WAIT_S,
-        )
-        try:
-            made[topic].result(2 * WAIT_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise unavailable(self.at, error.args[0]) from None
+    def ensure_topic(self, topic: str) -> None:
+        ensure_topic(self._admin, self.at, topic)
 
     def produce(
         self,
@@ -130,3 +120,17 @@ class Kafka:
                 }
             )
         )
+
+
+def ensure_topic(admin: AdminClient, address: KafkaAddress, topic: str) -> None:
+    """Make a topic of our own, unless it is there."""
+    made = admin.create_topics(
+        [NewTopic(topic, num_partitions=1, config=KEPT)],
+        operation_timeout=WAIT_S,
+        request_timeout=WAIT_S,
+    )
+    try:
+        made[topic].result(2 * WAIT_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise unavailable(address, error.args[0]) from None
