@@ -15,6 +15,7 @@ from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.server import Server
+from tocsin.dev.spark import SparkCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +83,12 @@ def postgresql(real_servers: RealServers) -> PostgreSQL:
 def mariadb(real_servers: RealServers) -> MariaDB:
     """`.url` of a database that all share, `.fresh()` for one of the test's own."""
     return real_servers.start(MariaDB)
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(real_servers: RealServers) -> SparkCluster:
+    """A standalone cluster of two workers, one core each: `.master_url`."""
+    return real_servers.start(SparkCluster)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tocsin.cli.lab_progress import Watch
-from tocsin.cli.output import err, out, show_table
+from tocsin.cli.output import complain, err, out, show_table
 
 Names = Annotated[
     list[str] | None,
@@ -80,4 +80,8 @@ def install(names: Names = None) -> None:
     from tocsin.dev import servers
 
     with Watch(err) as watch:
-        servers.install(names or [], watch)
+        failed = servers.install(names or [], watch)
+    for error in failed:
+        complain(error)
+    if failed:
+        raise typer.Exit(1)

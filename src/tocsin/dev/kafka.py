@@ -61,10 +61,11 @@ class Kafka(Server):
         if done.returncode != 0:
             raise Unavailable(f"Kafka's data directory could not be made: {done.stderr.strip()}")
 
-    def _command(self) -> Command:
+    def _launch(self) -> None:
         file = self.home / "server.properties"
         file.write_text(self._properties(self.data, self.port, free_port()))
-        return Command(self._java("kafka.Kafka", str(file)), str(self.log))
+        self._start_process(self.name, Command(self._java("kafka.Kafka", str(file)), str(self.log)))
+        self._until(self._answers)
 
     def _answers(self) -> bool:
         from confluent_kafka import KafkaException

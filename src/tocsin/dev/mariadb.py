@@ -57,7 +57,7 @@ class MariaDB(Server):
             told = (done.stderr + done.stdout).strip()
             raise Unavailable(f"MariaDB's data directory could not be made: {told}")
 
-    def _command(self) -> Command:
+    def _launch(self) -> None:
         words = [str(find_program("mariadbd")), *self._options(self.data)]
         words += [f"--bind-address={HOST}", f"--port={self.port}", "--socket=mariadb.sock"]
         words += [f"--init-file={self._first_statements()}", "--skip-name-resolve"]
@@ -67,7 +67,8 @@ class MariaDB(Server):
         if self._short_lived:
             # A killed server keeps every commit all the same; a power cut is no test.
             words += ["--innodb-flush-log-at-trx-commit=2"]
-        return Command(words, str(self.log))
+        self._start_process(self.name, Command(words, str(self.log)))
+        self._until(self._answers)
 
     def _options(self, data: Path) -> list[str]:
         user = pwd.getpwuid(os.geteuid()).pw_name  # root has to be named

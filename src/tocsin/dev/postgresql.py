@@ -92,7 +92,7 @@ class PostgreSQL(Server):
             told = done.stderr.strip()
             raise Unavailable(f"PostgreSQL's data directory could not be made: {told}")
 
-    def _command(self) -> Command:
+    def _launch(self) -> None:
         settings = {
             "port": self.port,
             "listen_addresses": HOST,
@@ -104,7 +104,8 @@ class PostgreSQL(Server):
         words = [str(self._programs() / "postgres"), "-D", str(self.data)]
         for key, value in settings.items():
             words += ["-c", f"{key}={value}"]
-        return Command(words, str(self.log), user=_user())
+        self._start_process(self.name, Command(words, str(self.log), user=_user()))
+        self._until(self._answers)
 
     def _answers(self) -> bool:
         import psycopg

@@ -1,7 +1,6 @@
 """What all servers share: prepared once, started, waited for, stopped, killed, paused, restarted.
 
-A subclass says what it lacks on this machine, how its data directory is made, which command runs
-it and when it answers.
+A subclass says what it lacks on this machine, how its data directory is made and how it is started.
 """
 
 from __future__ import annotations
@@ -75,11 +74,8 @@ class Server(ABC):
         """Make a data directory that is not there yet."""
 
     @abstractmethod
-    def _command(self) -> Command: ...
-
-    @abstractmethod
-    def _answers(self) -> bool:
-        """Whether it serves now."""
+    def _launch(self) -> None:
+        """Start it on `port`, and wait until it serves."""
 
     @property
     def port(self) -> int:
@@ -175,12 +171,8 @@ class Server(ABC):
     def _make_home(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
 
-    def _launch(self) -> None:
-        self._started(self.name, self._launcher.start(self._command()))
-        self._until(self._answers)
-
-    def _started(self, name: str, process: Process) -> None:
-        self.processes[name] = process
+    def _start_process(self, name: str, command: Command) -> None:
+        self.processes[name] = self._launcher.start(command)
         self._save()
 
     def _forget(self) -> None:

@@ -12,10 +12,13 @@ from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.processes import Detached
 from tocsin.dev.server import Progress, Server
+from tocsin.dev.spark import SparkCluster
 from tocsin.dev.state import Record, State, locked
-from tocsin.errors import InvalidInput, NotFound
+from tocsin.errors import InvalidInput, NotFound, Unavailable
 
-KINDS: dict[str, type[Server]] = {kind.name: kind for kind in (Kafka, PostgreSQL, MariaDB)}
+KINDS: dict[str, type[Server]] = {
+    kind.name: kind for kind in (Kafka, PostgreSQL, MariaDB, SparkCluster)
+}
 USUAL = ("kafka", "postgresql", "mariadb")
 
 
@@ -28,10 +31,15 @@ def kinds(names: Iterable[str]) -> list[type[Server]]:
     return [KINDS[name] for name in chosen]
 
 
-def install(names: Iterable[str], progress: Progress) -> None:
-    """Get what the servers lack on this machine."""
+def install(names: Iterable[str], progress: Progress) -> list[Unavailable]:
+    """Get what the servers lack on this machine; why that failed where it did."""
+    failed = []
     for kind in kinds(names):
-        kind.install(progress)
+        try:
+            kind.install(progress)
+        except Unavailable as error:
+            failed.append(error)
+    return failed
 
 
 class Servers:

@@ -42,6 +42,14 @@ def jar_directory() -> Path:
     return DIRECTORY.resolve()
 
 
+def spark_home() -> Path:
+    """Where pyspark lies, with Spark's own scripts and jars."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise Unavailable("pyspark is not installed", hint="pip install pyspark")
+    return Path(next(iter(found.submodule_search_locations)))
+
+
 @dataclass(frozen=True)
 class JarSet:
     """Jars that are there all together or not at all. Other versions make another directory."""
@@ -104,9 +112,9 @@ SPARK = JarSet(
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
-        # Databases.
+        # Databases. MariaDB's 4.0 refuses servers without TLS, which the 10.11 of Debian is.
         "org.postgresql:postgresql:42.7.14",
-        "org.mariadb.jdbc:mariadb-java-client:4.0.0",
+        "org.mariadb.jdbc:mariadb-java-client:3.5.11",
     ),
 )
 
@@ -174,10 +182,8 @@ def _run_ivy(part: Path, wanted: JarSet, told: Callable[[int, int], None]) -> st
 
 
 def _ivy_jar() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    for folder in (found and found.submodule_search_locations) or []:
-        for jar in (Path(folder) / "jars").glob("ivy-*.jar"):
-            return jar
+    for jar in (spark_home() / "jars").glob("ivy-*.jar"):
+        return jar
     raise Unavailable("pyspark's folder has no Ivy, which fetches jars", hint="install pyspark")
 
 
