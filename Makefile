@@ -8,16 +8,19 @@ BIN := .venv/bin
 WITH_JAVA = JAVA_HOME="$$(cat .venv/tocsin-java)"
 heading = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help setup servers demo test check pytest bench lint format pin clean
+.PHONY: help setup servers demo demo-kafka test check pytest bench lint format pin clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install everything into .venv; find or install Java
 	@scripts/setup
 
 demo: setup ## a city's emergencies reach 400 subscribers (ARGS="--seconds 30 …")
 	@$(WITH_JAVA) $(BIN)/tocsin demo $(ARGS)
+
+demo-kafka: setup ## the same city on Kafka and PostgreSQL, installed and started for it
+	@$(WITH_JAVA) $(BIN)/tocsin demo --profile company $(ARGS)
 
 test: setup check servers pytest ## format, lint, types, import directions and all tests
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from tocsin.dev.guard import Guard
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
-from tocsin.dev.server import Server
 from tocsin.dev.spark import SparkCluster
+from tocsin.dev.throwaway import AnyServer, Throwaway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-AnyServer = TypeVar("AnyServer", bound=Server)
 
 
 @pytest.fixture(scope="session")
@@ -35,22 +30,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-class RealServers:
+class RealServers(Throwaway):
     """Servers that end with the test run, even if it is killed."""
-
-    def __init__(self) -> None:
-        self.started: list[Server] = []
-        self.directory = Path(tempfile.mkdtemp(prefix="tocsin-servers-"))
-        self.directory.chmod(0o711)  # PostgreSQL may run as another user
-        self.guard = Guard(self.directory)
 
     def start(self, kind: type[AnyServer]) -> AnyServer:
         if reason := kind.lacks():
             missing(reason)
-        server = kind(self.directory, self.guard, short_lived=True)
-        server.start()
-        self.started.append(server)
-        return server
+        return super().start(kind)
 
 
 def missing(reason: str) -> NoReturn:
@@ -62,9 +48,8 @@ def missing(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def real_servers() -> Iterator[RealServers]:
-    servers = RealServers()
-    yield servers
-    servers.guard.close()
+    with RealServers() as servers:
+        yield servers
 
 
 @pytest.fixture(scope="session")

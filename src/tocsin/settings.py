@@ -18,6 +18,7 @@ import msgspec
 from tocsin.errors import SettingError, field_named
 
 PREFIX = "TOCSIN_"
+PROFILES = ("embedded", "company")
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options for systems that live for minutes: half their processor time would go into
 optimising code that never runs often enough to pay for it."""
@@ -41,9 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     master: str = "local[*]"  # where Spark runs
     spark_memory: str = "1g"  # memory of Spark's driver
     java_options: str = ""  # more options for Spark's driver, such as -XX:TieredStopAtLevel=1
-    log: str = (
-        ""  # publication log, such as kafka://host:9092/tocsin; empty: files in the data directory
-    )
+    profile: str = "embedded"  # embedded: nothing but files; company: Kafka and a database server
+    log: str = ""  # publication log, kafka://host:9092/tocsin; empty: files in the data directory
     store: str = ""  # database URL; empty: SQLite in the data directory
 
     real_time_batch_s: float = 5.0  # within this a new subscription reaches channels in real time
@@ -109,6 +109,12 @@ def convert(values: Mapping[str, Any]) -> Settings:
         "real_time_batch_s",
     ):
         _positive(settings, name)
+    if settings.profile not in PROFILES:
+        raise SettingError(
+            f"no profile is called {settings.profile!r}",
+            field="profile",
+            hint=f"one of {', '.join(PROFILES)}",
+        )
     if settings.cache_bytes < 0:
         raise SettingError("setting cache_bytes must not be negative", field="cache_bytes")
     return settings
@@ -133,6 +139,12 @@ def described() -> list[Described]:
         Described(field.name, field.default, comments[field.name])
         for field in msgspec.structs.fields(Settings)
     ]
+
+
+def without_secrets(address: str) -> str:
+    """An address as people may read it."""
+    hidden = re.sub(r"//([^:/@]*):[^@/]*@", r"//\1:***@", address)
+    return re.sub(r"(password=)[^&]*", r"\1***", hidden)
 
 
 def _positive(settings: Settings, name: str) -> None:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
+from tocsin.cli.lab_progress import Watch
 from tocsin.cli.output import err, out
-from tocsin.cli.services import CacheBytes, Config, Master, Policy, Set, bytes_from, settings_from
+from tocsin.cli.services import (
+    CacheBytes,
+    Config,
+    Master,
+    Policy,
+    Profile,
+    Set,
+    bytes_from,
+    settings_from,
+)
 from tocsin.errors import InvalidInput
 from tocsin.service.serving import configure_logs
 from tocsin.settings import SHORT_LIVED_JAVA
@@ -20,6 +31,20 @@ from tocsin.system import data_directory
 
 def register(app: typer.Typer) -> None:
     app.command()(demo)
+
+
+def company_servers(until: ExitStack) -> dict[str, str]:
+    """Kafka and PostgreSQL for as long as the demo lasts, installed if they are not there."""
+    from tocsin.dev.kafka import Kafka
+    from tocsin.dev.postgresql import PostgreSQL
+    from tocsin.dev.throwaway import Throwaway
+
+    with Watch(err) as watch:
+        for kind in (Kafka, PostgreSQL):
+            kind.install(watch)
+        throwaway = until.enter_context(Throwaway())
+        watch.begin("starting Kafka and PostgreSQL", 0)
+        return {"log": throwaway.start(Kafka).url, "store": throwaway.start(PostgreSQL).url}
 
 
 def demo(
@@ -32,6 +57,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="another seed, another hour")] = 1,
     data: Annotated[Path | None, typer.Option(help="an empty directory to work in")] = None,
     keep: Annotated[bool, typer.Option(help="leave the data and the logs for a look")] = False,
+    profile: Profile = None,
     master: Master = None,
     config: Config = None,
     set_: Set = None,
@@ -46,9 +72,13 @@ def demo(
         raise InvalidInput(f"{data} is not empty", field="data", hint="name a new directory")
     if json is not None and not json.absolute().parent.is_dir():
         raise InvalidInput(f"there is no directory {json.absolute().parent}", field="json")
+    servers = ExitStack()
+    addresses = company_servers(servers) if profile == "company" else {}
     settings = settings_from(
         config,
         set_,
+        profile=profile,
+        **addresses,
         master=master,
         cache_policy=policy,
         cache_bytes=bytes_from(cache),
@@ -64,6 +94,7 @@ def demo(
             show.line(city.describe(speed))
             report = uvloop.run(driver.perform(asked, settings, show))
     finally:
+        servers.close()
         if keep:
             err.print(f"data and logs are in {settings.data}", soft_wrap=True)
         else:

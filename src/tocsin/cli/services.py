@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 import uvloop
 from rich.status import Status
@@ -17,7 +18,7 @@ from tocsin.cli.output import err, out, show_table
 from tocsin.errors import InvalidInput, SettingError
 from tocsin.service.serving import configure_logs, until_stopped
 from tocsin.service.tokens import SCOPES, mint
-from tocsin.settings import Settings
+from tocsin.settings import Settings, without_secrets
 from tocsin.system import System, data_directory, ensure_secret, find_secret
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with settings")]
@@ -26,6 +27,13 @@ Set = Annotated[
 ]
 Data = Annotated[Path | None, typer.Option(help="directory that holds everything durable")]
 Master = Annotated[str | None, typer.Option(help="where Spark runs, such as spark://host:7077")]
+Profile = Annotated[
+    str | None, typer.Option(help="embedded: nothing but files; company: Kafka and a database")
+]
+Log = Annotated[str | None, typer.Option(help="publication log, such as kafka://host:9092/tocsin")]
+Store = Annotated[
+    str | None, typer.Option(help="database, such as postgresql+psycopg://user@host/tocsin")
+]
 Policy = Annotated[str | None, typer.Option(help="result cache policy: lru, lsc, ttl, none")]
 CacheBytes = Annotated[str | None, typer.Option("--cache", help="cache budget, such as 64MB")]
 
@@ -47,7 +55,28 @@ def settings_from(config: Path | None, given: list[str] | None, **flags: Any) ->
         if not equals:
             raise SettingError(f"--set {pair!r} is not KEY=VALUE", field="set")
         extra[key.strip().replace("-", "_")] = value
-    return configuration.load(extra | flags, file=config)
+    return with_servers(configuration.load(extra | flags, file=config))
+
+
+def with_servers(settings: Settings) -> Settings:
+    """In the company profile, the log and the store that no setting names are those of
+    `tocsin dev up`."""
+    wanted = [name for name in ("log", "store") if not getattr(settings, name)]
+    if settings.profile != "company" or not wanted:
+        return settings
+    from tocsin.dev.servers import Servers
+
+    running = {one.name: one.url for one in Servers(settings.data / "dev").known() if one.alive}
+    database = running.get("postgresql") or running.get("mariadb")
+    found = {"log": running.get("kafka"), "store": database}
+    for name in wanted:
+        if found[name] is None:
+            raise SettingError(
+                f"profile company needs the setting {name}",
+                field=name,
+                hint=f"give --{name}, or start servers here: tocsin dev up",
+            )
+    return msgspec.structs.replace(settings, **{name: found[name] for name in wanted})
 
 
 def bytes_from(text: str | None) -> int | None:
@@ -74,13 +103,24 @@ def up(
     brokers: Annotated[int, typer.Option(min=1, help="how many brokers")] = 1,
     policy: Policy = None,
     cache: CacheBytes = None,
+    profile: Profile = None,
+    log: Log = None,
+    store: Store = None,
     master: Master = None,
     config: Config = None,
     set_: Set = None,
 ) -> None:
     """Start cluster, coordinator and broker together; stop with Ctrl-C."""
     settings = settings_from(
-        config, set_, data=data, master=master, cache_policy=policy, cache_bytes=bytes_from(cache)
+        config,
+        set_,
+        data=data,
+        profile=profile,
+        log=log,
+        store=store,
+        master=master,
+        cache_policy=policy,
+        cache_bytes=bytes_from(cache),
     )
     data_directory(settings.data)
     configure_logs(settings.log_level, settings.log_format)
@@ -109,6 +149,9 @@ async def _up(settings: Settings, brokers: int) -> None:
 def cluster(
     data: Data = None,
     port: Annotated[int | None, typer.Option(help="REST port")] = None,
+    profile: Profile = None,
+    log: Log = None,
+    store: Store = None,
     master: Master = None,
     config: Config = None,
     set_: Set = None,
@@ -116,7 +159,16 @@ def cluster(
     """Run the data cluster: datasets, channels, Spark, results."""
     from tocsin.cluster import service
 
-    settings = settings_from(config, set_, data=data, cluster_port=port, master=master)
+    settings = settings_from(
+        config,
+        set_,
+        data=data,
+        cluster_port=port,
+        profile=profile,
+        log=log,
+        store=store,
+        master=master,
+    )
     data_directory(settings.data)
     _serve(service.run, ensure_secret(settings))
 
@@ -188,6 +240,6 @@ def list_settings(config: Config = None, set_: Set = None) -> None:
     rows = []
     for one in configuration.described():
         value = getattr(settings, one.name)
-        shown = "(set)" if one.name == "secret" and value else value
+        shown = "(set)" if one.name == "secret" and value else without_secrets(str(value))
         rows.append([one.name, shown, one.variable, one.meaning])
     show_table(["setting", "value", "environment", "meaning"], rows)

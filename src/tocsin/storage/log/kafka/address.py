@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from msgspec import Struct
 
 from tocsin.errors import SettingError
+from tocsin.settings import without_secrets
 
 SCHEME = "kafka"
 FIELD = "log"
@@ -45,14 +46,16 @@ class KafkaAddress(Struct, frozen=True):
         user, at, servers = found.netloc.rpartition("@")
         if found.scheme != SCHEME or not servers:
             raise SettingError(
-                f"{_shown(text)!r} is not the address of a Kafka cluster",
+                f"{without_secrets(text)!r} is not the address of a Kafka cluster",
                 field=field,
                 hint=_EXAMPLE,
             )
         for server in servers.split(","):
             if not re.fullmatch(r"[^:\s]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", server):
                 raise SettingError(
-                    f"{server!r} in {_shown(text)!r} is not host:port", field=field, hint=_EXAMPLE
+                    f"{server!r} in {without_secrets(text)!r} is not host:port",
+                    field=field,
+                    hint=_EXAMPLE,
                 )
         prefix = found.path.strip("/") or PREFIX
         if not _PREFIX.fullmatch(prefix):
@@ -73,7 +76,7 @@ class KafkaAddress(Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The address as people may read it: without what is secret."""
-        return _shown(self.text)
+        return without_secrets(self.text)
 
     def topic(self, dataset: str) -> str:
         return f"{self.prefix}.dataset.{dataset}"
@@ -113,8 +116,3 @@ class KafkaAddress(Struct, frozen=True):
             )
             told["sasl.jaas.config"] = f'{module} required username="{name}" password="{password}";'
         return {"bootstrap.servers": self.servers} | told
-
-
-def _shown(text: str) -> str:
-    hidden = re.sub(r"//([^:/@]*):[^@/]*@", r"//\1:***@", text)
-    return re.sub(r"(password=)[^&]*", r"\1***", hidden)
