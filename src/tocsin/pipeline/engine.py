@@ -153,7 +153,12 @@ class Engine:
             mode_reason=reason,
         )
         self._store.catalog.create_channel(channel)
-        self._activate(channel, compiled)
+        try:
+            self._activate(channel, compiled)
+        except BaseException:
+            self.drop(channel.name)
+            self._store.catalog.drop_channel(channel.name)
+            raise
         return channel
 
     def drop(self, name: str) -> None:

@@ -78,6 +78,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.local.dir": str((settings.data / "spark" / "local").resolve()),
     }
     if is_kafka(settings.log):
+        conf["spark.sql.streaming.realTimeMode.minBatchDuration"] = "100ms"  # as our setting says
         conf["spark.jars"] = ",".join(map(str, require_connector_jars()))
     cores = local_cores(settings.master)
     if cores is not None:
