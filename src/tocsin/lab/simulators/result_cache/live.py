@@ -18,8 +18,13 @@ from numpy.typing import NDArray
 from tocsin.broker.core import BrokerCore
 from tocsin.broker.effects import Answer, Effect, Fetch
 from tocsin.broker.events import NewHead, RangeAnswer
-from tocsin.lab.simulators.result_cache import kernel
 from tocsin.lab.simulators.result_cache.simulator import Outcome, outcome_of
+from tocsin.lab.simulators.result_cache.state import (
+    LATENCY_BINS,
+    LATENCY_RATIO,
+    SHORTEST_LATENCY_S,
+    STEP,
+)
 from tocsin.lab.workloads.network import Network
 from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, Workload
 from tocsin.model import BackendSubscription, Result, Subscription
@@ -36,7 +41,7 @@ def run_live(
 ) -> tuple[Outcome, NDArray[Any]]:
     """As `simulator.simulate_steps`."""
     run = _LiveRun(policy, budget_bytes, network or Network())
-    steps = np.zeros(len(workload), kernel.STEP)
+    steps = np.zeros(len(workload), STEP)
     started = time.perf_counter()
     columns = (workload.at, workload.kind, workload.subject, workload.value)
     for number, event in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
@@ -50,7 +55,7 @@ def run_live(
 class _LiveRun:
     def __init__(self, policy: CachePolicy, budget_bytes: int, network: Network) -> None:
         self.core = BrokerCore(policy, budget_bytes, 0.0, fetch_limit=10**9)
-        self.latencies = np.zeros(kernel.LATENCY_BINS, np.int64)
+        self.latencies = np.zeros(LATENCY_BINS, np.int64)
         self._pulls = policy.caches
         self._network = network
         self._stored: dict[int, list[Result]] = {}
@@ -142,9 +147,8 @@ class _LiveRun:
             self._counts["gets_with_miss"] += 1
         self._counts["gets"] += 1
         self._latency_s += latency_s
-        shortest = kernel.SHORTEST_LATENCY_S
-        steps = math.log(max(latency_s, shortest) / shortest)
-        at = min(int(steps / math.log(kernel.LATENCY_RATIO)), kernel.LATENCY_BINS - 1)
+        steps = math.log(max(latency_s, SHORTEST_LATENCY_S) / SHORTEST_LATENCY_S)
+        at = min(int(steps / math.log(LATENCY_RATIO)), LATENCY_BINS - 1)
         self.latencies[at] += 1
 
     def _range(self, fetch: Fetch) -> RangeAnswer:
@@ -152,7 +156,7 @@ class _LiveRun:
         return RangeAnswer(_EPOCH, 0, len(stored), stored[fetch.after : fetch.upto])
 
     def standing(self) -> tuple[int, int, int, int]:
-        """`kernel.STEP`."""
+        """`STEP`."""
         counters = self.core.cache.counters
         left = counters.evicted + counters.expired + counters.consumed + counters.dropped
         return counters.hits, counters.misses, self.core.cache.size_bytes, left

@@ -8,7 +8,7 @@ the rest is missed and not cached again.
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
@@ -18,40 +18,31 @@ from numpy.typing import NDArray
 
 from tocsin.errors import SettingError
 from tocsin.lab.compiling.functions import JIT, callback
-from tocsin.lab.compiling.heap import new_heap
-from tocsin.lab.compiling.records import record_dtype, records
+from tocsin.lab.compiling.records import records
 from tocsin.lab.simulators.result_cache import kernel
+from tocsin.lab.simulators.result_cache.state import (
+    CACHE,
+    LATENCY_BINS,
+    LATENCY_RATIO,
+    MEMORY,
+    RUN,
+    SHORTEST_LATENCY_S,
+    STEP,
+    state_of,
+)
 from tocsin.lab.workloads.network import Network
-from tocsin.lab.workloads.workload import PUBLISH, Workload
+from tocsin.lab.workloads.workload import Workload
 from tocsin.policies import CachePolicy
-from tocsin.policies.admission import Memory
-from tocsin.policies.estimates import BINS, bin_ends
 from tocsin.policies.eviction.fifo import fifo
 from tocsin.policies.expiry.ttl import ttl
 
-MEMORY = record_dtype(Memory)
-SCORE = numba.float64(numba.from_dtype(kernel.CACHE)) if JIT else "score"
+SCORE = numba.float64(numba.from_dtype(CACHE)) if JIT else "score"
 TIME_TO_LIVE = numba.float64(numba.float64, numba.float64, numba.float64) if JIT else "ttl"
 ADMIT = (
     numba.boolean(numba.from_dtype(MEMORY), numba.int64, numba.float64, numba.float64)
     if JIT
     else "admit"
 )
-
-
-class State(NamedTuple):
-    """Everything that the kernel reads and changes, in its order."""
-
-    caches: Any
-    objects: Any
-    frontends: Any
-    subscribers: Any
-    runs: Any
-    marks: Any
-    victims: Any
-    deadlines: Any
-    absences: Any
-    memories: Any
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -117,15 +108,15 @@ def simulate_steps(
     *,
     record: bool = True,
 ) -> tuple[Outcome, NDArray[Any]]:
-    """The outcome, and what stood after each event (`kernel.STEP`), if that is recorded."""
+    """The outcome, and what stood after each event (`STEP`), if that is recorded."""
     network = network or Network()
     if not 0 <= budget_bytes < 2**63:  # kernels count in 64 bits
         raise SettingError(
             f"the cache size is {budget_bytes} bytes", field="size", hint="0 or more bytes"
         )
-    state = _state(workload, policy, budget_bytes, network)
-    latencies = np.zeros(kernel.LATENCY_BINS, np.int64)
-    step_log = records(len(workload) if record else 0, kernel.STEP)
+    state = state_of(workload, policy, budget_bytes, network)
+    latencies = np.zeros(LATENCY_BINS, np.int64)
+    step_log = records(len(workload) if record else 0, STEP)
     started = time.perf_counter()
     kernel.simulate(
         workload.at,
@@ -141,42 +132,8 @@ def simulate_steps(
         callback(policy.admit, ADMIT),
     )
     seconds = time.perf_counter() - started
-    totals = {name: state.runs[name][0].item() for name in kernel.RUN.names or ()}
+    totals = {name: state.runs[name][0].item() for name in RUN.names or ()}
     return outcome_of(totals, latencies, workload.duration_s, budget_bytes, seconds), step_log
-
-
-def _state(workload: Workload, policy: CachePolicy, budget_bytes: int, network: Network) -> State:
-    """Before the first event."""
-    published = workload.subject[workload.kind == PUBLISH]
-    slots = np.bincount(published, minlength=workload.backends) + 1  # one more: the marker after
-    caches = records(workload.backends, kernel.CACHE)
-    caches["backend"] = np.arange(workload.backends)
-    caches["first"] = np.concatenate([[0], np.cumsum(slots)[:-1]])
-    subscribers = records(workload.subscribers, kernel.SUBSCRIBER)
-    subscribers["first"] = subscribers["last"] = -1
-    absences = np.zeros((4, BINS))  # ends of bins, returns, exposure, rates
-    absences[0] = bin_ends()
-    run = records(1, kernel.RUN)
-    run["budget_bytes"] = budget_bytes
-    run["caches"] = policy.caches
-    run["evicts"] = policy.evict is not None
-    run["expires"] = policy.expire is not None
-    run["looks_ahead"] = policy.looks_ahead
-    run["first"], run["second"] = policy.admit_parameters
-    for name, number in asdict(network).items():
-        run[name] = number
-    return State(
-        caches,
-        records(int(slots.sum()), kernel.OBJECT),
-        records(len(workload.owners), kernel.FRONTEND),
-        subscribers,
-        run,
-        np.zeros((2, workload.backends), np.int64),
-        new_heap(workload.backends),
-        new_heap(workload.backends),
-        absences,
-        records(1, MEMORY),
-    )
 
 
 def outcome_of(
@@ -186,7 +143,7 @@ def outcome_of(
     budget_bytes: int,
     seconds: float,
 ) -> Outcome:
-    """From what was counted (`kernel.RUN`)."""
+    """From what was counted (`RUN`)."""
     rest_s = max(0.0, duration_s - totals["measured_at"])
     size_bytes = totals["size_bytes"]
     byte_s = totals["byte_s"] + size_bytes * rest_s
@@ -218,4 +175,4 @@ def _percentile(latencies: NDArray[np.int64], part: float) -> float:
     if not total:
         return 0.0
     found = int(np.searchsorted(np.cumsum(latencies), part * total))
-    return float(kernel.SHORTEST_LATENCY_S * kernel.LATENCY_RATIO ** (found + 0.5))
+    return float(SHORTEST_LATENCY_S * LATENCY_RATIO ** (found + 0.5))
