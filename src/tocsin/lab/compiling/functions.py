@@ -1,16 +1,17 @@
 """Compilation of the lab's kernels and of the policies they call, kept on disk.
 
 Kernels are plain Python over NumPy arrays: with NUMBA_DISABLE_JIT=1 they run as such and give the
-same answers. Numba notices a change of a compiled function's own file only; since kernels call
-the policies' functions, the place on disk is named by all of their sources.
+same answers. Numba notices a change of a compiled function's own file only. Since kernels call
+functions of other files, the place on disk is named by everything that a function's module imports:
+an edit compiles anew what it reaches, and nothing else.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -19,35 +20,43 @@ import numpy as np
 from numba.core import config, types
 from numba.extending import intrinsic
 
-import tocsin.policies
+from tocsin.lab.compiling.imports import digest, imported
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _config = cast(Any, config)  # numba fills it as it starts
 JIT = not _config.DISABLE_JIT
-
-
-def sources_digest() -> str:
-    """Of everything that decides a simulation's result."""
-    digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
-    here, policies = Path(__file__).parent.parent, Path(str(tocsin.policies.__file__)).parent
-    for path in sorted([*here.rglob("*.py"), *policies.rglob("*.py")]):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _kernels_directory() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "tocsin" / "kernels" / sources_digest()
-
-
-if not os.environ.get("NUMBA_CACHE_DIR"):
-    _config.CACHE_DIR = str(_kernels_directory())
+_setting = threading.Lock()
 
 
 def compiled(function: F) -> F:
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    compile_ = partial(numba.njit, nogil=True, error_model="numpy")
+    place = _place(function.__module__)
+    if place is None:
+        return cast(F, compile_()(function))
+    with _setting:  # numba takes the place as it is now
+        before, _config.CACHE_DIR = _config.CACHE_DIR, str(place)
+        try:
+            return cast(F, compile_(cache=True)(function))
+        finally:
+            _config.CACHE_DIR = before
+
+
+@cache
+def _place(module: str) -> Path | None:
+    """Where compiled functions of a module of ours are kept, if that can be written. (Numba would
+    else keep them beside the source, whatever becomes of the files that they call.)"""
+    files = imported(module)
+    if not files:
+        return None
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    kept = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(home) / "tocsin" / "kernels")
+    place = kept / digest(files, f"{numba.__version__} {np.__version__}")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return place if os.access(place, os.W_OK) else None
 
 
 def inlined(function: F) -> F:

@@ -1,44 +1,63 @@
-"""Which of our files a module needs, by following the imports as they are written."""
+"""Which of our files a module needs, by following the imports as they are written; and a digest
+of them, which tells whether what was made with them is still theirs.
+
+Nothing is imported for it: a module may ask while it is being imported itself.
+"""
 
 from __future__ import annotations
 
 import ast
-import importlib.util
+import hashlib
+from collections.abc import Iterable
 from functools import cache
+from importlib.util import resolve_name
 from pathlib import Path
 
+import tocsin
+
+ROOT = Path(tocsin.__file__).parent
 IRRELEVANT = {"tocsin", "tocsin.errors"}  # they decide what is said, not what is computed
 
 
 @cache
 def imported(module: str) -> frozenset[Path]:
-    """The files of our own that importing `module` names, itself included, by reading them."""
+    """The files of our own that importing `module` reads, itself included. What is found by its
+    name at run time, as policies are, is not among them."""
     found: dict[str, Path] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name in found or name in IRRELEVANT:
-            continue
-        file = _file(name)
+        file = None if name in found or name in IRRELEVANT else _file(name)
         if file is not None:
             found[name] = file
             waiting += _named(name, file)
     return frozenset(found.values())
 
 
+def digest(files: Iterable[Path], made_with: str) -> str:
+    whole = hashlib.sha256(made_with.encode())
+    for file in sorted(files):
+        whole.update(file.name.encode())
+        whole.update(hashlib.sha256(file.read_bytes()).digest())
+    return whole.hexdigest()[:16]
+
+
 def _file(module: str) -> Path | None:
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:  # a name imported from a module is no module itself
-        return None
-    return Path(spec.origin) if spec is not None and spec.origin is not None else None
+    """None if it is a name that a module has, or not ours."""
+    top, *parts = module.split(".")
+    place = ROOT.joinpath(*parts)
+    files = (place / "__init__.py", place.with_suffix(".py")) if top == "tocsin" else ()
+    return next((file for file in files if file.is_file()), None)
 
 
+@cache
 def _named(module: str, file: Path) -> list[str]:
     found = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [name for name in found if name.split(".")[0] == "tocsin"]
+        elif isinstance(node, ast.ImportFrom):
+            source = resolve_name("." * node.level + (node.module or ""), package)
+            found += [source, *(f"{source}.{alias.name}" for alias in node.names)]
+    return found

@@ -5,40 +5,33 @@ A change to a figure or a claim keeps the points, and a new policy keeps those o
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from tocsin.lab.compiling.imports import imported
+from tocsin.lab.compiling.imports import digest, imported
 from tocsin.policies import parse_policy
 
 SIMULATOR = "tocsin.lab.simulators.result_cache.simulator"
 BOUND = "tocsin.lab.sweeps.bound_rows"
 WORKLOAD = "tocsin.lab.workloads.edge"
+MADE_WITH = np.__version__  # its random streams
 
 
 @cache
 def policy_digest(policy: str) -> str:
-    """Of the simulation and of this policy's own files."""
+    """Of the simulation, of this policy's own files and of what they import."""
     chosen = parse_policy(policy)
-    functions = [chosen.admit, chosen.evict, chosen.expire]
-    own = {inspect.getsourcefile(inspect.unwrap(one)) for one in functions if one is not None}
-    files = {Path(name) for name in own if name}
-    return _digest(files | imported(SIMULATOR) | imported(WORKLOAD))
+    files = imported(SIMULATOR) | imported(WORKLOAD)
+    for function in (chosen.admit, chosen.evict, chosen.expire):
+        if function is not None:
+            own = inspect.getsourcefile(inspect.unwrap(function))
+            files |= imported(function.__module__) | ({Path(own)} if own else set())
+    return digest(files, MADE_WITH)
 
 
 @cache
 def bound_digest() -> str:
-    return _digest(imported(BOUND) | imported(WORKLOAD))
-
-
-def _digest(files: Iterable[Path]) -> str:
-    digest = hashlib.sha256(np.__version__.encode())  # its random streams
-    for file in sorted(files):
-        digest.update(file.name.encode())
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest(imported(BOUND) | imported(WORKLOAD), MADE_WITH)
