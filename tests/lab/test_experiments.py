@@ -11,8 +11,10 @@ import pytest
 from tocsin.errors import InvalidInput, NotFound, TocsinError
 from tocsin.lab.declaring.experiment import Experiment
 from tocsin.lab.declaring.plan import Options, Plan, plan
-from tocsin.lab.experiments import experiment_named, experiments, gathered
+from tocsin.lab.experiments import experiment_named, experiments, gathered, homing
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
+from tocsin.lab.sweeps.sweep import tasks_of
+from tocsin.lab.workloads.edge import EdgeSettings
 
 
 def module(name: str, **content: Any) -> ModuleType:
@@ -32,6 +34,7 @@ def planned(**options: Any) -> Plan:
 def test_every_file_is_found_under_its_name() -> None:
     assert experiments()["edge-caching"] is EXPERIMENT
     assert experiment_named("edge-caching") is EXPERIMENT
+    assert experiment_named("homing") is homing.EXPERIMENT
 
 
 def test_two_of_one_name_are_refused() -> None:
@@ -66,6 +69,24 @@ def test_plan_takes_what_the_experiment_declares() -> None:
     quick = planned(quick=True)
     assert quick.conditions.readings["always"].subscribers < 10_000
     assert quick.points < full.points / 5
+
+
+def test_held_out_seeds_begin_where_the_experiment_says() -> None:
+    made = plan(homing.EXPERIMENT, Options(seeds=2, bound_seeds=1))
+    tasks = tasks_of(made)
+    assert {task.seed for task in tasks} == {1001, 1002}
+    assert {task.seed for task in tasks if task.kind == "bound"} == {1001}
+    assert len(tasks) == made.points
+
+
+def test_each_other_circumstance_changes_the_papers_day_in_one_way() -> None:
+    days = plan(homing.EXPERIMENT, Options()).conditions.readings
+    paper = msgspec.to_builtins(days["always"])
+    assert days["always"] == EdgeSettings()
+    for reading in (*homing.OTHERS, EXPERIMENT.readings[1]):
+        other = msgspec.to_builtins(days[reading.name])
+        changes = {name for name, value in other.items() if value != paper[name]}
+        assert changes == set(reading.settings)
 
 
 def test_options_narrow_the_plan() -> None:

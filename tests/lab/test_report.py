@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lab.made_up import POLICIES, Value, ranked, table, with_bounds
 from tocsin.errors import TocsinError
 from tocsin.lab.declaring.figures import Figure, Series
 from tocsin.lab.declaring.plan import Options, plan
+from tocsin.lab.experiments import homing
 from tocsin.lab.experiments.edge_caching import EXPERIMENT, FIGURES
 from tocsin.lab.reports.curves import panels
 from tocsin.lab.reports.report import write_report
@@ -90,6 +92,22 @@ def test_where_our_own_claim_fails_is_listed_in_full(tmp_path: Path) -> None:
     for rival in POLICIES[:-1]:
         for size in ("50 MB", "100 MB"):
             assert f"homing − {rival} hit_ratio at {size} −" in section
+
+
+def test_many_readings_stand_in_rows_of_three(tmp_path: Path) -> None:
+    readings = [reading.name for reading in homing.EXPERIMENT.readings]
+    conditions = plan(homing.EXPERIMENT, Options()).conditions
+    rows: list[dict[str, Any]] = table(VALUES, readings=readings).to_dict("records")  # type: ignore[assignment]
+    write_points(tmp_path, rows, conditions)
+    write_report(tmp_path)
+    wide, high = struct.unpack(
+        ">II", (tmp_path / "figures" / "latency-against-homing.png").read_bytes()[16:24]
+    )
+    assert 1.0 < wide / high < 2.0  # 8 panels in one row would be 8 times as wide as high
+    page = (tmp_path / "report.html").read_text()
+    assert all(f"reading: {name}" in page for name in readings)
+    for text in (page, (tmp_path / "report.md").read_text()):
+        assert "Cell by cell: homing has a higher hit ratio than every other policy" in text
 
 
 def test_points_of_an_experiment_that_is_gone_are_refused(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def beats(
                             value=apart,
                             holds=apart.above(floor) if more else apart.below(-floor),
                             size_bytes=size,
+                            better=1 if more else -1,
                         )
 
         return _finding(view, [winner, *others], metrics, cases)

@@ -40,6 +40,18 @@ class Case(Struct, frozen=True, kw_only=True):
     holds: bool
     size_bytes: int
     unitless: bool = False  # a ratio; else the value is in the metric's own unit
+    better: int = 0  # of a contest: 1 if more speaks for the claim, -1 if less does
+
+    @property
+    def margin(self) -> float:
+        """The end of the interval that speaks most against it."""
+        value = self.value if self.better > 0 else self.value.negated()
+        return value.low if value.certain else value.mean
+
+    @property
+    def lost(self) -> bool:
+        """Not only is the claim not shown here: the opposite is."""
+        return self.value.below(0) if self.better > 0 else self.value.above(0)
 
 
 class Finding(Struct, frozen=True):

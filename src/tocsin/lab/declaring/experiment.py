@@ -13,7 +13,8 @@ from tocsin.lab.declaring.figures import Figure
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """One way to read what a paper leaves open: settings of the workload, under a name."""
+    """One way to read what a paper leaves open, or another place to look: settings of the
+    workload, under a name."""
 
     name: str
     meaning: str
@@ -25,6 +26,7 @@ class Extent(Struct, frozen=True, kw_only=True):
 
     sizes_bytes: tuple[int, ...]
     seeds: int
+    first_seed: int = 1  # others follow it
     bound_seeds: int = 0  # the bound is dear and varies little: a few seeds do
     settings: dict[str, Any] = {}
 

@@ -48,6 +48,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     sizes_bytes: tuple[int, ...]
     seeds: int
     bound_seeds: int
+    first_seed: int = 1
 
     @property
     def points(self) -> int:
@@ -83,6 +84,7 @@ def plan(experiment: Experiment, options: Options) -> Plan:
         sizes_bytes=_chosen_sizes(options.sizes_bytes or extent.sizes_bytes),
         seeds=seeds,
         bound_seeds=bound_seeds,
+        first_seed=extent.first_seed,
     )
 
 

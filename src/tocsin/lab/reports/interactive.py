@@ -13,9 +13,9 @@ from plotly.offline import get_plotlyjs
 
 from tocsin.lab.declaring.figures import Figure
 from tocsin.lab.reports.curves import Curve, Panel
-from tocsin.lab.reports.looks import BAND, PLOTLY_DASHES, PLOTLY_MARKERS, look
+from tocsin.lab.reports.looks import BAND, PLOTLY_DASHES, PLOTLY_MARKERS, look, rows_and_columns
 
-HEIGHT_PIXELS = 480
+HEIGHT_PIXELS, BETWEEN_PIXELS = 480, 110
 GREY = "#666666"
 Trace = dict[str, Any]
 
@@ -50,10 +50,13 @@ def division(figure: Figure, panels: list[Panel], policies: list[str]) -> str:
 
 def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
     gap = 0.04 if figure.one_scale else 0.07
-    width = (1 - gap * (len(panels) - 1)) / len(panels)
+    rows, columns = rows_and_columns(len(panels))
+    width = (1 - gap * (columns - 1)) / columns
+    between = BETWEEN_PIXELS / (rows * HEIGHT_PIXELS)
+    height = (1 - between * (rows - 1)) / rows
     lines = {"gridcolor": "#e6e6e6", "zerolinecolor": "#e6e6e6"}
     layout: dict[str, Any] = {
-        "height": HEIGHT_PIXELS,
+        "height": rows * HEIGHT_PIXELS,
         "font": {"size": 14, "color": "#222222"},
         "plot_bgcolor": "white",
         "hovermode": "x unified",
@@ -63,23 +66,28 @@ def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
         "annotations": [],
     }
     for number, panel in enumerate(panels, start=1):
-        left = (number - 1) * (width + gap)
+        row, column = divmod(number - 1, columns)
+        left, top = column * (width + gap), 1 - row * (height + between)
         layout[f"xaxis{number}"] = {
             "domain": [left, left + width],
             "anchor": f"y{number}",
             "title": {"text": "allowed cache size (MB)"},
             **lines,
         }
-        layout[f"yaxis{number}"] = {"anchor": f"x{number}", **lines}
-        if number == 1:
-            layout["yaxis1"]["title"] = {"text": figure.axis}
-        elif figure.one_scale:
-            layout[f"yaxis{number}"] |= {"matches": "y", "showticklabels": False}
+        layout[f"yaxis{number}"] = {
+            "domain": [max(0.0, top - height), top],
+            "anchor": f"x{number}",
+            **lines,
+        }
+        if column == 0:
+            layout[f"yaxis{number}"]["title"] = {"text": figure.axis}
+        if figure.one_scale and number > 1:
+            layout[f"yaxis{number}"] |= {"matches": "y", "showticklabels": column == 0}
         layout["annotations"].append(
             {
                 "text": f"reading: {panel.reading}",
                 "x": left + width / 2,
-                "y": 1.0,
+                "y": top,
                 "xref": "paper",
                 "yref": "paper",
                 "yanchor": "bottom",

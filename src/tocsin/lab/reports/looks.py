@@ -3,6 +3,7 @@ Tol's muted scheme), and a mark of its own for those who print in grey."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -36,8 +37,13 @@ PLOTLY_MARKERS = {
 }
 LINE_STYLES = {"solid": "-", "dashed": (0, (5, 3)), "dotted": (0, (1.2, 1.8))}
 PLOTLY_DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
+ROW = 3  # panels side by side
 BAND = 0.12  # opacity of confidence bands
 OURS = "homing"  # stands out: it is what the others are compared with
+
+
+def rows_and_columns(panels: int) -> tuple[int, int]:
+    return math.ceil(panels / ROW), min(panels, ROW)
 
 
 class Look(Struct, frozen=True):

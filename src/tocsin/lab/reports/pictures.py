@@ -11,36 +11,41 @@ from matplotlib.figure import Figure as Canvas
 
 from tocsin.lab.declaring.figures import Figure
 from tocsin.lab.reports.curves import Curve, Panel
-from tocsin.lab.reports.looks import BAND, LINE_STYLES, look
+from tocsin.lab.reports.looks import BAND, LINE_STYLES, look, rows_and_columns
 
 PANEL_INCHES = (5.6, 4.0)
 LEFT_INCHES, RIGHT_INCHES = 1.15, 2.3  # the legend is at the right
-BOTTOM_INCHES, TOP_INCHES = 0.65, 0.75
+BOTTOM_INCHES, TOP_INCHES, BETWEEN_INCHES = 0.65, 0.75, 1.0
 DOTS_PER_INCH = 130
 FONT_POINTS = 12
 
 
 def draw(figure: Figure, panels: list[Panel], policies: list[str], file: Path) -> None:
     """Write the figure. `policies` fixes which colour each of them has in every figure."""
-    wide = PANEL_INCHES[0] * len(panels) + LEFT_INCHES + RIGHT_INCHES
-    high = PANEL_INCHES[1] + BOTTOM_INCHES + TOP_INCHES
+    rows, columns = rows_and_columns(len(panels))
+    wide = PANEL_INCHES[0] * columns + LEFT_INCHES + RIGHT_INCHES
+    high = PANEL_INCHES[1] * rows + BETWEEN_INCHES * (rows - 1) + BOTTOM_INCHES + TOP_INCHES
     canvas = Canvas(figsize=(wide, high), dpi=DOTS_PER_INCH)
-    grid = canvas.subplots(1, len(panels), squeeze=False, sharey=figure.one_scale)
+    grid = canvas.subplots(rows, columns, squeeze=False, sharey=figure.one_scale)
     canvas.subplots_adjust(
         left=LEFT_INCHES / wide,
         right=1 - RIGHT_INCHES / wide,
         bottom=BOTTOM_INCHES / high,
         top=1 - TOP_INCHES / high,
         wspace=0.06 if figure.one_scale else 0.16,
+        hspace=BETWEEN_INCHES / PANEL_INCHES[1],
     )
-    for axes, panel in zip(grid[0], panels, strict=True):
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    for axes, panel in zip(grid.flat, panels, strict=False):
         _draw_panel(axes, panel, policies)
         axes.set_title(f"reading: {panel.reading}", fontsize=FONT_POINTS)
         axes.set_xlabel("allowed cache size (MB)", fontsize=FONT_POINTS)
-    grid[0][0].set_ylabel(figure.axis, fontsize=FONT_POINTS)
+    for row in grid:
+        row[0].set_ylabel(figure.axis, fontsize=FONT_POINTS)
     canvas.suptitle(figure.title, fontsize=FONT_POINTS + 2, fontweight="bold")
     handles: dict[str, Artist] = {}
-    for axes in grid[0]:
+    for axes in grid.flat:
         found, labels = axes.get_legend_handles_labels()
         handles |= dict(zip(labels, found, strict=True))
     canvas.legend(

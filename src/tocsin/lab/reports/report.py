@@ -22,6 +22,7 @@ from tocsin.lab.declaring.experiment import Experiment
 from tocsin.lab.declaring.plan import Conditions
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.reports import interactive, pictures, verdicts
+from tocsin.lab.reports.contests import KEY, contests
 from tocsin.lab.reports.curves import panels
 from tocsin.lab.sweeps.points import read_points, write_whole
 
@@ -67,27 +68,35 @@ def write_report(directory: Path) -> Report:
     write_whole(directory / "claims.md", verdicts.markdown(judged, title).encode())
     verdicts.write_cases(judged, directory / "claims.parquet")
     about = _about(experiment, conditions, points)
-    means = [_means(points, metric) for metric in MEANS if metric in points]
+    tables = _contests(judged) + [_means(points, metric) for metric in MEANS if metric in points]
     still = [f"![{figure.title}](figures/{figure.name}.png)" for figure, _ in drawn]
     write_whole(
-        directory / "report.md", _markdown(experiment, about, means, still, judged).encode()
+        directory / "report.md", _markdown(experiment, about, tables, still, judged).encode()
     )
     live = [
         (figure.title, interactive.division(figure, found, policies)) for figure, found in drawn
     ]
-    write_whole(directory / "report.html", _page(experiment, about, means, live, judged).encode())
+    write_whole(directory / "report.html", _page(experiment, about, tables, live, judged).encode())
     return Report(experiment, conditions, judged, len(points))
 
 
-class _Means(Struct, frozen=True):
-    """A metric's means: one row a reading and policy, one column a size."""
-
+class _Table(Struct, frozen=True):
     title: str
     columns: list[str]
     rows: list[list[str]]
+    words: int  # columns of text before those of numbers
+    key: str = ""
 
 
-def _means(points: pd.DataFrame, metric: str) -> _Means:
+def _contests(judged: list[Judged]) -> list[_Table]:
+    return [
+        _Table(f"Cell by cell: {one.says}", one.columns, one.rows, len(one.columns), KEY)
+        for one in contests(judged)
+    ]
+
+
+def _means(points: pd.DataFrame, metric: str) -> _Table:
+    """A metric's means: one row a reading and policy, one column a size."""
     simulated = points[points["kind"] == "simulation"]
     sizes = sorted(simulated["size_bytes"].unique())
     rows = []
@@ -103,7 +112,7 @@ def _means(points: pd.DataFrame, metric: str) -> _Means:
                 by_size = bounds.groupby("size_bytes")[best].mean()
                 rows.append([str(reading), "(bound)", *_cells(by_size, sizes)])
     columns = ["reading", "policy", *(f"{size / 1e6:g} MB" for size in sizes)]
-    return _Means(MEANS[metric], columns, rows)
+    return _Table(MEANS[metric], columns, rows, 2)
 
 
 def _cells(by_size: pd.Series[float], sizes: list[int]) -> list[str]:
@@ -147,7 +156,7 @@ def _changed(settings: Struct, but: set[str]) -> str:
 def _markdown(
     experiment: Experiment,
     about: list[str],
-    means: list[_Means],
+    tables: list[_Table],
     still: list[str],
     judged: list[Judged],
 ) -> str:
@@ -161,8 +170,9 @@ def _markdown(
     lines += ["", "What was asked for, and where each fails: claims.md.", ""]
     lines += ["## Figures", "", "Means over seeds with 95 % bands.", ""]
     lines += [f"{image}\n" for image in still]
-    for table in means:
-        lines += [f"## {table.title}", "", f"| {' | '.join(table.columns)} |"]
+    for table in tables:
+        lines += [f"## {table.title}", "", *([table.key, ""] if table.key else [])]
+        lines.append(f"| {' | '.join(table.columns)} |")
         lines.append("|" + "---|" * len(table.columns))
         lines += [f"| {' | '.join(row)} |" for row in table.rows] + [""]
     return "\n".join(lines)
@@ -175,7 +185,7 @@ def _pipe(text: str) -> str:
 def _page(
     experiment: Experiment,
     about: list[str],
-    means: list[_Means],
+    tables: list[_Table],
     live: list[tuple[str, str]],
     judged: list[Judged],
 ) -> str:
@@ -195,7 +205,7 @@ def _page(
         "<th>numbers</th></tr>",
         *(_claim_row(one) for one in judged),
         "</table></div>",
-        *(_means_table(table) for table in means),
+        *(_table(table) for table in tables),
         "</body></html>",
     ]
     return "\n".join(parts)
@@ -211,15 +221,17 @@ def _claim_row(one: Judged) -> str:
     )
 
 
-def _means_table(table: _Means) -> str:
+def _table(table: _Table) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
     rows = "".join(
         "<tr>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:2])
-        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[2:])
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[: table.words])
+        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[table.words :])
         + "</tr>"
         for row in table.rows
     )
+    key = f"<p class=quiet>{escape(table.key)}</p>" if table.key else ""
     return (
-        f"<h2>{escape(table.title)}</h2><div class=wide><table><tr>{head}</tr>{rows}</table></div>"
+        f"<h2>{escape(table.title)}</h2>{key}"
+        f"<div class=wide><table><tr>{head}</tr>{rows}</table></div>"
     )

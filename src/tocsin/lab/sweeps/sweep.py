@@ -42,8 +42,9 @@ def tasks_of(plan: Plan) -> list[Task]:
     whole curves. One bound goes first and the others after their seed's simulations: the first
     two tasks then compile different kernels, and the long ones do not come last."""
     found = []
-    for seed in range(1, plan.seeds + 1):
-        policies = [*plan.policies, ""] if seed <= plan.bound_seeds else plan.policies
+    for seed in range(plan.first_seed, plan.first_seed + plan.seeds):
+        bounded = seed < plan.first_seed + plan.bound_seeds
+        policies = [*plan.policies, ""] if bounded else plan.policies
         found += [
             _task(plan, reading, policy, size, seed)
             for policy in policies

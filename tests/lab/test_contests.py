@@ -1,0 +1,74 @@
+"""Cell by cell: a win is over everybody, a loss to anybody is a loss, and the nearest is named."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from lab.made_up import Value, table
+from tocsin.lab.declaring.claims import Claim, Judged, judge
+from tocsin.lab.experiments.homing import CLAIMS
+from tocsin.lab.reports.contests import LOST, TIED, WON, contests
+
+OTHERS = {"lru": -0.3, "lsc": -0.1}
+
+
+def judged(apart: dict[str, float], *, noisy: bool = False, seeds: int = 3) -> list[Judged]:
+    """Everybody's hit ratio and latency, by how far each is above homing's."""
+
+    def value(policy: str, size: int, seed: int) -> float:
+        wobble = 1.0 * (-1) ** seed if noisy and policy == "lsc" else 0.0
+        return 2.0 + apart.get(policy, 0.0) + wobble + seed * 0.5
+
+    values: dict[str, Value] = {"hit_ratio": value, "latency_mean_s": value}
+    names = ("homing", *apart)
+    return judge(CLAIMS, table(values, policies=names, seeds=seeds, readings=("always", "town")))
+
+
+def cell(found: list[Judged], claim: int = 0) -> str:
+    """Of the first reading and size."""
+    return contests(found)[claim].rows[0][1]
+
+
+def test_rows_are_readings_and_columns_sizes() -> None:
+    hits, latency = contests(judged(OTHERS))
+    assert hits.columns == latency.columns == ["reading", "50 MB", "100 MB"]
+    assert [row[0] for row in hits.rows] == ["always", "town"]
+    assert (hits.says, latency.says) == (CLAIMS[0].says, CLAIMS[1].says)
+
+
+def test_a_win_is_over_everybody_and_names_the_nearest() -> None:
+    assert cell(judged(OTHERS)) == f"{WON} lsc +0.1000 [+0.1000, +0.1000]"
+
+
+def test_one_rival_ahead_is_a_loss_and_the_furthest_is_named() -> None:
+    assert cell(judged({"lru": 0.1, "lsc": -0.3, "ttl": 0.2})).startswith(f"{LOST} ttl −0.2000 [")
+
+
+@pytest.mark.parametrize("seeds", [2, 4])
+def test_what_the_seeds_do_not_tell_is_a_tie(seeds: int) -> None:
+    assert cell(judged(OTHERS, noisy=True, seeds=seeds)).startswith(f"{TIED} lsc +0.1000 [−")
+
+
+def test_less_latency_wins() -> None:
+    assert cell(judged({"lru": 0.3, "lsc": 0.1}), claim=1).startswith(f"{WON} lsc −0.1000 [")
+    assert cell(judged(OTHERS), claim=1).startswith(f"{LOST} lru +0.3000 [")
+
+
+def test_a_policy_of_several_families_keeps_its_whole_name() -> None:
+    assert cell(judged({"admit=mean(3) evict=lsc": -0.1})).startswith(
+        f"{WON} admit=mean(3) evict=lsc +0.1000"
+    )
+
+
+def test_only_our_own_contests_are_shown() -> None:
+    theirs = [msgspec.structs.replace(one, claim=_theirs(one)) for one in judged(OTHERS)]
+    assert contests(theirs) == []
+
+
+def _theirs(one: Judged) -> Claim:
+    return msgspec.structs.replace(one.claim, own=False)
+
+
+def test_one_seed_is_taken_at_its_word() -> None:
+    assert cell(judged(OTHERS, seeds=1)) == f"{WON} lsc +0.1000"
