@@ -64,6 +64,14 @@ def test_all_runs_are_predicted_from_the_recordings_of_all_brokers() -> None:
     assert everything.measured == runs[1]
 
 
+def test_gets_are_predicted_when_they_came_and_at_once() -> None:
+    # 650 bytes do not fit into 600: the first result has gone when subscriber 1 comes. Subscriber 0
+    # never asked for the second, which the simulator has it take at once.
+    (row,) = predict([measured("lsc", 600, 15.0)], [trace_of(*SMALL)])
+    assert row.predicted.hit_ratio == 4 / 5
+    assert row.predicted.at_once_hit_ratio == 5 / 6
+
+
 def test_the_table_and_the_picture_are_left(tmp_path: Path) -> None:
     runs = [measured("none", 0, 45.0), measured("lsc", 1000, 15.0), measured("lru", 1000, 15.0)]
     rows = predict(runs, [trace_of(*SMALL)])

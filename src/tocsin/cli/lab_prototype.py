@@ -1,4 +1,4 @@
-"""`tocsin lab prototype`: the live system under several policies, beside the simulator."""
+"""`tocsin lab prototype`: the live system under several policies, beside a prediction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prototype(
     config: Config = None,
     set_: Set = None,
 ) -> None:
-    """Play the demo's city under each policy and size; set the simulator's prediction beside it.
+    """Play the demo's city under each policy and size; set what a recording predicts beside it.
 
     Takes a run for each policy and size, and one without a cache (BAD, Fig. 7).
     """
@@ -63,13 +63,17 @@ def prototype(
         rows = run_prototype(asked, settings, points, output, show, told)
     write_prototype(rows, output)
     show_table(
-        ["policy", "size", "hits", "predicted", "mean ms", "predicted", "fetched", "predicted"],
+        [
+            *("policy", "size", "hits", "predicted", "at once"),
+            *("mean ms", "predicted", "fetched", "predicted"),
+        ],
         [
             [
                 row.measured.policy,
                 f"{row.measured.size_bytes:,}",
                 f"{row.measured.hit_ratio:.3f}",
                 f"{row.predicted.hit_ratio:.3f}",
+                f"{row.predicted.at_once_hit_ratio:.3f}",
                 f"{row.measured.latency_mean_ms:.1f}",
                 f"{row.predicted.latency_mean_ms:.1f}",
                 f"{row.measured.fetched_bytes:,}",

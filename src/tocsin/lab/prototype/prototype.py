@@ -1,9 +1,10 @@
 """BAD's prototype experiment (Fig. 7): the live system of the demo under each policy and size,
-beside what the simulator predicts from a recording of it.
+beside what a recording of it predicts.
 
 Every run plays the same seeded hour. The first run with a cache is recorded at its brokers; from
-that one recording every run is predicted. On one machine the cluster is near: what a fetch takes is
-measured in the runs and given to the simulator, so that latencies can be compared too.
+that one recording every run is predicted: by the broker's core, with gets at the recorded moments,
+and by the simulator, where everybody gets at once. On one machine the cluster is near: what a fetch
+takes is measured in the runs and given to both, so that latencies can be compared too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from msgspec.structs import asdict, replace
 from tocsin.demo.driver import Asked, Report, perform
 from tocsin.demo.show import Show
 from tocsin.errors import InvalidInput
+from tocsin.lab.simulators.result_cache.lived import Lived, live_again
 from tocsin.lab.simulators.result_cache.simulator import Outcome, simulate
 from tocsin.lab.trace.events import EventTrace
 from tocsin.lab.trace.reading import read_trace
@@ -58,11 +60,12 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 class Predicted(Struct, frozen=True, kw_only=True):
-    """The same by the simulator. A result that is missed waits for a fetch."""
+    """The same from the recording. A result that is missed waits for a fetch."""
 
     hit_ratio: float
     fetched_bytes: int
     latency_mean_ms: float
+    at_once_hit_ratio: float  # the simulator's: whoever is online gets each result as it arrives
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -173,6 +176,10 @@ def predict(measured: Sequence[Measured], traces: Sequence[EventTrace]) -> list[
         subscriber_bytes_per_s=NEAR_BYTES_PER_S,
     )
     runs = [
+        [live_again(trace, parse_policy(one.policy), one.size_bytes, network) for trace in traces]
+        for one in measured
+    ]
+    at_once = [
         [
             simulate(workload, parse_policy(one.policy), one.size_bytes, network)
             for workload in workloads
@@ -180,27 +187,29 @@ def predict(measured: Sequence[Measured], traces: Sequence[EventTrace]) -> list[
         for one in measured
     ]
     # The way from broker to screen is no matter of caches: what is left of the measured latency.
-    waits_ms = [_latency_ms(outcomes) for outcomes in runs]
+    waits_ms = [_wait_ms(brokers) for brokers in runs]
     spare = [one.latency_mean_ms - wait for one, wait in zip(measured, waits_ms, strict=True)]
     way_ms = sum(spare) / len(spare)
     return [
         Row(
             measured=one,
             predicted=Predicted(
-                hit_ratio=_ratio(outcomes),
-                fetched_bytes=sum(outcome.fetched_bytes for outcome in outcomes),
+                hit_ratio=_ratio(brokers),
+                fetched_bytes=sum(broker.fetched_bytes for broker in brokers),
                 latency_mean_ms=way_ms + wait,
+                at_once_hit_ratio=_ratio(simulated),
             ),
         )
-        for one, outcomes, wait in zip(measured, runs, waits_ms, strict=True)
+        for one, brokers, simulated, wait in zip(measured, runs, at_once, waits_ms, strict=True)
     ]
 
 
-def _ratio(outcomes: Sequence[Outcome]) -> float:
-    requests = sum(outcome.requests for outcome in outcomes)
-    return sum(outcome.hits for outcome in outcomes) / requests if requests else 0.0
+def _ratio(brokers: Sequence[Lived] | Sequence[Outcome]) -> float:
+    hits = sum(broker.hits for broker in brokers)
+    delivered = hits + sum(broker.misses for broker in brokers)
+    return hits / delivered if delivered else 0.0
 
 
-def _latency_ms(outcomes: Sequence[Outcome]) -> float:
-    gets = sum(outcome.gets for outcome in outcomes)
-    return 1000 * sum(o.latency_mean_s * o.gets for o in outcomes) / gets if gets else 0.0
+def _wait_ms(brokers: Sequence[Lived]) -> float:
+    gets = sum(broker.gets for broker in brokers)
+    return 1000 * sum(broker.waited_s for broker in brokers) / gets if gets else 0.0

@@ -43,7 +43,7 @@ def write_prototype(rows: Sequence[Row], directory: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = grid[0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside right center", frameon=False)
-    canvas.suptitle("The live system (solid) and the simulator's prediction (dashed)")
+    canvas.suptitle("The live system (solid) and what a recording of it predicts (dashed)")
     canvas.savefig(directory / PICTURE)
 
 
