@@ -113,15 +113,14 @@ FIGURES = (
         title="Hit ratio, difference to LRU over the same seeds",
         axis="hit ratio above LRU's",
         series=(Series(metric="hit_ratio", against="lru", policies=CLOSE),),
-        one_scale=True,
         bound="hit_ratio",
     ),
     Figure(
         name="latency-against-lru",
         title="Mean latency, difference to LRU over the same seeds",
-        axis="latency above LRU's (s)",
+        axis="latency above LRU's (ms)",
+        unit=1e-3,
         series=(Series(metric="latency_mean_s", against="lru", policies=CLOSE),),
-        one_scale=True,
         bound="latency_mean_s",
     ),
 )
