@@ -6,12 +6,17 @@ durations are seconds (`_s`), sizes are bytes (`_bytes`).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 Arguments = dict[str, Any]
 """A parameter set: the value given for each of a channel's parameters, JSON-able."""
+
+ANY: Final[Mapping[str, bool]] = {"any": True}
+"""In the place of a value it leaves the parameter open. Parameters are scalar, so no value of one
+can be an object."""
 
 ChannelKind = Literal["continuous", "repetitive"]
 Mode = Literal["micro-batches", "real-time"]

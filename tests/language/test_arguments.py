@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from tocsin.errors import InvalidInput
 from tocsin.language import bind_arguments
-from tocsin.model import Channel, Parameter
+from tocsin.model import ANY, Channel, Parameter
 
 CHANNEL = Channel(
     "c", "continuous", (Parameter("a", "INT"), Parameter("b", "TIMESTAMP")), "", (), ()
@@ -22,6 +23,12 @@ def test_equal_questions_bind_to_equal_arguments() -> None:
     assert list(by_name) == ["a", "b"]
 
 
+def test_any_binds_to_one_form_that_is_json() -> None:
+    bound = bind_arguments(CHANNEL, [ANY, 0])
+    assert bound == bind_arguments(CHANNEL, {"b": 0, "A": {"any": 1}})
+    assert json.dumps(bound) == '{"a": {"any": true}, "b": "1970-01-01T00:00:00.000000Z"}'
+
+
 @pytest.mark.parametrize(
     ("given", "field"),
     [
@@ -31,6 +38,9 @@ def test_equal_questions_bind_to_equal_arguments() -> None:
         ([1, 2, 3], "3"),
         ({"a": "x", "b": 0}, "a"),
         ({"a": 1, "b": None}, "b"),
+        ({"a": {"any": True}}, "b"),
+        ({"a": 1, "b": {"any": False}}, "b"),
+        ({"a": {"any": True, "all": True}, "b": 0}, "a"),
     ],
 )
 def test_bad_arguments_name_the_parameter(given: Any, field: str) -> None:

@@ -136,6 +136,15 @@ def test_small_statements() -> None:
     assert made[-1].text == "WITH a AS (SELECT 1 AS x) SELECT * FROM a"
 
 
+def test_any_leaves_a_parameter_open_and_text_does_not() -> None:
+    by_name = parse_one("SUBSCRIBE TO offers(restaurant => 'R1', food => ANY, discount => 20)")
+    assert isinstance(by_name, Subscribe)
+    assert by_name.arguments == {"restaurant": "R1", "food": {"any": True}, "discount": 20}
+    by_position = parse_one("subscribe to offers('ANY', any, 20)")
+    assert isinstance(by_position, Subscribe)
+    assert by_position.arguments == ["ANY", {"any": True}, 20]
+
+
 def test_insert_gives_records() -> None:
     dataset = Dataset("d", (Column("a", "INT"), Column("b", "ARRAY<STRING>")))
     made = parse_one("INSERT INTO d VALUES (1, array('x', NULL)), (-2, NULL)")
@@ -184,6 +193,11 @@ LONG = "n" * 64
         ("SUBSCRIBE TO c(x => 1, x => 2)", 1, 24, "twice"),
         ("SUBSCRIBE TO c(1 + 1)", 1, 18, "expected ','"),
         ("SUBSCRIBE TO c(now())", 1, 16, "expected a value"),
+        ("SUBSCRIBE TO c(x => ANY,\n y => ANY (1))", 2, 11, "expected ','"),
+        ("SUBSCRIBE TO c(-ANY)", 1, 17, "expected a value"),
+        ("SUBSCRIBE TO c(array(ANY))", 1, 22, "expected a value"),
+        ("SUBSCRIBE TO c(ANY => 1, ANY)", 1, 26, "not both"),
+        ("INSERT INTO d VALUES (ANY)", 1, 23, "expected a value"),
         ("UNSUBSCRIBE abc", 1, 13, "number"),
         ("INSERT INTO d (a, b) VALUES (1)", 1, 29, "1 values for 2 columns"),
         ("SHOW TABLES", 1, 6, "expected DATASETS"),

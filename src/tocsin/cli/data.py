@@ -130,7 +130,8 @@ async def _publish(dataset: str, file: Path, cluster: str, token: str) -> None:
 def listen(
     channel: Annotated[str, typer.Argument(help="the channel")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="NAME=VALUE, as JSON or text")
+        list[str] | None,
+        typer.Argument(help='NAME=VALUE, as JSON or text; {"any": true} leaves it open'),
     ] = None,
     coordinator: CoordinatorUrl = COORDINATOR,
     token: Token = "",

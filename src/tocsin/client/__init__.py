@@ -10,8 +10,10 @@ from tocsin.client.client import Client, Subscription
 from tocsin.client.cluster import Cluster, Published, Refused, StatementResult
 from tocsin.client.feed import Gap, Result
 from tocsin.client.sync import SyncClient, SyncSubscription
+from tocsin.model import ANY
 
 __all__ = [
+    "ANY",
     "Client",
     "Cluster",
     "Gap",

@@ -168,7 +168,8 @@ class Client:
         return self._connection.broker
 
     async def subscribe(self, channel: str, /, *arguments: Any, **named: Any) -> Subscription:
-        """Subscribe, or resume: the same channel and arguments are the same subscription."""
+        """Subscribe, or resume: the same channel and arguments are the same subscription. `ANY`
+        (`tocsin.client.ANY`) in the place of a value leaves that parameter open."""
         if arguments and named:
             raise InvalidInput("give arguments by place or by name, not both", field="arguments")
         await self._connection.open(self._open_timeout_s)

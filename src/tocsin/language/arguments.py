@@ -1,6 +1,7 @@
 """A subscription's arguments, bound to the parameters of its channel.
 
-The answer is canonical: equal questions give equal dicts, and so one backend subscription.
+The answer is canonical: equal questions give equal dicts, and so one backend subscription. Which
+parameters the channel's query lets a subscription leave open is not known here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 
 from tocsin.errors import InvalidInput
 from tocsin.language.types import coerce
-from tocsin.model import Arguments, Channel
+from tocsin.model import ANY, Arguments, Channel
 
 
 def bind_arguments(channel: Channel, given: dict[str, Any] | list[Any]) -> Arguments:
@@ -30,6 +31,9 @@ def bind_arguments(channel: Channel, given: dict[str, Any] | list[Any]) -> Argum
             raise InvalidInput(f"parameter {name!r} is missing", field=name, hint=signature)
         if named[name] is None:
             raise InvalidInput(f"parameter {name!r} cannot be NULL", field=name, hint=signature)
+        if named[name] == ANY:
+            bound[name] = dict(ANY)
+            continue
         try:
             value = coerce(named[name], parameter.type)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Values written in a statement: numbers, strings, dates, arrays, maps, and intervals."""
+"""Values written in a statement: numbers, strings, dates, arrays, maps, intervals, and ANY."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from tocsin.language.tokens import Reader
 from tocsin.language.types import coerce
+from tocsin.model import ANY
 
 _UNITS_S = {
     "MILLISECOND": 0.001,
@@ -83,6 +84,11 @@ def _dated(reader: Reader, kind: str) -> str:
         return str(coerce(text, kind))
     except ValueError as error:
         reader.fail_at(start, str(error))
+
+
+def read_argument(reader: Reader) -> Any:
+    """A value, or ANY: the subscription leaves the parameter open."""
+    return dict(ANY) if reader.accept("ANY") else read_literal(reader)
 
 
 def read_literal(reader: Reader) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from sqlglot.tokenizer_core import TokenType
 
-from tocsin.language.literals import read_interval_s, read_literal
+from tocsin.language.literals import read_argument, read_interval_s, read_literal
 from tocsin.language.statements import (
     ChangeSubscription,
     CreateBroker,
@@ -289,9 +289,9 @@ def _arguments(reader: Reader) -> list[Any] | dict[str, Any]:
             reader.expect("=>")
             if name in by_name:
                 reader.fail_at(start, f"{name!r} is given twice", field=name)
-            by_name[name] = read_literal(reader)
+            by_name[name] = read_argument(reader)
         else:
-            by_position.append(read_literal(reader))
+            by_position.append(read_argument(reader))
         if by_position and by_name:
             reader.fail_at(start, "give arguments either by position or by name, not both")
         if not reader.accept(","):
