@@ -24,6 +24,7 @@ from tocsin.language import CreateChannel, bind_arguments
 from tocsin.language.tokens import NAME, NAME_RULE
 from tocsin.model import Broker, Channel, Dataset, Subscription
 from tocsin.pipeline.adhoc import Answer
+from tocsin.pipeline.channels import settle
 from tocsin.pipeline.engine import Engine
 from tocsin.pipeline.session import runs_in_real_time
 from tocsin.service.tokens import check_secret
@@ -213,9 +214,8 @@ class Cluster:
         given: dict[str, Any] | list[Any],
         broker: str | None,
     ) -> Subscription:
-        arguments = bind_arguments(
-            await asyncio.to_thread(self.store.catalog.channel, channel), given
-        )
+        found = await asyncio.to_thread(self.store.catalog.channel, channel)
+        arguments = settle(found, bind_arguments(found, given))
         subscription, _ = await asyncio.to_thread(
             self.store.subscriptions.subscribe, subscriber, channel, arguments, broker
         )

@@ -21,6 +21,7 @@ from tocsin.language import CreateChannel
 from tocsin.model import Channel, Dataset, Mode
 from tocsin.pipeline.adhoc import Answer, answer
 from tocsin.pipeline.channels import CompiledChannel
+from tocsin.pipeline.channels.openings import Mask, mask_of
 from tocsin.pipeline.jdbc import jdbc_of
 from tocsin.pipeline.real_time import RealTime
 from tocsin.pipeline.repetition import Schedule
@@ -93,6 +94,7 @@ class Engine:
         self._threads = [
             threading.Thread(target=self._repeat, name="schedule", daemon=True),
             threading.Thread(target=self._keep_house, name="housekeeping", daemon=True),
+            threading.Thread(target=self._look_after, name="real-time", daemon=True),
         ]
 
     def _in_real_time(self, data: Path) -> RealTime | None:
@@ -105,10 +107,15 @@ class Engine:
             KafkaAddress.parse(settings.log),
             jdbc,
             self._store.catalog.dataset,
+            self._open_in,
+            lambda dataset: self._log.ends().get(dataset, 0),
             data / "real-time",
             batch_s=settings.real_time_batch_s,
             slots=settings.real_time_slots,
         )
+
+    def _open_in(self, channel: str) -> set[Mask]:
+        return {mask_of(each) for each in self._store.subscriptions.open_sets(channel)}
 
     def start(self) -> None:
         """Take up every channel of the catalog where it was left."""
@@ -273,8 +280,6 @@ class Engine:
         while not self._stopping.wait(self._settings.flush_interval_s):
             try:
                 self._stream.restart_if_failed()
-                if self._real_time is not None:
-                    self._real_time.restart_if_failed()
                 self._tidy_all()
                 if time.time() - expired_at > RETENTION_INTERVAL_S:
                     expired_at = time.time()
@@ -282,6 +287,14 @@ class Engine:
                     self._tables.sweep()
             except Exception:  # a full disk, say: the next round may find more room
                 log.exception("housekeeping failed")
+
+    def _look_after(self) -> None:
+        """A new combination of open parameters takes effect within a batch, too."""
+        while self._real_time and not self._stopping.wait(self._settings.real_time_batch_s / 2):
+            try:
+                self._real_time.look_after()
+            except Exception:  # Kafka or the store is away: the next round may find them
+                log.exception("channels in real-time mode could not be looked after")
 
     def _tidy_all(self) -> None:
         passed = self._stream.passed()

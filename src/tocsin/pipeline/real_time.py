@@ -1,15 +1,16 @@
 """Continuous channels in Spark's real-time mode: milliseconds instead of micro-batches.
 
-Each channel is a query of its own: its dataset's topic, joined with the parameter sets that the
-store holds, into the topic of matches. The parameter sets are read again at every batch
-(`real_time_batch_s`), so a new subscription takes effect within one. After a crash Spark repeats up
-to a batch; whoever takes the matches drops what it knows.
+A channel is a query of its own (one more for each combination of open parameters in use): its
+dataset's topic, joined with the parameter sets that the store holds, into the topic of matches. The
+parameter sets are read again at every batch, so a new subscription takes effect within one. After a
+crash Spark repeats up to a batch; whoever takes the matches drops what it knows.
 """
 
 from __future__ import annotations
 
+import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,20 @@ import msgspec
 import structlog
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels import CompiledChannel
-from tocsin.pipeline.channels.compile import PARAMETERS_MARKER
 from tocsin.pipeline.channels.matching import payloads
 from tocsin.pipeline.channels.near import LEVELS
+from tocsin.pipeline.channels.openings import Mask
 from tocsin.pipeline.channels.parameters import (
     add_keys,
     finish_facts,
     gather_facts,
     typed_parameters,
 )
+from tocsin.pipeline.channels.parts import PARAMETERS_MARKER, Part
 from tocsin.pipeline.channels.query import new_marker
 from tocsin.pipeline.channels.views import run_sql
 from tocsin.pipeline.jdbc import Jdbc
@@ -40,16 +41,27 @@ from tocsin.storage.log.kafka import KafkaAddress
 
 log = structlog.get_logger()
 
+NOTHING_OPEN: Mask = frozenset()
+Position = int
 
-class _Running(Struct):
+
+class _Feed(Struct):
+    """The queries of one channel."""
+
     channel: Channel
     compiled: CompiledChannel
-    query: StreamingQuery
-    progress: int | None = None
+    queries: dict[Mask, StreamingQuery] = {}
+    reached: dict[Mask, Position] = {}
+
+    @property
+    def dataset(self) -> str:
+        (name,) = self.compiled.new
+        return name
 
 
 class RealTime:
-    """All channels that run in real-time mode."""
+    """All channels that run in real-time mode. `masks` tells which parameters the subscriptions of
+    a channel leave open, `end` where a dataset's log ends now."""
 
     def __init__(
         self,
@@ -57,6 +69,8 @@ class RealTime:
         kafka: KafkaAddress,
         jdbc: Jdbc,
         dataset: Callable[[str], Dataset],
+        masks: Callable[[str], set[Mask]],
+        end: Callable[[str], Position],
         directory: Path,
         *,
         batch_s: float,
@@ -66,132 +80,183 @@ class RealTime:
         self._kafka = kafka
         self._jdbc = jdbc
         self._dataset = dataset
+        self._masks = masks
+        self._end = end
         self._directory = directory
         self._batch_s = batch_s
         self._slots = slots
-        self._running: dict[str, _Running] = {}
-        self._lock = threading.Lock()
+        self._feeds: dict[str, _Feed] = {}
+        self._lock = threading.RLock()
 
     def why_not(self, compiled: CompiledChannel) -> str:
         """Why the channel must run in micro-batches; empty if it need not."""
-        if compiled.form != "flat":
-            return f"its form is {compiled.form}, and real-time mode takes flat ones only"
         if compiled.stored:
             return f"it reads the stored dataset {compiled.stored[0]}"
-        if len(compiled.new) != 1:
-            return "it reads several datasets"
-        if compiled.not_streamable:
-            return compiled.not_streamable
+        if len(compiled.new) != 1 or len(compiled.parts) != 1:
+            return "it combines several queries or datasets"
+        if compiled.uses_window:
+            return "it looks at its run's window"
+        (part,) = compiled.parts
+        if part.not_streamable:
+            return part.not_streamable
+        if part.keys is None and part.strategy != "hash join":
+            return part.why
         with self._lock:
-            if len(self._running) >= self._slots:
+            if self._taken() >= self._slots:
                 return f"all {self._slots} real-time slots are taken (setting real_time_slots)"
         return ""
 
     def watch(self, channel: Channel, compiled: CompiledChannel) -> None:
-        query = self._start(channel, compiled)
+        """Take the channel up, where it was left or at its creation."""
         with self._lock:
-            self._running[channel.name] = _Running(channel, compiled, query)
+            feed = _Feed(channel, compiled)
+            feed.queries[NOTHING_OPEN] = self._start(feed, NOTHING_OPEN)
+            self._feeds[channel.name] = feed
+            kept = {self._checkpoint(feed, mask) for mask in self._wanted(feed)}
+            for stale in self._directory.glob(f"{channel.name}-*"):
+                if stale not in kept:  # its subscriptions are gone: others must not go on from it
+                    shutil.rmtree(stale, ignore_errors=True)
+            self._follow(feed)
 
     def unwatch(self, name: str) -> None:
         with self._lock:
-            running = self._running.pop(name, None)
-        if running is not None:
-            running.query.stop()
+            feed = self._feeds.pop(name, None)
+        if feed is not None:
+            for query in feed.queries.values():
+                query.stop()
 
-    def restart_if_failed(self) -> None:
+    def look_after(self) -> None:
+        """Start again what died, follow what subscriptions leave open. Called now and then."""
         with self._lock:
-            failed = [one for one in self._running.values() if not one.query.isActive]
-        for one in failed:
-            log.error(
-                "a channel's real-time query stopped and is started again",
-                channel=one.channel.name,
-                reason=_first_line(one.query),
-            )
-            one.query = self._start(one.channel, one.compiled)
+            for feed in self._feeds.values():
+                for mask, query in feed.queries.items():
+                    if not query.isActive:
+                        log.error(
+                            "a channel's real-time query stopped and is started again",
+                            channel=feed.channel.name,
+                            reason=_reason(query),
+                        )
+                        feed.queries[mask] = self._start(feed, mask)
+                self._follow(feed)
 
-    def passed(self) -> dict[str, int]:
+    def passed(self) -> dict[str, Position]:
         """For each dataset read here, the end below which nothing is needed again."""
+        needed: dict[str, Position] = {}
         with self._lock:
-            running = list(self._running.values())
-        needed: dict[str, int] = {}
-        for one in running:
-            (name,) = one.compiled.new
-            reached = self._reached(one, name)
-            needed[name] = min(needed.get(name, reached), reached)
+            for feed in self._feeds.values():
+                for mask, query in feed.queries.items():
+                    reached = self._reached(feed, mask, query)
+                    needed[feed.dataset] = min(needed.get(feed.dataset, reached), reached)
         return needed
 
     def stop(self) -> None:
-        with self._lock:
-            running, self._running = list(self._running.values()), {}
-        for one in running:
-            one.query.stop()
+        for name in list(self._feeds):
+            self.unwatch(name)
 
-    def _reached(self, one: _Running, dataset: str) -> int:
-        progress = one.query.lastProgress
+    def _taken(self) -> int:
+        return sum(len(feed.queries) for feed in self._feeds.values())
+
+    def _wanted(self, feed: _Feed) -> set[Mask]:
+        needed = feed.compiled.openings.needed
+        openable = any(each.name not in needed for each in feed.channel.parameters)
+        return {NOTHING_OPEN, *(self._masks(feed.channel.name) if openable else ())}
+
+    def _follow(self, feed: _Feed) -> None:
+        """A query for each combination of open parameters in use, and no other."""
+        wanted = self._wanted(feed)
+        for mask in feed.queries.keys() - wanted:
+            feed.queries.pop(mask).stop()
+            shutil.rmtree(self._checkpoint(feed, mask), ignore_errors=True)
+        for mask in wanted - feed.queries.keys():
+            if self._taken() >= self._slots:
+                log.error(
+                    "subscriptions with open parameters wait for a real-time slot",
+                    channel=feed.channel.name,
+                    open=sorted(mask),
+                    hint="raise the setting real_time_slots",
+                )
+                return
+            feed.queries[mask] = self._start(feed, mask)
+
+    def _reached(self, feed: _Feed, mask: Mask, query: StreamingQuery) -> Position:
+        progress = query.lastProgress
         if progress is not None and progress.sources[0].endOffset:
             offsets = msgspec.json.decode(progress.sources[0].endOffset)
-            one.progress = int(offsets[self._kafka.topic(dataset)]["0"])
-        # Before the first progress since the start nothing is known: keep everything.
-        return one.progress if one.progress is not None else 0
+            feed.reached[mask] = int(offsets[self._kafka.topic(feed.dataset)]["0"])
+        return feed.reached.get(mask, 0)  # before the first progress nothing is known: keep all
 
-    def _start(self, channel: Channel, compiled: CompiledChannel) -> StreamingQuery:
-        (name,) = compiled.new
-        topic = self._kafka.topic(name)
-        start = msgspec.json.encode({topic: {"0": channel.starts.get(name, 0)}}).decode()
+    def _checkpoint(self, feed: _Feed, mask: Mask) -> Path:
+        """A channel that was dropped and made again, and other open parameters, begin anew."""
+        names = (feed.channel.name, str(round(feed.channel.created_at * 1e6)), *sorted(mask))
+        return self._directory / "-".join(names)
+
+    def _start(self, feed: _Feed, mask: Mask) -> StreamingQuery:
+        topic = self._kafka.topic(feed.dataset)
+        start = feed.channel.starts.get(feed.dataset, 0)
+        if mask:  # its first subscription has just been made
+            start = self._end(feed.dataset)
         lines = (
             self._spark.readStream.format("kafka")
             .options(**kafka_options(self._kafka))
             .option("subscribe", topic)
-            .option("startingOffsets", start)
+            .option("startingOffsets", msgspec.json.encode({topic: {"0": start}}).decode())
             .load()
             .selectExpr(f"{KAFKA_LINE} AS line")
         )
-        matched = payloads(self._joined(compiled, parse(lines, self._dataset(name))))
-        created = round(channel.created_at * 1e6)
+        (part,) = feed.compiled.parts_with(mask)
+        records = parse(lines, self._dataset(feed.dataset))
+        matched = payloads(self._joined(feed, part, mask, records))
         writer: Any = (  # PySpark's annotations do not know the real-time trigger yet
-            matched.select(
-                F.col("__backend").cast("string").alias("key"),
-                F.concat(
-                    F.lit(f'{{"c":"{channel.name}","b":'),
-                    F.col("__backend"),
-                    F.lit(',"p":'),
-                    F.col("__order"),
-                    F.lit(',"v":'),
-                    F.col("payload"),
-                    F.lit("}"),
-                ).alias("value"),
-            )
-            .writeStream.queryName(f"real-time-{channel.name}")
+            matched.selectExpr(_KEY, _value(feed.channel.name))
+            .writeStream.queryName("-".join(("real-time", feed.channel.name, *sorted(mask))))
             .format("kafka")
             .options(**kafka_options(self._kafka))
             .option("kafka.linger.ms", "0")
             .option("topic", self._kafka.matches_topic)
-            .option("checkpointLocation", str(self._directory / f"{channel.name}-{created}"))
+            .option("checkpointLocation", str(self._checkpoint(feed, mask)))
             .outputMode("update")
         )
-        query: StreamingQuery = writer.trigger(
-            realTime=f"{round(self._batch_s * 1000)} milliseconds"
-        ).start()
+        every = f"{round(self._batch_s * 1000)} milliseconds"
+        query: StreamingQuery = writer.trigger(realTime=every).start()
         return query
 
-    def _joined(self, compiled: CompiledChannel, records: DataFrame) -> DataFrame:
+    def _joined(self, feed: _Feed, part: Part, mask: Mask, records: DataFrame) -> DataFrame:
         """As `matching.rows`, with parameter sets that are read again at every batch."""
-        (name,) = compiled.new
-        sets = (
-            self._spark.read.format("jdbc")
-            .options(**self._jdbc.parameter_sets(compiled.channel.name))
-            .load()
-        )
-        frame = typed_parameters(sets, compiled.channel)
-        # What the query knows of all sets together holds for those to come, too: every level of
-        # the grid, and boundaries that any value falls between.
-        facts = finish_facts(gather_facts(compiled, frame))
+        name = feed.channel.name
+        sets = self._spark.read.format("jdbc").options(**self._jdbc.parameter_sets(name)).load()
+        sets = sets.where(_leaves_open((each.name for each in feed.channel.parameters), mask))
+        frame = typed_parameters(sets, part.parameters)
+        # What the query knows of all sets together must hold for those to come, too: every level
+        # of the grid; and boundaries of ranges, between which any value falls.
+        facts = finish_facts(gather_facts(part, frame))
         if "__levels" in facts:
             facts["__levels"] = msgspec.json.encode(list(LEVELS)).decode()
-        parameters = add_keys(compiled, frame, facts)
-        tables = {PARAMETERS_MARKER: parameters, new_marker(name): records}
-        return run_sql(self._spark, compiled.streaming_sql, tables, facts)
+        tables = {
+            PARAMETERS_MARKER: add_keys(part, frame, facts),
+            new_marker(feed.dataset): records,
+        }
+        return run_sql(self._spark, part.streaming_sql, tables, facts)
 
 
-def _first_line(query: StreamingQuery) -> str:
+def _leaves_open(parameters: Iterable[str], mask: Mask) -> str:
+    """Which sets leave exactly these open, by their canonical text: there a quotation mark inside a
+    value has a backslash before it."""
+    tests = []
+    for name in parameters:
+        found = f"""contains(arguments, '"{name}":{{"any":true}}')"""
+        tests.append(found if name in mask else f"NOT {found}")
+    return " AND ".join(tests) or "true"
+
+
+_KEY = "CAST(__backend AS STRING) AS key"
+
+
+def _value(channel: str) -> str:
+    return (
+        f"""concat('{{"c":"{channel}","b":', __backend, ',"p":', __order,"""
+        """ ',"v":', payload, '}') AS value"""
+    )
+
+
+def _reason(query: StreamingQuery) -> str:
     return str(query.exception() or "no reason was told").strip().splitlines()[0][:500]

@@ -103,7 +103,7 @@ class Runner:
         prepared = self._prepared.get(name)
         if prepared is None:
             return [("state", "it cannot run; the cluster's log says why")]
-        return prepared.compiled.describe()
+        return prepared.compiled.describe(prepared.parameters.masks())
 
     def run(
         self,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Table, delete, func, insert, select
 
-from tocsin.model import Arguments, BackendSubscription, Subscription
+from tocsin.model import ANY, Arguments, BackendSubscription, Subscription
 from tocsin.storage import markers, news, schema
 from tocsin.storage.database import Database, Write, current_sequence
 from tocsin.storage.names import refuse_unstorable, require
@@ -105,6 +105,15 @@ class Subscriptions:
         """Move markers (subscription, epoch, position) forward; returns the ids nobody knows."""
         with self._database.write() as write:
             return markers.put(write.connection, wanted)
+
+    def open_sets(self, channel: str) -> list[Arguments]:
+        """The parameter sets that leave a parameter open."""
+        some = _backend.c.arguments.contains(f":{canonical(dict(ANY))}", autoescape=True)
+        with self._database.read() as connection:
+            found = connection.scalars(
+                select(_backend.c.arguments).where(_backend.c.channel == channel, some)
+            ).all()
+        return [msgspec.json.decode(text, type=dict) for text in found]
 
     def parameter_sets(self, channel: str) -> list[tuple[int, Arguments]]:
         """Every backend subscription of the channel with its arguments.

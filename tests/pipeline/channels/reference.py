@@ -1,12 +1,14 @@
 """The reference matcher: what a channel means, in plain Python and nested loops.
 
 It shares no code with the product. A `Question` is a query of a small grammar; `sql` writes it as
-its author would, `answers` says what one parameter set gets for one batch of new records.
+its author would, `answers` says what one parameter set gets for one batch of new records. A
+parameter may be OPEN there, unless it is in `needed`: the conditions that name it are then true.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,8 @@ from typing import Any
 Record = dict[str, Any]
 Row = tuple[Record, Record | None]  # a report, and a place when one is joined
 Test = Callable[[Row, Record], bool]
+
+OPEN = {"any": True}
 
 REPORTS = {
     "id": "INT",
@@ -96,48 +100,68 @@ CONDITIONS: dict[str, Test] = {
         compare(place["kind"], "=", p["kind"]) for place in p["__places"]
     ),
 }
-JOINS: dict[str, Test | None] = {
-    "": None,
-    "JOIN places AS p ON p.kind = r.kind": lambda row, p: compare(
-        _place(row, "kind"), "=", row[0]["kind"]
-    ),
-    "JOIN places AS p ON near(r.lat, r.lon, p.plat, p.plon, 300)": lambda row, p: is_near(
-        row[0]["lat"], row[0]["lon"], _place(row, "plat"), _place(row, "plon"), 300
-    ),
-    "JOIN places AS p ON near(r.lat, r.lon, p.plat, p.plon, :km)": lambda row, p: is_near(
-        row[0]["lat"], row[0]["lon"], _place(row, "plat"), _place(row, "plon"), p["km"]
-    ),
-    "JOIN places AS p ON near(r.lat, r.lon, plat, plon, reach)": lambda row, p: is_near(
-        row[0]["lat"], row[0]["lon"], _place(row, "plat"), _place(row, "plon"), _place(row, "reach")
-    ),
-    "LEFT JOIN places AS p ON p.kind = r.kind": lambda row, p: compare(
-        _place(row, "kind"), "=", row[0]["kind"]
-    ),
-    "LEFT JOIN places AS p ON p.kind = r.kind AND p.pid >= :lo": lambda row, p: (
-        compare(_place(row, "kind"), "=", row[0]["kind"])
-        and compare(_place(row, "pid"), ">=", p["lo"])
-    ),
+JOINS: dict[str, dict[str, Test]] = {
+    "": {},
+    "JOIN places AS p ON": {
+        "p.kind = r.kind": lambda row, p: compare(_place(row, "kind"), "=", row[0]["kind"]),
+        "p.pid >= :lo": lambda row, p: compare(_place(row, "pid"), ">=", p["lo"]),
+        "near(r.lat, r.lon, p.plat, p.plon, 300)": lambda row, p: is_near(
+            row[0]["lat"], row[0]["lon"], _place(row, "plat"), _place(row, "plon"), 300
+        ),
+        "near(r.lat, r.lon, p.plat, p.plon, :km)": lambda row, p: is_near(
+            row[0]["lat"], row[0]["lon"], _place(row, "plat"), _place(row, "plon"), p["km"]
+        ),
+        "near(r.lat, r.lon, plat, plon, reach)": lambda row, p: is_near(
+            row[0]["lat"],
+            row[0]["lon"],
+            _place(row, "plat"),
+            _place(row, "plon"),
+            _place(row, "reach"),
+        ),
+    },
+}
+JOINS["LEFT JOIN places AS p ON"] = {
+    on: JOINS["JOIN places AS p ON"][on] for on in ("p.kind = r.kind", "p.pid >= :lo")
 }
 SHAPES = ("plain", "grouped", "distinct", "top", "counted", "union")
 
 
+def parameters_of(text: str) -> set[str]:
+    return set(re.findall(r":(\w+)", text))
+
+
+def holds(text: str, test: Test, row: Row, given: Record) -> bool:
+    """A condition as a parameter set reads it."""
+    if all(given[name] != OPEN for name in parameters_of(text)):
+        return test(row, given)
+    if "BETWEEN" in text:
+        sev, lo, hi = row[0]["sev"], given["lo"], given["hi"]
+        above = lo == OPEN or compare(sev, ">=", lo)
+        return above and (hi == OPEN or compare(sev, "<=", hi))
+    return True
+
+
 @dataclass(frozen=True)
 class Question:
+    """`shows`: its answers show parameters, and its groups are weighed by one."""
+
     join: str
+    on: tuple[str, ...]
     conditions: tuple[str, ...]
     shape: str
     others: tuple[str, ...] = ()  # the conditions of a union's second half
+    shows: bool = True
 
     def sql(self) -> str:
         extra = ", p.pid" if self.join else ""
-        plain = f"r.id, r.kind, r.sev, :lo AS asked{extra}"
+        plain = f"r.id, r.kind, r.sev{', :lo AS asked' if self.shows else ''}{extra}"
         match self.shape:
             case "plain":
                 return self._select(plain, self.conditions)
             case "grouped":
-                columns = "r.kind, :hi AS hi, count(*) AS n, max(r.sev) AS worst"
-                grouped = self._select(columns, self.conditions)
-                return f"{grouped} GROUP BY r.kind HAVING count(*) >= :lo"
+                columns = f"r.kind, {':hi AS hi, ' if self.shows else ''}count(*) AS n"
+                grouped = self._select(f"{columns}, max(r.sev) AS worst", self.conditions)
+                return f"{grouped} GROUP BY r.kind{' HAVING count(*) >= :lo' * self.shows}"
             case "distinct":
                 return self._select("DISTINCT r.kind, r.sev", self.conditions)
             case "top":
@@ -149,9 +173,24 @@ class Question:
                 halves = (self._select(plain, each) for each in (self.conditions, self.others))
                 return " UNION ALL ".join(halves)
 
+    def needed(self) -> set[str]:
+        """The parameters that cannot be left open."""
+        weighed = [each for each in self.conditions + self.others if "OR" in each or "EXI" in each]
+        if self.join.startswith("LEFT"):
+            weighed += self.on
+        if self.shows and self.shape in ("plain", "top", "union", "grouped"):
+            weighed.append(":lo")
+        if self.shows and self.shape == "grouped":
+            weighed.append(":hi")
+        return parameters_of(" ".join(weighed))
+
+    def used(self) -> set[str]:
+        return parameters_of(self.sql())
+
     def _select(self, columns: str, conditions: tuple[str, ...]) -> str:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return " ".join(("SELECT", columns, "FROM NEW reports AS r", self.join)) + where
+        joined = f"{self.join} {' AND '.join(self.on)}" if self.join else ""
+        return " ".join(("SELECT", columns, "FROM NEW reports AS r", joined)) + where
 
     def answers(self, reports: list[Record], places: list[Record], given: Record) -> list[Record]:
         given = {**given, "__places": places}
@@ -178,17 +217,22 @@ class Question:
         self, reports: list[Record], places: list[Record], given: Record, names: tuple[str, ...]
     ) -> list[Row]:
         joined: list[Row] = []
-        linked = JOINS[self.join]
         for report in reports:
-            if linked is None:
+            if not self.join:
                 joined.append((report, None))
                 continue
-            found: list[Row] = [(report, each) for each in places if linked((report, each), given)]
+            pairs: list[Row] = [(report, place) for place in places]
+            found = [row for row in pairs if self._all(JOINS[self.join], self.on, row, given)]
             joined += found or ([(report, None)] if self.join.startswith("LEFT") else [])
-        return [row for row in joined if all(CONDITIONS[name](row, given) for name in names)]
+        return [row for row in joined if self._all(CONDITIONS, names, row, given)]
+
+    def _all(self, tests: dict[str, Test], names: tuple[str, ...], row: Row, given: Record) -> bool:
+        return all(holds(name, tests[name], row, given) for name in names)
 
     def _plain(self, row: Row, given: Record) -> Record:
-        made = {name: row[0][name] for name in ("id", "kind", "sev")} | {"asked": given["lo"]}
+        made = {name: row[0][name] for name in ("id", "kind", "sev")}
+        if self.shows:
+            made["asked"] = given["lo"]
         return made | {"pid": _place(row, "pid")} if self.join else made
 
     def _grouped(self, rows: list[Row], given: Record) -> list[Record]:
@@ -196,9 +240,10 @@ class Question:
         for kind in {row[0]["kind"] for row in rows}:
             sevs = [row[0]["sev"] for row in rows if row[0]["kind"] == kind]
             known = [sev for sev in sevs if sev is not None]
-            if len(sevs) >= given["lo"]:
+            if not self.shows or len(sevs) >= given["lo"]:
+                shown = {"hi": given["hi"]} if self.shows else {}
                 worst = max(known, default=None)
-                answers.append({"kind": kind, "hi": given["hi"], "n": len(sevs), "worst": worst})
+                answers.append({"kind": kind, **shown, "n": len(sevs), "worst": worst})
         return answers
 
 

@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 
 from tocsin.language import parse_one
 from tocsin.language.statements import CreateChannel
-from tocsin.model import Column, Dataset
+from tocsin.model import ANY, Column, Dataset
 from tocsin.pipeline.channels import (
     CompiledChannel,
     ParameterTable,
     compile_channel,
     keyed,
     match,
-    parameters,
+    parameter_table,
     plain_query,
     run_plain,
     view_schema,
@@ -119,6 +119,12 @@ RECORDS = [
             " AND near(r.lat, r.lon, s.lat, s.lon, :km)",
             "kind STRING, km DOUBLE",
         ),
+        (
+            "SELECT id, sev FROM NEW reports WHERE near(lat, lon, :lat, :lon, :km) UNION ALL"
+            " SELECT id, sev FROM NEW reports WHERE :lo <= sev UNION ALL"
+            " SELECT max(id) AS id, sev FROM NEW reports WHERE kind > :kind GROUP BY sev",
+            "lat DOUBLE, lon DOUBLE, km DOUBLE, lo INT, kind STRING",
+        ),
     ],
 )
 @pytest.mark.parametrize("broadcast", ["10485760", "-1"])
@@ -128,6 +134,16 @@ def test_no_nested_loop_over_records_and_parameters(
     channel = compiled("CONTINUOUS CHANNEL c(" + parameters + ") AS " + query)
     names = [each.split()[0] for each in parameters.split(", ")]
     made = table(spark, channel, [{name: each[name] for name in names} for each in SPREAD])
+    plan = plan_of(spark, channel, made, broadcast)
+    assert "NestedLoop" not in plan
+    assert "Cartesian" not in plan
+    assert "HashJoin" in plan or "SortMergeJoin" in plan
+    made.close()
+
+
+def plan_of(
+    spark: SparkSession, channel: CompiledChannel, made: ParameterTable, broadcast: str
+) -> str:
     given = made.current()
     assert given is not None
     views = {"reports": frame(spark, RECORDS)}
@@ -135,13 +151,79 @@ def test_no_nested_loop_over_records_and_parameters(
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", broadcast)
     try:
         found = match(spark, channel, given, views, views)
-        plan = found._jdf.queryExecution().executedPlan().toString()
+        return str(found._jdf.queryExecution().executedPlan().toString())
     finally:
         spark.conf.set("spark.sql.autoBroadcastJoinThreshold", str(before))
+
+
+OPENABLE = (
+    "CONTINUOUS CHANNEL c(kind STRING, lo INT, lat DOUBLE, lon DOUBLE, km DOUBLE) AS"
+    " SELECT id FROM NEW reports"
+    " WHERE kind = :kind AND sev >= :lo AND near(lat, lon, :lat, :lon, :km)"
+)
+PLACE = {"lat", "lon", "km"}
+
+
+def opened(mask: set[str], n: int) -> dict[str, Any]:
+    names = ("kind", "lo", "lat", "lon", "km")
+    return {name: dict(ANY) if name in mask else SPREAD[n][name] for name in names}
+
+
+@pytest.mark.parametrize("broadcast", ["10485760", "-1"])
+def test_every_mask_in_use_is_a_hash_join_of_its_own(spark: SparkSession, broadcast: str) -> None:
+    channel = compiled(OPENABLE)
+    masks: list[set[str]] = [set(), {"kind"}, PLACE, {"lo", *PLACE}, {"kind", *PLACE}]
+    made = table(spark, channel, [opened(masks[n % 5], n) for n in range(60)])
+    plan = plan_of(spark, channel, made, broadcast)
     assert "NestedLoop" not in plan
     assert "Cartesian" not in plan
-    assert "HashJoin" in plan or "SortMergeJoin" in plan
+    assert plan.count("HashJoin") + plan.count("SortMergeJoin") == len(masks)
+    assert len(made.masks()) == len(masks)
     made.close()
+
+
+def test_with_nothing_open_there_is_one_join(spark: SparkSession) -> None:
+    made = table(spark, compiled(OPENABLE), [opened(set(), n) for n in range(60)])
+    plan = plan_of(spark, compiled(OPENABLE), made, "10485760")
+    assert plan.count("HashJoin") == 1
+    assert "Union" not in plan
+    made.close()
+
+
+def test_masks_come_and_go_with_the_sets_that_use_them(spark: SparkSession) -> None:
+    channel = compiled(OPENABLE)
+    records = frame(spark, RECORDS)
+    everything = {"kind", "lo", *PLACE}
+    masks: list[set[str]] = [set(), PLACE, {"lo", *PLACE}, everything]
+    sets = {n: opened(masks[n % 4], n) for n in range(12)}
+    delta = ParameterTable(spark, channel, small_rows=0)
+    delta.replace(1, [(n, sets[n]) for n in (0, 1, 4, 5)])
+    assert {*delta.masks()} == {frozenset(), frozenset(PLACE)}
+    assert delta.current() is not None
+    delta.update(2, [(n, sets[n]) for n in (2, 3, 8, 9)], [1, 5])
+    delta.update(3, [(1, sets[1])], [2, 9, 4])
+    assert {*delta.masks()} == {frozenset(), frozenset(PLACE), frozenset(everything)}
+    whole = ParameterTable(spark, channel)
+    whole.replace(3, [(n, sets[n]) for n in (0, 1, 3, 8)])
+    expected = results(spark, channel, whole, records)
+    assert [each for each in expected if each[0] == 3] == [(3, {"id": n}) for n in range(40)]
+    assert {backend for backend, _ in expected} == {0, 1, 3}  # nothing is near the last one
+    assert results(spark, channel, delta, records) == expected
+    delta.update(4, [], [0, 1, 3, 8])
+    assert delta.current() is None
+
+
+def test_queries_of_a_union_with_the_same_keys_share_a_table(spark: SparkSession) -> None:
+    channel = compiled(
+        "CONTINUOUS CHANNEL c(kind STRING, lo INT) AS SELECT id FROM NEW reports WHERE kind = :kind"
+        " UNION ALL SELECT id FROM NEW reports WHERE sev = :lo"
+        " UNION ALL SELECT id FROM NEW reports WHERE sev > :lo"
+    )
+    given = table(spark, channel, [{"kind": "a", "lo": 1}]).current()
+    assert given is not None
+    one, two, three = given.by_mask[frozenset()]
+    assert one.frame is two.frame
+    assert one.frame is not three.frame
 
 
 def test_results_come_in_the_order_of_their_records(spark: SparkSession) -> None:
@@ -230,7 +312,7 @@ def test_a_table_refreshed_by_delta_equals_one_built_at_once(
     assert expected
     assert results(spark, channel, delta, records) == expected
     assert delta.version == 3
-    monkeypatch.setattr(parameters, "REBUILD_ROWS", 0)
+    monkeypatch.setattr(parameter_table, "REBUILD_ROWS", 0)
     delta.update(4, [], [12])
     assert results(spark, channel, delta, records) == [each for each in expected if each[0] != 12]
     delta.update(5, [], list(sets))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -18,12 +19,13 @@ from pyspark.sql import functions as F
 from tocsin.language import parse_one
 from tocsin.language.statements import CreateChannel
 from tocsin.model import Column, Dataset
-from tocsin.pipeline.channels import ParameterTable, compile_channel, match, view_schema
+from tocsin.pipeline.channels import ParameterTable, compile_channel, match, settle, view_schema
 from tocsin.pipeline.local import SMALL_ROWS, localised
 
 from .reference import (
     CONDITIONS,
     JOINS,
+    OPEN,
     PARAMETERS,
     PLACES,
     REPORTS,
@@ -104,17 +106,32 @@ def _arguments(draw: st.DrawFn) -> Record:
 
 @st.composite
 def _question(draw: st.DrawFn) -> Question:
-    # One level deeper a parameter in EXISTS is refused; that has its own test.
-    some = st.lists(st.sampled_from(sorted(CONDITIONS)), max_size=3, unique=True).map(tuple)
+    def some(names: Iterable[str], least: int = 0, most: int = 3) -> tuple[str, ...]:
+        drawn = st.lists(st.sampled_from(sorted(names)), min_size=least, max_size=most, unique=True)
+        return tuple(draw(drawn))
+
     shape = draw(st.sampled_from(SHAPES))
     join = draw(st.sampled_from(sorted(JOINS)))
-    conditions, others = draw(some), draw(some)
-    if shape in ("top", "counted", "union"):
-        conditions, others = (
-            tuple(each for each in names if not each.startswith("EXISTS"))
-            for names in (conditions, others)
-        )
-    return Question(join, conditions, shape, others if shape == "union" else ())
+    on = some(JOINS[join], 1, 2) if join else ()
+    # One level deeper a parameter in EXISTS is refused; that has its own test.
+    deep = shape in ("top", "counted", "union")
+    usable = [each for each in CONDITIONS if not (deep and each.startswith("EXISTS"))]
+    conditions = some(usable)
+    others = some(usable) if shape == "union" else ()
+    return Question(join, on, conditions, shape, others, shows=draw(st.booleans()))
+
+
+@st.composite
+def _sets(draw: st.DrawFn, question: Question) -> list[Record]:
+    """Parameter sets, of which some leave open what they may."""
+    free = sorted(PARAMETERS.keys() - question.needed())
+    linking = sorted(question.used() - question.needed()) or free
+    masks = [draw(st.sets(st.sampled_from(each), max_size=3)) for each in (linking, linking, free)]
+    made = []
+    for _ in range(draw(st.integers(0, 6))):
+        mask = draw(st.sampled_from([set(), set(), *masks]))
+        made.append(draw(_arguments()) | dict.fromkeys(mask, OPEN))
+    return made
 
 
 def _frame(spark: SparkSession, name: str, records: list[Record], start: int) -> DataFrame:
@@ -134,7 +151,6 @@ def _frame(spark: SparkSession, name: str, records: list[Record], start: int) ->
     question=_question(),
     reports=_reports(),
     places=_places(),
-    sets=st.lists(_arguments(), max_size=6),
     cuts=st.lists(st.integers(0, 14), max_size=2),
     data=st.data(),
 )
@@ -143,7 +159,6 @@ def test_spark_and_the_reference_agree(
     question: Question,
     reports: list[Record],
     places: list[Record],
-    sets: list[Record],
     cuts: list[int],
     data: st.DataObject,
 ) -> None:
@@ -151,10 +166,11 @@ def test_spark_and_the_reference_agree(
     statement = parse_one(text)
     assert isinstance(statement, CreateChannel)
     compiled = compile_channel(statement, DATASETS)
+    assert compiled.openings.needed.keys() == question.needed()
     small_rows = data.draw(st.sampled_from([0, SMALL_ROWS]))
     keep = data.draw(st.sampled_from([localised, lambda frame: frame]))  # on the driver, or not
     table = ParameterTable(spark, compiled, small_rows=small_rows)
-    numbered = dict(enumerate(sets, start=100))
+    numbered = dict(enumerate(data.draw(_sets(question)), start=100))
     alive: dict[int, Record] = {}
     table.replace(0, [])
     edges = [0, *sorted(min(cut, len(reports)) for cut in cuts), len(reports)]
@@ -165,7 +181,10 @@ def test_spark_and_the_reference_agree(
         wanted = data.draw(st.sets(st.sampled_from(sorted(numbered)))) if numbered else set()
         if number == 0:
             wanted = set(numbered)
-        added = [(each, numbered[each]) for each in sorted(wanted - alive.keys())]
+        added = [
+            (each, settle(compiled.channel, numbered[each]))
+            for each in sorted(wanted - alive.keys())
+        ]
         removed = sorted(alive.keys() - wanted)
         table.update(number + 1, added, removed)
         alive = {each: numbered[each] for each in wanted}

@@ -3,7 +3,9 @@
 from tocsin.pipeline.channels.analyse import analyse, view_schema
 from tocsin.pipeline.channels.compile import CompiledChannel, compile_channel
 from tocsin.pipeline.channels.matching import match, run_plain
-from tocsin.pipeline.channels.parameters import Parameters, ParameterTable, prepare
+from tocsin.pipeline.channels.openings import settle
+from tocsin.pipeline.channels.parameter_table import ParameterTable
+from tocsin.pipeline.channels.parameters import Parameters
 from tocsin.pipeline.channels.query import PlainQuery, plain_query
 
 __all__ = [
@@ -15,7 +17,7 @@ __all__ = [
     "compile_channel",
     "match",
     "plain_query",
-    "prepare",
     "run_plain",
+    "settle",
     "view_schema",
 ]

@@ -56,10 +56,11 @@ def analyse(
     empty = {name: spark.createDataFrame([], view_schema(datasets[name])) for name in names}
     written = _as_written(spark, compiled, datasets)
     _check_names(compiled.query, written.columns)
-    frame = parameter_frame(spark, compiled.channel, [])
     window = (_EPOCH, _EPOCH) if compiled.uses_window else None
     try:
-        found = rows(spark, compiled, prepare(compiled, frame), empty, empty, window)
+        frame = parameter_frame(spark, compiled.channel.parameters, [])
+        parts = [prepare(part, frame) for part in compiled.parts]
+        found = rows(spark, compiled, parts, empty, empty, window)
         payloads(found)._jdf.queryExecution().executedPlan()
     except PySparkException as error:
         raise _refusal(compiled.query, error) from None

@@ -1,89 +1,88 @@
-"""A channel's query to one Spark query over the table of its parameter sets. Pure: no Spark here.
+"""A channel's query to Spark queries over the tables of its parameter sets. Pure: no Spark here.
 
-Three forms. *flat*: records joined with the parameter table, the fast one. *grouped*: the same,
-with the backend subscription added to GROUP BY or DISTINCT. *lateral*: the query, whatever it is,
-once for each parameter set; Spark turns it into joins. `analyse` lets Spark judge the outcome.
+A compiled channel has **parts**: one for each query of a UNION ALL, and one for any other query.
+`parts` are those for parameter sets in which every parameter has a value; `parts_with(mask)` those
+for the sets that leave the parameters of `mask` open, whose queries lack the conditions that fell
+away (see `openings`). Each part has its own SQL, keys and facts (see `parts`), and so its own
+parameter table. What a channel answers is the union over the masks in use of the UNION ALL of
+their parts: `match` runs it. `analyse` lets Spark judge the outcome.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from sqlglot import exp
 
 from tocsin.language.statements import CreateChannel
 from tocsin.model import Channel, Dataset
-from tocsin.pipeline.channels.dialect import QueryText, parse_query, snippet, to_spark
-from tocsin.pipeline.channels.forms import Shape, halves_of, shape_of, why_not_streamable
-from tocsin.pipeline.channels.keyed import Keyed
-from tocsin.pipeline.channels.links import (
-    Index,
-    column_types,
-    conjuncts,
-    has_parameter,
-    links_by_equality,
-    near_index,
-    range_index,
-)
-from tocsin.pipeline.channels.nearby import join_by_cells
+from tocsin.pipeline.channels.dialect import QueryText, parse_query, to_spark
+from tocsin.pipeline.channels.openings import Mask, Openings, openings, queries_of, without
+from tocsin.pipeline.channels.parts import Part, make_part
 from tocsin.pipeline.channels.query import (
-    PARAMETERS,
-    bind_parameters,
     bind_window,
     check_parameters,
-    expand_near,
     mark_datasets,
-    parameter_column,
     refuse_functions,
 )
 
-PARAMETERS_MARKER = "__parameters"
-BACKEND = "__out_backend"
-ORDER = "__out_order"
-_PROBE = "__x"
-
 
 class CompiledChannel(Struct, frozen=True):
-    """`sql` names its tables by markers, which `match` replaces by the views of one run."""
+    """`trees` are the channel's queries with datasets and window bound, from which parts are made;
+    never changed."""
 
     channel: Channel
     query: QueryText
-    sql: str
-    form: str
-    strategy: str
-    why: str
     stored: tuple[str, ...]
     new: tuple[str, ...]
     uses_window: bool
-    needs_new_records: bool
-    keyed: tuple[Keyed, ...] = ()
-    keys: str | None = None
-    facts: tuple[tuple[str, str], ...] = ()
-    not_streamable: str = ""
+    openings: Openings
+    trees: tuple[exp.Query, ...]
+    datasets: Mapping[str, Dataset]
+    made: dict[Mask, tuple[Part, ...]]
 
     @property
-    def streaming_sql(self) -> str:
-        """As `sql`, for records that stream: the parameter sets are sent to them, not they to the
-        sets."""
-        return re.sub(r"/\*\+ BROADCAST\([^)]*\) \*/", f"/*+ BROADCAST({PARAMETERS}) */", self.sql)
+    def parts(self) -> tuple[Part, ...]:
+        return self.parts_with(frozenset())
 
-    def describe(self) -> list[tuple[str, str]]:
-        """How it will run, for DESCRIBE CHANNEL."""
-        return [("form", self.form), ("matching", self.strategy), ("why", self.why)]
+    def parts_with(self, mask: Mask) -> tuple[Part, ...]:
+        """Made when a mask is first in use, and kept."""
+        if mask not in self.made:
+            given = tuple(each for each in self.channel.parameters if each.name not in mask)
+            even = len(self.trees) > 1
+            trees = (without(tree, mask) for tree in self.trees)
+            self.made[mask] = tuple(
+                make_part(self.query, tree, given, self.datasets, even=even) for tree in trees
+            )
+        return self.made[mask]
+
+    @property
+    def needs_new_records(self) -> bool:
+        """Whatever is open: without new records there is no result."""
+        return all(part.needs_new_records for part in self.parts)
+
+    def describe(self, masks: Iterable[Mask] = ()) -> list[tuple[str, str]]:
+        """How it will run, for DESCRIBE CHANNEL; `masks` are those in use."""
+        several = len(self.parts) > 1
+        why = "each query of the UNION ALL takes its own form" if several else self.parts[0].why
+        rows = [
+            ("form", " + ".join(part.form for part in self.parts)),
+            ("matching", _matching(self.parts)),
+            ("why", why),
+        ]
+        needed = self.openings.needed
+        names = [each.name for each in self.channel.parameters]
+        if names:
+            rows.append(("may be open", ", ".join(n for n in names if n not in needed) or "none"))
+        rows += [("must be given", f"{n}: it is used {needed[n]}") for n in names if n in needed]
+        opened = {", ".join(n for n in names if n in mask): mask for mask in masks if mask}
+        rows += [(f"with {m} open", _matching(self.parts_with(opened[m]))) for m in sorted(opened)]
+        return rows
 
 
-class _Made(Struct, frozen=True):
-    sql: str
-    form: str
-    strategy: str
-    why: str
-    needs_new_records: bool = False
-    keyed: tuple[Keyed, ...] = ()
-    keys: str | None = None
-    facts: tuple[tuple[str, str], ...] = ()
-    not_streamable: str = ""
+def _matching(parts: tuple[Part, ...]) -> str:
+    return " + ".join(part.strategy for part in parts)
 
 
 def compile_channel(
@@ -103,27 +102,20 @@ def compile_channel(
         )
     _check_outputs(query, tree)
     tree, uses_window = bind_window(query, tree)
-    halves = halves_of(tree) or [tree]
-    if len(halves) > 1:
-        made = _union(query, halves, source, datasets)
-    else:
-        made = _one(query, tree, source, datasets)
-    return CompiledChannel(
+    trees = tuple(queries_of(tree))
+    compiled = CompiledChannel(
         channel=_channel(source, stored, new),
         query=query,
-        sql=made.sql,
-        form=made.form,
-        strategy=made.strategy,
-        why=made.why,
         stored=stored,
         new=new,
         uses_window=uses_window,
-        needs_new_records=made.needs_new_records,
-        keyed=made.keyed,
-        keys=made.keys,
-        facts=made.facts,
-        not_streamable="it looks at its run's window" if uses_window else made.not_streamable,
+        openings=openings(trees),
+        trees=trees,
+        datasets=dict(datasets),
+        made={},
     )
+    assert compiled.parts  # what cannot be compiled is refused here
+    return compiled
 
 
 def _query_text(source: CreateChannel | Channel) -> QueryText:
@@ -172,242 +164,3 @@ def _check_outputs(query: QueryText, tree: exp.Query) -> None:
         raise query.error(
             "the result has no visible column", 0, hint="names that begin with _ are not shown"
         )
-
-
-def _finished(query: QueryText, tree: exp.Expr) -> str:
-    return to_spark(expand_near(query, bind_parameters(tree)))
-
-
-def _output(value: str, name: str) -> exp.Expr:
-    return exp.alias_(snippet(value), name)
-
-
-def _one(
-    query: QueryText,
-    tree: exp.Query,
-    source: CreateChannel | Channel,
-    datasets: Mapping[str, Dataset],
-    *,
-    indexed: bool = True,
-) -> _Made:
-    shape = shape_of(tree)
-    if shape.select is None:
-        return _Made(_lateral(query, tree), "lateral", "once per parameter set", shape.reason)
-    return _joined(query, shape, source, datasets, indexed=indexed)
-
-
-def _union(
-    query: QueryText,
-    halves: list[exp.Query],
-    source: CreateChannel | Channel,
-    datasets: Mapping[str, Dataset],
-) -> _Made:
-    """Each query of a UNION ALL in its own form. The parameter table has one kind of key, so here
-    it has none."""
-    made: list[_Made] = []
-    for half in halves:
-        uneven = half.args.get("distinct") or any(each.is_star for each in half.selects)
-        if uneven:  # joined forms would add or lack a column
-            made.append(_Made(_lateral(query, half), "lateral", "once per parameter set", ""))
-        else:
-            made.append(_one(query, half, source, datasets, indexed=False))
-    return _Made(
-        " UNION ALL ".join(f"({each.sql})" for each in made),
-        " + ".join(each.form for each in made),
-        " + ".join(each.strategy for each in made),
-        "each query of the UNION ALL takes its own form",
-        needs_new_records=all(each.needs_new_records for each in made),
-    )
-
-
-def _joined(
-    query: QueryText,
-    shape: Shape,
-    source: CreateChannel | Channel,
-    datasets: Mapping[str, Dataset],
-    *,
-    indexed: bool,
-) -> _Made:
-    """The flat and the grouped form."""
-    select = shape.select
-    assert select is not None
-    not_streamable = why_not_streamable(select, shape)
-    conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
-    index, strategy, why = _strategy(conditions, source, shape, datasets, indexed=indexed)
-    cells, keyed, reaches = join_by_cells(conditions, shape.tables if indexed else [], datasets)
-    if cells:
-        strategy += ", datasets joined on grid cells"
-    conditions += cells
-    if index is not None:
-        probe = index.probe
-        if index.probes:
-            probe = f"{_PROBE}.__k"
-            _add_join(select, exp.Table(this=exp.to_identifier("__probe_marker")))
-        conditions.append(snippet(f"{probe} = {PARAMETERS}.__key"))
-    _add_parameters(select, first=shape.parameters_first)
-    if conditions:
-        select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
-    if not select.args.get("distinct"):
-        select.append("expressions", _output(_order(select, shape), ORDER))
-    select.append("expressions", _output(f"{PARAMETERS}.__backend", BACKEND))
-    group = select.args.get("group")
-    if group is not None:
-        # Values of one parameter set are constants of its groups; Spark wants to be told.
-        used = {each.name.lower(): None for each in select.find_all(exp.Placeholder)}
-        for column in ("__backend", *(parameter_column(n) for n in used if n[:2] != "__")):
-            group.append("expressions", exp.column(column, table=PARAMETERS))
-    _hint(select, shape)
-    sql = _finished(query, select)
-    if index is not None and index.probes:
-        lateral = f"LATERAL EXPLODE({index.probe}) AS {_PROBE}(__k)"
-        sql = sql.replace("__probe_marker", lateral)
-    if shape.limit is not None:
-        sql = f"SELECT * FROM ({sql}) AS __w WHERE {ORDER} <= {shape.limit}"  # noqa: S608
-    return _Made(
-        sql,
-        shape.form,
-        strategy,
-        why,
-        shape.needs_new_records,
-        tuple(keyed),
-        index.keys if index else None,
-        (*(index.facts if index else ()), *reaches),
-        not_streamable or ("" if index or strategy == "hash join" else why),
-    )
-
-
-def _popped(select: exp.Select, part: str) -> exp.Expr | None:
-    clause = select.args.get(part)
-    if clause is None:
-        return None
-    select.set(part, None)
-    found: exp.Expr = clause.this
-    return found
-
-
-def _add_join(select: exp.Select, table: exp.Expr) -> None:
-    select.append("joins", exp.Join(this=table, kind="CROSS"))
-
-
-def _add_parameters(select: exp.Select, *, first: bool) -> None:
-    table = exp.Table(
-        this=exp.to_identifier(PARAMETERS_MARKER),
-        alias=exp.TableAlias(this=exp.to_identifier(PARAMETERS)),
-    )
-    if not first:
-        _add_join(select, table)
-        return
-    source = select.args["from_"]
-    own = exp.Join(this=source.this, kind="CROSS")
-    select.set("from_", exp.From(this=table))
-    select.set("joins", [own, *(select.args.get("joins") or [])])
-
-
-def _strategy(
-    conditions: list[exp.Expr],
-    source: CreateChannel | Channel,
-    shape: Shape,
-    datasets: Mapping[str, Dataset],
-    *,
-    indexed: bool,
-) -> tuple[Index | None, str, str]:
-    equal = any(map(links_by_equality, conditions))
-    for condition in conditions:
-        index = near_index(condition) if indexed else None
-        if index is not None and not (index.probes and shape.parameters_first):
-            also = " and equality" if equal else ""
-            return index, f"hash join on grid cells{also}", "near() links records and parameters"
-    if equal:
-        return None, "hash join", "an equality links records and parameters"
-    types = {parameter.name: parameter.type for parameter in source.parameters}
-    index = range_index(conditions, types, column_types(shape.tables, datasets))
-    if index is not None and indexed and not shape.parameters_first:
-        return index, "hash join on dyadic ranges", "a range links records and parameters"
-    if not any(map(has_parameter, conditions)):
-        return None, "one for all", "no condition depends on a parameter"
-    return (
-        None,
-        "nested loop over records and parameter sets",
-        "no equality, near() or range has records on one side and parameters on the other",
-    )
-
-
-def _order(select: exp.Select, shape: Shape) -> str:
-    """A number to sort a backend subscription's results by."""
-    order = select.args.get("order")
-    if order is not None:
-        keys = ", ".join(_text(each) for each in resolved_order(select, order))
-        select.set("order", None)
-        return _numbered(keys, f"PARTITION BY {PARAMETERS}.__backend")
-    position = f"`{shape.leading}`.`_position`"
-    if shape.leading is None:
-        position = "CAST(0 AS BIGINT)"
-    elif shape.form == "grouped":
-        position = f"MIN({position})"
-    if shape.limit is not None:
-        return _numbered(position, f"PARTITION BY {PARAMETERS}.__backend")
-    return f"COALESCE({position}, CAST(0 AS BIGINT))"
-
-
-def _text(node: exp.Expr) -> str:
-    return to_spark(bind_parameters(node.copy()))
-
-
-def resolved_order(select: exp.Select, order: exp.Expr) -> list[exp.Expr]:
-    """ORDER BY keys with ordinals and aliases replaced by what they stand for."""
-    outputs = select.selects
-    named = {each.alias.lower(): each.this for each in outputs if isinstance(each, exp.Alias)}
-
-    def resolve(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and not node.table and node.name.lower() in named:
-            return exp.Paren(this=named[node.name.lower()].copy())
-        return node
-
-    keys: list[exp.Expr] = []
-    for key in order.expressions:
-        key = key.copy()
-        if isinstance(key.this, exp.Literal) and key.this.is_int:
-            ordinal = int(key.this.name)
-            if 1 <= ordinal <= len(outputs) and not any(o.is_star for o in outputs[:ordinal]):
-                key.set("this", exp.Paren(this=outputs[ordinal - 1].unalias().copy()))
-        else:
-            key.set("this", key.this.transform(resolve))
-        keys.append(key)
-    return keys
-
-
-def _hint(select: exp.Select, shape: Shape) -> None:
-    """A batch of new records is small beside the parameter table: send the records to it."""
-    if shape.new_aliases:
-        names = [exp.to_identifier(alias) for alias in shape.new_aliases]
-        hint = exp.Anonymous(this="BROADCAST", expressions=[exp.column(n) for n in names])
-        select.set("hint", exp.Hint(expressions=[hint]))
-
-
-def _lateral(query: QueryText, tree: exp.Query) -> str:
-    order = tree.args.get("order")
-    if order is None:
-        tree = _with_output(tree, "CAST(0 AS BIGINT)", wrap=True)
-    elif isinstance(tree, exp.Select) and not tree.args.get("distinct"):
-        keys = ", ".join(to_spark(each) for each in resolved_order(tree, order))
-        tree = _with_output(
-            tree, f"CAST(ROW_NUMBER() OVER (ORDER BY {keys}) AS BIGINT)", wrap=False
-        )
-    else:
-        keys = ", ".join(to_spark(each) for each in order.expressions)
-        tree = _with_output(tree, _numbered(keys), wrap=True)
-    outputs = f"__q.*, {PARAMETERS}.__backend AS {BACKEND}"
-    sources = f"{PARAMETERS_MARKER} AS {PARAMETERS}, LATERAL ({_finished(query, tree)}) AS __q"
-    return " ".join(("SELECT", outputs, "FROM", sources))
-
-
-def _numbered(keys: str, partition: str = "") -> str:
-    return f"CAST(ROW_NUMBER() OVER ({partition} ORDER BY {keys}) AS BIGINT)"
-
-
-def _with_output(tree: exp.Query, value: str, *, wrap: bool) -> exp.Query:
-    output = _output(value, ORDER)
-    if not wrap:
-        tree.append("expressions", output)
-        return tree
-    return exp.select("*", output).from_(tree.subquery("__w"))

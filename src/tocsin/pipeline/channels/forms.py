@@ -57,12 +57,12 @@ def shape_of(tree: exp.Query) -> Shape:
         return Shape("lateral", None, reason)
     assert isinstance(tree, exp.Select)
     joins: list[exp.Join] = tree.args.get("joins") or []
-    only_inner = all(_is_inner(join) for join in joins)
+    only_inner = all(is_inner(join) for join in joins)
     mirrored = any(str(join.side).upper() in ("RIGHT", "FULL") for join in joins)
     moved: list[exp.Expr] = []
     for join in joins:
         condition = join.args.get("on")
-        if condition is None or not _is_inner(join):
+        if condition is None or not is_inner(join):
             continue
         # With inner joins alone every condition may stand in WHERE, where links are looked for.
         if only_inner or (has_parameter(condition) and not mirrored):
@@ -128,7 +128,7 @@ def _name(node: exp.Expr) -> str:
     return str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
 
 
-def _is_inner(join: exp.Join) -> bool:
+def is_inner(join: exp.Join) -> bool:
     side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
     plain = not join.args.get("using") and not join.args.get("method")
     return plain and not side and kind in ("", "INNER", "CROSS")
@@ -136,7 +136,7 @@ def _is_inner(join: exp.Join) -> bool:
 
 def _keeps_left(join: exp.Join) -> bool:
     """A left join: its condition may look at everything before it, the parameters included."""
-    return _is_inner(join) or str(join.side or "").upper() == "LEFT"
+    return is_inner(join) or str(join.side or "").upper() == "LEFT"
 
 
 def _inner_tables(tree: exp.Select, mirrored: bool) -> list[exp.Table]:
@@ -144,7 +144,7 @@ def _inner_tables(tree: exp.Select, mirrored: bool) -> list[exp.Table]:
     if mirrored:
         return []
     joins: list[exp.Join] = tree.args.get("joins") or []
-    sources = [tree.args["from_"].this, *(join.this for join in joins if _is_inner(join))]
+    sources = [tree.args["from_"].this, *(join.this for join in joins if is_inner(join))]
     return [each for each in sources if isinstance(each, exp.Table) and "dataset" in each.meta]
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tocsin.pipeline.channels.compile import BACKEND, ORDER, PARAMETERS_MARKER, CompiledChannel
+from tocsin.pipeline.channels.compile import CompiledChannel
 from tocsin.pipeline.channels.keyed import add_key
-from tocsin.pipeline.channels.parameters import Parameters
+from tocsin.pipeline.channels.parameters import Parameters, PartParameters
+from tocsin.pipeline.channels.parts import BACKEND, ORDER, PARAMETERS_MARKER
 from tocsin.pipeline.channels.query import PlainQuery, new_marker, stored_marker
 from tocsin.pipeline.channels.views import run_sql
 
@@ -35,28 +37,35 @@ def match(
     `views` has the stored datasets, `new_views` the new records of those marked NEW. `spark` is the
     session to run in: inside `foreachBatch` the batch's own.
     """
-    return payloads(rows(spark, compiled, parameters, views, new_views, window))
+    found = (
+        payloads(rows(spark, compiled, parts, views, new_views, window))
+        for parts in parameters.by_mask.values()
+    )
+    return reduce(DataFrame.unionAll, found)
 
 
 def rows(
     spark: SparkSession,
     compiled: CompiledChannel,
-    parameters: Parameters,
+    parts: Sequence[PartParameters],
     views: Mapping[str, DataFrame],
     new_views: Mapping[str, DataFrame],
     window: tuple[datetime, datetime] | None,
 ) -> DataFrame:
-    """The query's own columns for every backend subscription."""
-    tables = {PARAMETERS_MARKER: parameters.frame}
-    tables |= {stored_marker(name): views[name] for name in compiled.stored}
-    tables |= {new_marker(name): new_views[name] for name in compiled.new}
-    args: dict[str, Any] = dict(parameters.facts)
-    tables |= {each.marker: add_key(each, tables[each.source], args) for each in compiled.keyed}
+    """The query's own columns for every backend subscription with the same parameters open."""
+    sources = {stored_marker(name): views[name] for name in compiled.stored}
+    sources |= {new_marker(name): new_views[name] for name in compiled.new}
+    times: dict[str, Any] = {}
     if compiled.uses_window:
         if window is None:
             raise ValueError(f"channel {compiled.channel.name} needs its run's window")
-        args["__window_start"], args["__window_end"] = (each.astimezone(UTC) for each in window)
-    return run_sql(spark, compiled.sql, tables, args)
+        times["__window_start"], times["__window_end"] = (each.astimezone(UTC) for each in window)
+    found: list[DataFrame] = []
+    for part, frame, facts in parts:
+        tables = {PARAMETERS_MARKER: frame, **sources}
+        tables |= {each.marker: add_key(each, tables[each.source], facts) for each in part.keyed}
+        found.append(run_sql(spark, part.sql, tables, facts | times))
+    return reduce(DataFrame.unionAll, found)
 
 
 def visible(columns: list[str]) -> list[str]:

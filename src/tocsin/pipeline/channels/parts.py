@@ -1,0 +1,291 @@
+"""One query joined with parameter sets: a *part* of a compiled channel. Pure: no Spark here.
+
+Three forms. *flat*: records joined with the parameter table, the fast one. *grouped*: the same,
+with the backend subscription added to GROUP BY or DISTINCT. *lateral*: the query, whatever it is,
+once for each parameter set; Spark turns it into joins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+from sqlglot import exp
+
+from tocsin.model import Dataset, Parameter
+from tocsin.pipeline.channels.dialect import QueryText, snippet, to_spark
+from tocsin.pipeline.channels.forms import Shape, shape_of, why_not_streamable
+from tocsin.pipeline.channels.keyed import Keyed
+from tocsin.pipeline.channels.links import (
+    Index,
+    column_types,
+    conjuncts,
+    has_parameter,
+    links_by_equality,
+    near_index,
+    range_index,
+)
+from tocsin.pipeline.channels.nearby import join_by_cells
+from tocsin.pipeline.channels.query import (
+    PARAMETERS,
+    bind_parameters,
+    expand_near,
+    parameter_column,
+)
+
+PARAMETERS_MARKER = "__parameters"
+BACKEND = "__out_backend"
+ORDER = "__out_order"
+_PROBE = "__x"
+
+
+class Part(Struct, frozen=True):
+    """`sql` names its tables by markers, which `match` replaces by the views of one run.
+
+    Its parameter table has a column for each of `parameters`, and a row for each of the `keys` (an
+    array over those columns) that a parameter set is found by; without `keys`, one row. `facts` are
+    aggregates over the table, whose values `sql` and `keys` take by name. `keyed` are the views of
+    datasets that `sql` reads, with the key that each is given.
+    """
+
+    sql: str
+    form: str
+    strategy: str
+    why: str
+    parameters: tuple[Parameter, ...]
+    needs_new_records: bool = False
+    keyed: tuple[Keyed, ...] = ()
+    keys: str | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    not_streamable: str = ""
+
+    @property
+    def streaming_sql(self) -> str:
+        """As `sql`, for records that stream: the parameter sets are sent to them, not they to the
+        sets."""
+        return re.sub(r"/\*\+ BROADCAST\([^)]*\) \*/", f"/*+ BROADCAST({PARAMETERS}) */", self.sql)
+
+
+def make_part(
+    query: QueryText,
+    tree: exp.Query,
+    parameters: tuple[Parameter, ...],
+    datasets: Mapping[str, Dataset],
+    *,
+    even: bool = False,
+) -> Part:
+    """The query in the fastest form it can take; the tree is used up. `even`: exactly the query's
+    own columns and ours, since others stand beside it in a union."""
+    reason = "in a union it needs a plain list of columns" if even and _is_uneven(tree) else None
+    shape = shape_of(tree) if reason is None else Shape("lateral", None, reason)
+    if shape.select is None:
+        made = _lateral(query, tree)
+        why = shape.reason
+        return Part(made, "lateral", "once per parameter set", why, parameters, not_streamable=why)
+    return _joined(query, shape, parameters, datasets)
+
+
+def _is_uneven(tree: exp.Query) -> bool:
+    """Joined forms would show a column of ours more, or one less."""
+    return bool(tree.args.get("distinct") or any(each.is_star for each in tree.selects))
+
+
+def _finished(query: QueryText, tree: exp.Expr) -> str:
+    return to_spark(expand_near(query, bind_parameters(tree)))
+
+
+def _output(value: str, name: str) -> exp.Expr:
+    return exp.alias_(snippet(value), name)
+
+
+def _joined(
+    query: QueryText,
+    shape: Shape,
+    parameters: tuple[Parameter, ...],
+    datasets: Mapping[str, Dataset],
+) -> Part:
+    """The flat and the grouped form."""
+    select = shape.select
+    assert select is not None
+    not_streamable = why_not_streamable(select, shape)
+    if shape.form != "flat":
+        not_streamable = "it groups its rows"
+    conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
+    index, strategy, why = _strategy(conditions, parameters, shape, datasets)
+    cells, keyed, reaches = join_by_cells(conditions, shape.tables, datasets)
+    if cells:
+        strategy += ", datasets joined on grid cells"
+    conditions += cells
+    if index is not None:
+        probe = index.probe
+        if index.probes:
+            probe = f"{_PROBE}.__k"
+            _add_join(select, exp.Table(this=exp.to_identifier("__probe_marker")))
+        conditions.append(snippet(f"{probe} = {PARAMETERS}.__key"))
+    _add_parameters(select, first=shape.parameters_first)
+    if conditions:
+        select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
+    if not select.args.get("distinct"):
+        select.append("expressions", _output(_order(select, shape), ORDER))
+    select.append("expressions", _output(f"{PARAMETERS}.__backend", BACKEND))
+    group = select.args.get("group")
+    if group is not None:
+        # Values of one parameter set are constants of its groups; Spark wants to be told.
+        used = {each.name.lower(): None for each in select.find_all(exp.Placeholder)}
+        for column in ("__backend", *(parameter_column(n) for n in used if n[:2] != "__")):
+            group.append("expressions", exp.column(column, table=PARAMETERS))
+    _hint(select, shape)
+    sql = _finished(query, select)
+    if index is not None and index.probes:
+        lateral = f"LATERAL EXPLODE({index.probe}) AS {_PROBE}(__k)"
+        sql = sql.replace("__probe_marker", lateral)
+    if shape.limit is not None:
+        sql = f"SELECT * FROM ({sql}) AS __w WHERE {ORDER} <= {shape.limit}"  # noqa: S608
+    return Part(
+        sql,
+        shape.form,
+        strategy,
+        why,
+        parameters,
+        shape.needs_new_records,
+        tuple(keyed),
+        index.keys if index else None,
+        (*(index.facts if index else ()), *reaches),
+        not_streamable,
+    )
+
+
+def _popped(select: exp.Select, part: str) -> exp.Expr | None:
+    clause = select.args.get(part)
+    if clause is None:
+        return None
+    select.set(part, None)
+    found: exp.Expr = clause.this
+    return found
+
+
+def _add_join(select: exp.Select, table: exp.Expr) -> None:
+    select.append("joins", exp.Join(this=table, kind="CROSS"))
+
+
+def _add_parameters(select: exp.Select, *, first: bool) -> None:
+    table = exp.Table(
+        this=exp.to_identifier(PARAMETERS_MARKER),
+        alias=exp.TableAlias(this=exp.to_identifier(PARAMETERS)),
+    )
+    if not first:
+        _add_join(select, table)
+        return
+    source = select.args["from_"]
+    own = exp.Join(this=source.this, kind="CROSS")
+    select.set("from_", exp.From(this=table))
+    select.set("joins", [own, *(select.args.get("joins") or [])])
+
+
+def _strategy(
+    conditions: list[exp.Expr],
+    parameters: tuple[Parameter, ...],
+    shape: Shape,
+    datasets: Mapping[str, Dataset],
+) -> tuple[Index | None, str, str]:
+    equal = any(map(links_by_equality, conditions))
+    for condition in conditions:
+        index = near_index(condition)
+        if index is not None and not (index.probes and shape.parameters_first):
+            also = " and equality" if equal else ""
+            return index, f"hash join on grid cells{also}", "near() links records and parameters"
+    if equal:
+        return None, "hash join", "an equality links records and parameters"
+    types = {parameter.name: parameter.type for parameter in parameters}
+    index = range_index(conditions, types, column_types(shape.tables, datasets))
+    if index is not None and not shape.parameters_first:
+        return index, "hash join on dyadic ranges", "a range links records and parameters"
+    if not any(map(has_parameter, conditions)):
+        return None, "one for all", "no condition depends on a parameter"
+    return (
+        None,
+        "nested loop over records and parameter sets",
+        "no equality, near() or range has records on one side and parameters on the other",
+    )
+
+
+def _order(select: exp.Select, shape: Shape) -> str:
+    """A number to sort a backend subscription's results by."""
+    order = select.args.get("order")
+    if order is not None:
+        keys = ", ".join(_text(each) for each in resolved_order(select, order))
+        select.set("order", None)
+        return _numbered(keys, f"PARTITION BY {PARAMETERS}.__backend")
+    position = f"`{shape.leading}`.`_position`"
+    if shape.leading is None:
+        position = "CAST(0 AS BIGINT)"
+    elif shape.form == "grouped":
+        position = f"MIN({position})"
+    if shape.limit is not None:
+        return _numbered(position, f"PARTITION BY {PARAMETERS}.__backend")
+    return f"COALESCE({position}, CAST(0 AS BIGINT))"
+
+
+def _text(node: exp.Expr) -> str:
+    return to_spark(bind_parameters(node.copy()))
+
+
+def resolved_order(select: exp.Select, order: exp.Expr) -> list[exp.Expr]:
+    """ORDER BY keys with ordinals and aliases replaced by what they stand for."""
+    outputs = select.selects
+    named = {each.alias.lower(): each.this for each in outputs if isinstance(each, exp.Alias)}
+
+    def resolve(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in named:
+            return exp.Paren(this=named[node.name.lower()].copy())
+        return node
+
+    keys: list[exp.Expr] = []
+    for key in order.expressions:
+        key = key.copy()
+        if isinstance(key.this, exp.Literal) and key.this.is_int:
+            ordinal = int(key.this.name)
+            if 1 <= ordinal <= len(outputs) and not any(o.is_star for o in outputs[:ordinal]):
+                key.set("this", exp.Paren(this=outputs[ordinal - 1].unalias().copy()))
+        else:
+            key.set("this", key.this.transform(resolve))
+        keys.append(key)
+    return keys
+
+
+def _hint(select: exp.Select, shape: Shape) -> None:
+    """A batch of new records is small beside the parameter table: send the records to it."""
+    if shape.new_aliases:
+        names = [exp.to_identifier(alias) for alias in shape.new_aliases]
+        hint = exp.Anonymous(this="BROADCAST", expressions=[exp.column(n) for n in names])
+        select.set("hint", exp.Hint(expressions=[hint]))
+
+
+def _lateral(query: QueryText, tree: exp.Query) -> str:
+    order = tree.args.get("order")
+    if order is None:
+        tree = _with_output(tree, "CAST(0 AS BIGINT)", wrap=True)
+    elif isinstance(tree, exp.Select) and not tree.args.get("distinct"):
+        keys = ", ".join(to_spark(each) for each in resolved_order(tree, order))
+        tree = _with_output(
+            tree, f"CAST(ROW_NUMBER() OVER (ORDER BY {keys}) AS BIGINT)", wrap=False
+        )
+    else:
+        keys = ", ".join(to_spark(each) for each in order.expressions)
+        tree = _with_output(tree, _numbered(keys), wrap=True)
+    outputs = f"__q.*, {PARAMETERS}.__backend AS {BACKEND}"
+    sources = f"{PARAMETERS_MARKER} AS {PARAMETERS}, LATERAL ({_finished(query, tree)}) AS __q"
+    return " ".join(("SELECT", outputs, "FROM", sources))
+
+
+def _numbered(keys: str, partition: str = "") -> str:
+    return f"CAST(ROW_NUMBER() OVER ({partition} ORDER BY {keys}) AS BIGINT)"
+
+
+def _with_output(tree: exp.Query, value: str, *, wrap: bool) -> exp.Query:
+    output = _output(value, ORDER)
+    if not wrap:
+        tree.append("expressions", output)
+        return tree
+    return exp.select("*", output).from_(tree.subquery("__w"))
