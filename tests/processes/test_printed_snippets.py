@@ -57,9 +57,14 @@ async def test_readme_asks_its_question_and_is_told(
 async def test_sql_of_the_reference_runs(live: System) -> None:
     token = live.token("reader", "admin", "publish", "subscribe")
     async with Client(cluster=live.cluster_url, token=token) as admin:
-        for statements in blocks("docs/reference/sql.md", "sql"):
-            results = await admin.sql(statements)
-        assert results[-1].rows == [["heron", 1]]
+        sightings, offers = blocks("docs/reference/sql.md", "sql")
+        assert (await admin.sql(sightings))[-1].rows == [["heron", 1]]
+        *_, by_name, by_position, described = await admin.sql(offers)
+        at = by_name.columns.index("arguments")
+        anything = {"any": True}
+        assert by_name.rows[0][at] == {"restaurant": "R1", "food": anything, "discount": 20}
+        assert by_position.rows[0][at]["discount"] == anything
+        assert dict(described.rows)["may be open"] == "restaurant, food, discount"
 
 
 def test_commands_of_the_readme_are_targets_of_make() -> None:

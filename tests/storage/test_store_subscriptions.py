@@ -32,6 +32,24 @@ def test_other_arguments_or_channels_have_their_own_backend_subscription(city: S
     assert len({one.backend.epoch for one in made}) == 4
 
 
+def test_open_parameters_are_arguments_like_others(city: Store) -> None:
+    opened = {"type": {"any": True}, "least": 3}
+    first, _ = city.subscriptions.subscribe("alice", "by_type", opened, "north")
+    second, new = city.subscriptions.subscribe("bob", "by_type", dict(opened), "north")
+    assert (second.backend, new) == (first.backend, False)
+    city.subscriptions.subscribe("bob", "by_type", opened | {"type": "any"}, "north")
+    version = city.subscriptions.parameter_version("by_type")
+    sets = dict(city.subscriptions.parameter_sets("by_type"))
+    assert len(sets) == 2
+    assert sets[first.backend.id] == opened
+    city.subscriptions.unsubscribe(first.id)
+    assert city.subscriptions.parameter_version("by_type") == version
+    city.subscriptions.unsubscribe(second.id)
+    changes = city.subscriptions.parameter_changes("by_type", version)
+    assert changes is not None
+    assert changes[1:] == ([], [first.backend.id])
+
+
 def test_arguments_longer_than_any_index_are_told_apart(city: Store) -> None:
     long = "x" * 100_000
     one, _ = city.subscriptions.subscribe("alice", "by_type", {"type": long + "1"}, None)
