@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.findings import Finding
 from tocsin.language import CreateChannel, parse_one
-from tocsin.model import Column, Dataset
+from tocsin.model import ANY, Column, Dataset
 from tocsin.pipeline.channels import (
-    CompiledChannel,
     Parameters,
     ParameterTable,
     compile_channel,
     match,
 )
-from tocsin.pipeline.channels.compile import BACKEND
 from tocsin.pipeline.channels.matching import payloads
 from tocsin.pipeline.channels.near import exact
+from tocsin.pipeline.channels.parts import BACKEND
 from tocsin.pipeline.session import build_session
 from tocsin.settings import Settings
 
@@ -82,6 +82,14 @@ CASES = (
         exact("r.lat", "r.lon", "p.__p_lat", "p.__p_lon", "p.__p_km"),
     ),
     Case(
+        "open",
+        "place STRING, low DOUBLE, high DOUBLE",
+        "r.place = :place AND r.level >= :low AND r.level < :high",
+        lambda chance: _partly_open(chance),
+        "coalesce(r.place = p.__p_place, true) AND coalesce(r.level >= p.__p_low, true)"
+        " AND coalesce(r.level < p.__p_high, true)",
+    ),
+    Case(
         "range",
         "low DOUBLE, high DOUBLE",
         "r.level >= :low AND r.level < :high",
@@ -115,7 +123,7 @@ def _measure(spark: SparkSession, case: Case, sets: int, rounds: int) -> Finding
     table.replace(1, ((number, case.arguments(chance)) for number in range(sets)))
     parameters = table.current()
     assert parameters is not None
-    pairs = _plain_parameters(parameters, compiled)
+    pairs = _plain_parameters(parameters)
     batches = [_records(spark, chance) for _ in range(rounds + 1)]
     ours_s, loop_s, matched = [], [], 0
     for number, records in enumerate(batches):
@@ -141,7 +149,7 @@ def _measure(spark: SparkSession, case: Case, sets: int, rounds: int) -> Finding
         baseline_is="nested-loop join of the same query",
         lower_is_better=True,
         details={
-            "strategy": compiled.strategy,
+            "strategy": dict(compiled.describe(parameters.by_mask)),
             "pairs_per_s": {
                 "ours": RECORDS * sets / ours,
                 "baseline": RECORDS * sets / baseline,
@@ -160,10 +168,15 @@ def _timed(frame: DataFrame) -> tuple[float, list[tuple[int, str]]]:
     return took_s, sorted(zip(*(column.to_pylist() for column in told.columns), strict=True))
 
 
-def _plain_parameters(parameters: Parameters, compiled: CompiledChannel) -> DataFrame:
-    """The parameter sets without the keys that we find them by, cached as ours are."""
-    columns = ["__backend", *(f"__p_{each.name}" for each in compiled.channel.parameters)]
-    frame = parameters.frame.select(*columns).distinct().cache()
+def _plain_parameters(parameters: Parameters) -> DataFrame:
+    """The parameter sets without the keys that we find them by, cached as ours are. What is open is
+    NULL."""
+    frames = [
+        frame.drop("__key").distinct()
+        for parts in parameters.by_mask.values()
+        for _, frame, _ in parts
+    ]
+    frame = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames).cache()
     frame.count()
     return frame
 
@@ -210,3 +223,10 @@ def _spot(chance: random.Random) -> dict[str, float]:
 def _interval(chance: random.Random) -> dict[str, float]:
     low = chance.random()
     return {"low": low, "high": low + 0.0002}
+
+
+def _partly_open(chance: random.Random) -> dict[str, Any]:
+    """A third asks for a place at any level, a third for a level at any place, a third for both."""
+    place, levels = {"place": f"place-{chance.randrange(20_000)}"}, _interval(chance)
+    opened = chance.choice(([], ["place"], ["low", "high"]))
+    return place | levels | {name: dict(ANY) for name in opened}
