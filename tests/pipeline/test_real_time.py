@@ -73,7 +73,8 @@ def test_query_that_looks_at_one_record_at_a_time_runs_in_real_time(query: str) 
         ("SELECT explode(tags) AS tag FROM NEW reports WHERE type = :t", "several rows"),
         ("SELECT r.id, s.name FROM NEW reports r JOIN shelters s ON near(r.lat, r.lon, s.lat,"
          " s.lon, 5) WHERE r.type = :t", "stored dataset shelters"),
-        ("SELECT r.id FROM NEW reports r JOIN NEW reports q ON r.id = q.id WHERE r.type = :t", "joins"),
+        ("SELECT r.id FROM NEW reports r JOIN NEW reports q ON r.id = q.id WHERE r.type = :t",
+         "joins"),
         ("SELECT id FROM (SELECT * FROM NEW reports) x WHERE type = :t", ""),
         ("SELECT id, window_end() AS w FROM NEW reports WHERE type = :t", "window"),
         ("SELECT id FROM NEW reports WHERE sev * :m > length(:t)", "no equality"),
