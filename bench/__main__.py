@@ -17,6 +17,7 @@ BENCHES = {
     "fanout": "WebSocket fan-out per core",
     "matching": "matching records with parameter sets",
     "latency": "from publish to subscriber, end to end",
+    "real_time": "real-time mode beside micro-batches and the embedded profile",
     "lab": "simulated events and requests a second",
 }
 """Name → what it measures; each is a module here with `run(quick, say) -> list[Finding]`."""

@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store: str = ""  # database URL; empty: SQLite in the data directory
 
     real_time_batch_s: float = 5.0  # within this a new subscription reaches channels in real time
-    real_time_slots: int = 8  # at most so many channels run in real-time mode
+    real_time_slots: int = 8  # so many channels run in real-time mode at most; 0: none does
 
     segment_bytes: int = 16 * 1024 * 1024  # a log segment is closed at this size
     batch_bytes: int = 8 * 1024 * 1024  # the most one micro-batch reads from the log
@@ -101,14 +101,11 @@ def convert(values: Mapping[str, Any]) -> Settings:
         raise SettingError(f"setting {field}: {error}", field=field) from None
     for name in ("segment_bytes", "batch_bytes", "record_limit_bytes", "body_limit_bytes"):
         _positive(settings, name)
-    for name in (
-        "flush_interval_s",
-        "heartbeat_s",
-        "news_poll_s",
-        "run_limit_s",
-        "real_time_batch_s",
-    ):
+    for name in ("flush_interval_s", "heartbeat_s", "news_poll_s", "run_limit_s"):
         _positive(settings, name)
+    _positive(settings, "real_time_batch_s")
+    if settings.real_time_slots < 0:
+        raise SettingError("setting real_time_slots must not be negative", field="real_time_slots")
     if settings.profile not in PROFILES:
         raise SettingError(
             f"no profile is called {settings.profile!r}",

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 NOTICES = Counter("tocsin_notices_total", "Notices sent to brokers", ["broker", "outcome"])
 
-GATHER_S = 0.01  # changes that come together are told together
+GATHER_S = 0.01  # between two notices to a broker at least
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
 PUSHED_AT_MOST = 1000
@@ -96,9 +96,12 @@ class Notifier:
             known.wake.set()
 
     async def _deliver(self, known: _Known) -> None:
+        told_at = -GATHER_S
         while True:
             await known.wake.wait()
-            await asyncio.sleep(GATHER_S)
+            # The first goes at once; what comes soon after is told together.
+            await asyncio.sleep(max(0.0, told_at + GATHER_S - time.monotonic()))
+            told_at = time.monotonic()
             known.wake.clear()
             pushed, known.pushed_after = known.pushed_after, {}
             try:

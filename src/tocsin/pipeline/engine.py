@@ -26,14 +26,14 @@ from tocsin.pipeline.jdbc import jdbc_of
 from tocsin.pipeline.real_time import RealTime
 from tocsin.pipeline.repetition import Schedule
 from tocsin.pipeline.runner import Runner, Window
-from tocsin.pipeline.session import build_session
+from tocsin.pipeline.session import build_session, runs_in_real_time
 from tocsin.pipeline.snapshot import Snapshots
 from tocsin.pipeline.stream import ContinuousStream
 from tocsin.pipeline.tables import Tables
 from tocsin.pipeline.warm_up import warm_up
 from tocsin.settings import Settings
 from tocsin.storage.log import PublicationLog, open_reader
-from tocsin.storage.log.kafka import KafkaAddress, is_kafka
+from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
@@ -100,7 +100,7 @@ class Engine:
     def _in_real_time(self, data: Path) -> RealTime | None:
         settings = self._settings
         jdbc = jdbc_of(settings.store)
-        if not is_kafka(settings.log) or jdbc is None:
+        if jdbc is None or not runs_in_real_time(settings):
             return None
         return RealTime(
             self._spark,
@@ -198,7 +198,8 @@ class Engine:
             return "micro-batches", ""
         if self._real_time is None:
             return "micro-batches", (
-                "real-time mode needs a log on Kafka and a store on PostgreSQL or MariaDB"
+                "real-time mode needs a log on Kafka, a store on PostgreSQL or MariaDB, and"
+                " real_time_slots"
             )
         reason = self._real_time.why_not(compiled)
         if reason:

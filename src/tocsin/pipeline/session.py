@@ -105,7 +105,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
 def runs_in_real_time(settings: Settings) -> bool:
     """Whether channels may run in real-time mode: records come from Kafka, and Java can read the
     subscriptions."""
-    return is_kafka(settings.log) and jdbc_of(settings.store) is not None
+    possible = is_kafka(settings.log) and jdbc_of(settings.store) is not None
+    return possible and settings.real_time_slots > 0
 
 
 def _master(settings: Settings) -> str:
