@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
+from real_servers import RealServers
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.spark import SparkCluster
-from tocsin.dev.throwaway import AnyServer, Throwaway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,22 +27,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = build_session(settings, app_name="tocsin-tests")
     yield session
     session.stop()
-
-
-class RealServers(Throwaway):
-    """Servers that end with the test run, even if it is killed."""
-
-    def start(self, kind: type[AnyServer]) -> AnyServer:
-        if reason := kind.lacks():
-            missing(reason)
-        return super().start(kind)
-
-
-def missing(reason: str) -> NoReturn:
-    """Skip the test; where everything has to be there (CI=true), fail it."""
-    if os.environ.get("CI", "").lower() in ("true", "1", "yes"):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
@@ -81,5 +64,4 @@ def _whole_servers_for_the_next(request: pytest.FixtureRequest) -> Iterator[None
     """A test may kill or pause a shared server; the next test finds it serving."""
     yield
     if "real_servers" in request.fixturenames:
-        for server in request.getfixturevalue("real_servers").started:
-            server.heal()
+        request.getfixturevalue("real_servers").heal()

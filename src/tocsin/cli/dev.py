@@ -11,6 +11,7 @@ import typer
 
 from tocsin.cli.lab_progress import Watch
 from tocsin.cli.output import complain, err, out, show_table
+from tocsin.system import data_directory
 
 Names = Annotated[
     list[str] | None,
@@ -29,10 +30,11 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def up(names: Names = None, data: Data = DATA) -> None:
     """Install what is missing, start servers, and print their addresses. They stay up."""
-    from tocsin.dev.servers import Servers
+    from tocsin.dev.servers import Servers, kinds
 
+    kinds(names or [])  # before anything is made
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was begun is undone
-    servers = Servers(data)
+    servers = Servers(data_directory(data))
     before = {server.name for server in servers.known() if server.alive}
     with Watch(err) as watch:
         started = servers.up(names or [], watch)
@@ -47,18 +49,16 @@ def up(names: Names = None, data: Data = DATA) -> None:
 def down(
     names: Names = None,
     data: Data = DATA,
-    delete: Annotated[bool, typer.Option("--delete", help="remove all their data too")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="remove their data too")] = False,
 ) -> None:
     """Stop servers (all if none is named). Their data stays for the next start."""
     from tocsin.dev.servers import Servers
 
     servers = Servers(data)
     with Watch(err) as watch:
-        stopped = servers.down(names or [], watch)
+        stopped = servers.down(names or [], watch, delete=delete)
     if not stopped:
         err.print("no server was running")
-    if delete:
-        servers.delete()
 
 
 @app.command()
@@ -67,7 +67,11 @@ def status(data: Data = DATA) -> None:
     from tocsin.dev.servers import Servers
 
     rows = []
-    for server in Servers(data).known():
+    known = Servers(data).known()
+    if not known:
+        err.print(f"no servers were started in {data}", soft_wrap=True, highlight=False)
+        return
+    for server in known:
         state = "running" if server.alive else "died" if server.processes else "stopped"
         pids = " ".join(str(process.pid) for process in server.processes.values())
         rows.append([server.name, state, server.url, pids if server.alive else ""])

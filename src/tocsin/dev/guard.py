@@ -10,7 +10,6 @@ killed, the kernel kills the servers. Kept apart from the servers' modules so th
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
@@ -37,12 +36,19 @@ class Guard:
             start_new_session=True,  # Ctrl-C is for the owner
         )
 
+    @property
+    def pid(self) -> int:
+        return self._guard.pid
+
     def start(self, command: Command) -> Process:
         assert self._guard.stdin is not None
         assert self._guard.stdout is not None
-        self._guard.stdin.write(msgspec.json.encode(command) + b"\n")
-        self._guard.stdin.flush()
-        answer = self._guard.stdout.readline()
+        try:
+            self._guard.stdin.write(msgspec.json.encode(command) + b"\n")
+            self._guard.stdin.flush()
+            answer = self._guard.stdout.readline()
+        except BrokenPipeError:
+            answer = b""
         if not answer:
             raise Unavailable("the guard of the servers has died")
         told = msgspec.json.decode(answer, type=Process | str)
@@ -52,15 +58,13 @@ class Guard:
 
     def close(self) -> None:
         """Kill everything that was started, and remove the directory."""
-        if self._guard.stdin is not None:
-            self._guard.stdin.close()
-        self._guard.wait()
-        if self._guard.stdout is not None:
-            self._guard.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._guard.communicate()
 
 
 def main() -> None:
     directory = Path(sys.argv[1])
+    # However our owner had them set: a person who ends the guard means it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     children: list[subprocess.Popen[bytes]] = []
@@ -74,9 +78,7 @@ def main() -> None:
             sys.stdout.buffer.flush()
     for child in children:
         if child.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            Process.of(child.pid).kill()
     remove(directory)
 
 
@@ -90,15 +92,13 @@ def _start(line: bytes, children: list[subprocess.Popen[bytes]]) -> bytes:
 
 
 def remove(directory: Path) -> None:
-    """Delete a directory of servers, and what its links point to. The children of a killed server
-    may still be writing for a moment."""
+    """Delete a directory of servers, and what its links point to."""
     deadline = time.monotonic() + REMOVE_LIMIT_S
     for home in directory.glob("*"):
         if home.is_symlink():
             shutil.rmtree(home.resolve(), ignore_errors=True)
     while directory.exists() and time.monotonic() < deadline:
         shutil.rmtree(directory, ignore_errors=True)
-        time.sleep(0.02)
 
 
 if __name__ == "__main__":

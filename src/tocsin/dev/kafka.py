@@ -21,7 +21,7 @@ class Kafka(Server):
     title = "Kafka"
 
     @classmethod
-    def lacks(cls) -> str | None:
+    def _lacks(cls) -> str | None:
         if find_java() is None:
             return f"Kafka needs Java {OLDEST} or newer: install it, or set JAVA_HOME"
         return None if KAFKA.paths() else "Kafka's jars are not here: call tocsin dev install kafka"

@@ -4,51 +4,39 @@ from __future__ import annotations
 
 import os
 import pwd
-import secrets
 from pathlib import Path
 from typing import Any
 
-from tocsin.dev.packages import advice, apt_install, find_program
+from tocsin.dev.database import NAME, Database
+from tocsin.dev.packages import find_program
 from tocsin.dev.ports import HOST
 from tocsin.dev.processes import Command, run
-from tocsin.dev.server import Progress, Server
 from tocsin.errors import Unavailable
 
-PACKAGE = "mariadb-server-core"  # the programs alone: no service, no server of its own
-NAME = "tocsin"  # of the database and of its owner
 
-
-class MariaDB(Server):
+class MariaDB(Database):
     name = "mariadb"
     title = "MariaDB"
+    package = "mariadb-server-core"  # the programs alone: no service, no server of its own
+    scheme = "mariadb+pymysql"
 
     @classmethod
-    def lacks(cls) -> str | None:
-        found = all(map(find_program, ("mariadbd", "mariadb-install-db")))
-        return None if found else advice(cls.title, PACKAGE)
+    def _installed(cls) -> bool:
+        return all(map(find_program, ("mariadbd", "mariadb-install-db")))
 
-    @classmethod
-    def install(cls, progress: Progress) -> None:
-        if cls.lacks() is not None:
-            progress.begin("installing MariaDB", 0)
-            apt_install(cls.title, PACKAGE)
+    def run(self, statement: str) -> None:
+        import pymysql
 
-    @property
-    def url(self) -> str:
-        return self._url(NAME)
-
-    def fresh(self) -> str:
-        """The URL of a new, empty database."""
-        name = f"{NAME}_{secrets.token_hex(6)}"
-        self._run(f"CREATE DATABASE `{name}`")
-        return self._url(name)
-
-    def drop(self, url: str) -> None:
-        """Delete a fresh database."""
-        self._run(f"DROP DATABASE `{url.rpartition('/')[2]}`")
-
-    def _url(self, database: str) -> str:
-        return f"mariadb+pymysql://{NAME}:{self._record.password}@{HOST}:{self.port}/{database}"
+        connection: Any = pymysql.connect(
+            host=HOST,
+            port=self.port,
+            user=NAME,
+            password=self.password,
+            database=NAME,
+            connect_timeout=5,
+        )
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
 
     def _make_data(self, data: Path) -> None:
         words = [str(find_program("mariadb-install-db")), *self._options(data)]
@@ -65,7 +53,7 @@ class MariaDB(Server):
         words += ["--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"]
         words += ["--innodb-buffer-pool-size=64M", "--max-connections=200"]
         if self._short_lived:
-            # A killed server keeps every commit all the same; a power cut is no test.
+            # A killed server keeps every commit all the same; only a power cut takes some.
             words += ["--innodb-flush-log-at-trx-commit=2"]
         self._start_process(self.name, Command(words, str(self.log)))
         self._until(self._answers)
@@ -80,12 +68,12 @@ class MariaDB(Server):
         ]
 
     def _first_statements(self) -> Path:
-        """Run by the server itself before it listens. The user may make databases of its name."""
+        """Run by the server itself before it listens."""
         file = self.home / "init.sql"
         file.touch(0o600)
         file.write_text(
             f"CREATE DATABASE IF NOT EXISTS {NAME};\n"
-            f"CREATE OR REPLACE USER {NAME}@'%' IDENTIFIED BY '{self._record.password}';\n"
+            f"CREATE OR REPLACE USER {NAME}@'%' IDENTIFIED BY '{self.password}';\n"
             f"GRANT ALL PRIVILEGES ON `{NAME}%`.* TO {NAME}@'%';\n"
         )
         return file
@@ -94,21 +82,7 @@ class MariaDB(Server):
         import pymysql
 
         try:
-            self._run("SELECT 1")
+            self.run("SELECT 1")
         except pymysql.err.OperationalError:
             return False
         return True
-
-    def _run(self, statement: str) -> None:
-        import pymysql
-
-        connection: Any = pymysql.connect(
-            host=HOST,
-            port=self.port,
-            user=NAME,
-            password=self._record.password,
-            database=NAME,
-            connect_timeout=5,
-        )
-        with connection, connection.cursor() as cursor:
-            cursor.execute(statement)

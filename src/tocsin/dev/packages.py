@@ -12,7 +12,7 @@ from pathlib import Path
 from tocsin.errors import Unavailable
 
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"  # not on everybody's PATH
-POSTGRESQL_FOLDER = Path("/etc/postgresql-common/createcluster.d")
+CLUSTER_FOLDER = Path("/etc/postgresql-common/createcluster.d")
 
 
 def find_program(name: str) -> Path | None:
@@ -22,8 +22,8 @@ def find_program(name: str) -> Path | None:
 
 def advice(title: str, package: str) -> str:
     return (
-        f"{title} is not installed: apt-get install {package}, or call"
-        " tocsin dev install as root on Debian"
+        f"{title} is not installed: apt-get install {package}, or tocsin dev install as root on"
+        " Debian"
     )
 
 
@@ -41,6 +41,7 @@ def apt_install(title: str, package: str) -> None:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
+                errors="replace",
             )
             if done.returncode != 0:
                 last = (done.stdout.strip().splitlines() or ["it said nothing"])[-1]
@@ -50,7 +51,7 @@ def apt_install(title: str, package: str) -> None:
 @contextmanager
 def _no_server_of_its_own() -> Iterator[None]:
     """PostgreSQL's package would make a server on port 5432 and start it now and at every boot."""
-    file = POSTGRESQL_FOLDER / "tocsin.conf"
+    file = CLUSTER_FOLDER / "tocsin.conf"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("create_main_cluster = false\n")
     try:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
-import re
-import secrets
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tocsin.dev.packages import advice, apt_install, find_program
+from tocsin.dev.database import NAME, Database
+from tocsin.dev.packages import find_program
 from tocsin.dev.ports import HOST
-from tocsin.dev.processes import Command, run
-from tocsin.dev.server import Progress, Server
+from tocsin.dev.processes import Command, processes_in, run
 from tocsin.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -22,69 +20,54 @@ if TYPE_CHECKING:
 
 FOLDER = Path("/usr/lib/postgresql")
 ELSEWHERE = Path("/var/tmp")
-PACKAGE = "postgresql"
-USER = "postgres"
-NAME = "tocsin"  # of the database and of its owner
+ADMIN = "postgres"  # the package's user, and the first role of a new data directory
 
 
-class PostgreSQL(Server):
+class PostgreSQL(Database):
     name = "postgresql"
     title = "PostgreSQL"
+    package = "postgresql"
+    scheme = "postgresql+psycopg"
     gently = signal.SIGINT  # SIGTERM would wait for all clients
 
     @classmethod
-    def lacks(cls) -> str | None:
-        return None if installed() else advice(cls.title, PACKAGE)
+    def _installed(cls) -> bool:
+        return bool(versions())
 
-    @classmethod
-    def install(cls, progress: Progress) -> None:
-        if cls.lacks() is not None:
-            progress.begin("installing PostgreSQL", 0)
-            apt_install(cls.title, PACKAGE)
+    def run(self, statement: str) -> None:
+        with self._connect(NAME, NAME) as connection:
+            connection.execute(statement.encode())
 
-    @property
-    def url(self) -> str:
-        return self._url(NAME)
-
-    def fresh(self) -> str:
-        """The URL of a new, empty database."""
-        name = f"{NAME}_{secrets.token_hex(6)}"
-        self._run(f'CREATE DATABASE "{name}"')
-        return self._url(name)
-
-    def drop(self, url: str) -> None:
-        """Delete a fresh database, whoever is connected to it."""
-        self._run(f'DROP DATABASE "{url.rpartition("/")[2]}" WITH (FORCE)')
-
-    def _url(self, database: str) -> str:
-        return f"postgresql+psycopg://{NAME}:{self._record.password}@{HOST}:{self.port}/{database}"
+    def _drop_statement(self, name: str) -> str:
+        return f"DROP DATABASE {name} WITH (FORCE)"  # whoever is connected to it
 
     def _make_home(self) -> None:
         """Where postgres can reach it: nobody but root can enter a folder such as /root."""
         user = _user()
-        if self.home.exists() or not user:
+        if not user or self.home.exists():
             super()._make_home()
             return
         self.home.parent.mkdir(parents=True, exist_ok=True)
         home = self.home
-        if not _reaches(user, home.parent):
+        if run(["test", "-x", str(home.parent.absolute())], user=user).returncode != 0:
             digest = hashlib.sha256(str(home.absolute()).encode()).hexdigest()
             home = ELSEWHERE / f"tocsin-postgresql-{digest[:16]}"
-        found = pwd.getpwnam(user)
+        known = pwd.getpwnam(user)
         home.mkdir(mode=0o700, exist_ok=True)
-        if home.stat().st_uid not in (0, found.pw_uid):
-            raise Unavailable(f"{home} belongs to somebody else")
-        os.chown(home, found.pw_uid, found.pw_gid)
+        if home.is_symlink() or home.stat().st_uid not in (0, known.pw_uid):
+            raise Unavailable(f"{home} belongs to somebody else", hint="delete it")
+        os.chown(home, known.pw_uid, known.pw_gid)
         if home != self.home:
+            self.home.unlink(missing_ok=True)  # a link to what somebody deleted
             self.home.symlink_to(home)
 
     def _make_data(self, data: Path) -> None:
-        secret = self.home / "password"
+        user, secret = _user(), data.with_name("password")
         secret.touch(0o600)
-        secret.write_text(self._record.password)
-        if user := _user():
+        secret.write_text(self.password)
+        if user:
             os.chown(secret, pwd.getpwnam(user).pw_uid, -1)
-        words = [str(self._programs() / "initdb"), "--pgdata", str(data), "--username", USER]
+        words = [str(self._programs() / "initdb"), "--pgdata", str(data), "--username", ADMIN]
         words += ["--pwfile", str(secret), "--auth=scram-sha-256", "--encoding=UTF8", "--no-locale"]
         done = run([*words, "--no-sync"], user=user)
         secret.unlink()
@@ -93,12 +76,13 @@ class PostgreSQL(Server):
             raise Unavailable(f"PostgreSQL's data directory could not be made: {told}")
 
     def _launch(self) -> None:
+        self._clear_after_a_kill()
         settings = {
             "port": self.port,
             "listen_addresses": HOST,
             "unix_socket_directories": "",
             "max_connections": 200,
-            # Without it a killed server keeps every commit all the same; a power cut is no test.
+            # A killed server keeps every commit without it; only a power cut takes some.
             "fsync": "off" if self._short_lived else "on",
         }
         words = [str(self._programs() / "postgres"), "-D", str(self.data)]
@@ -107,27 +91,34 @@ class PostgreSQL(Server):
         self._start_process(self.name, Command(words, str(self.log), user=_user()))
         self._until(self._answers)
 
+    def _clear_after_a_kill(self) -> None:
+        """Its lock names a process that may stay a zombie for long where nobody waits for orphans,
+        and its children may take a moment to see that they are orphans."""
+        for process in processes_in(self.data):
+            process.kill()
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+
     def _answers(self) -> bool:
         import psycopg
 
         try:
-            with self._connect(USER, USER) as admin:
+            with self._connect(ADMIN, ADMIN) as admin:
                 self._make_database(admin)
-        except psycopg.OperationalError:
+        except psycopg.OperationalError as error:
+            if "authentication failed" in str(error):
+                raise Unavailable(
+                    "PostgreSQL's data is older than the password of the state file",
+                    hint=f"delete {self.home}",
+                ) from None
             return False
         return True
 
     def _make_database(self, admin: Connection) -> None:
-        """The owner may make more of them."""
         if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [NAME]).fetchone():
-            role = f"CREATE ROLE {NAME} LOGIN CREATEDB PASSWORD '{self._record.password}'"
+            role = f"CREATE ROLE {NAME} LOGIN CREATEDB PASSWORD '{self.password}'"
             admin.execute(role.encode())
         if not admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME]).fetchone():
             admin.execute(f"CREATE DATABASE {NAME} OWNER {NAME}")
-
-    def _run(self, statement: str) -> None:
-        with self._connect(NAME, NAME) as connection:
-            connection.execute(statement.encode())
 
     def _connect(self, user: str, database: str) -> Connection:
         import psycopg
@@ -136,7 +127,7 @@ class PostgreSQL(Server):
             host=HOST,
             port=self.port,
             user=user,
-            password=self._record.password,
+            password=self.password,
             dbname=database,
             connect_timeout=5,
             autocommit=True,
@@ -144,30 +135,30 @@ class PostgreSQL(Server):
 
     def _programs(self) -> Path:
         """The installed version that made the data, else the newest."""
-        known = installed()
+        known = versions()
         try:
-            version = int((self.data / "PG_VERSION").read_text())
+            version = (self.data / "PG_VERSION").read_text().strip()
         except FileNotFoundError:
-            return known[max(known)]
+            return known[max(known, key=int)]
         if version in known:
             return known[version]
-        if 0 in known:
-            return known[0]
         raise Unavailable(
-            f"{self.data} was made by PostgreSQL {version}, which is not installed",
-            hint=f"install it, or delete {self.home}",
+            f"{self.data} was made by PostgreSQL {version}; here is {', '.join(sorted(known))}",
+            hint=f"install that version, or delete {self.home}",
         )
 
 
-def installed() -> dict[int, Path]:
-    """Folder of programs by version; under 0 the one on the path."""
-    found = {}
-    for folder in FOLDER.glob("*/bin"):
-        if re.fullmatch(r"\d+", folder.parent.name) and (folder / "initdb").exists():
-            found[int(folder.parent.name)] = folder
-    on_path = find_program("initdb")
+def versions() -> dict[str, Path]:
+    """Folder of programs by major version."""
+    found = {
+        folder.parent.name: folder
+        for folder in FOLDER.glob("*/bin")
+        if folder.parent.name.isdigit() and (folder / "initdb").exists()
+    }
+    on_path = find_program("postgres")
     if not found and on_path is not None:
-        found[0] = on_path.resolve().parent
+        told = run([str(on_path), "--version"]).stdout.split()  # postgres (PostgreSQL) 17.2 …
+        found[told[2].partition(".")[0]] = on_path.resolve().parent
     return found
 
 
@@ -176,14 +167,10 @@ def _user() -> str:
     if os.geteuid() != 0:
         return ""
     try:
-        pwd.getpwnam(USER)
+        pwd.getpwnam(ADMIN)
     except KeyError:
         raise Unavailable(
-            f"PostgreSQL refuses to run as root, and there is no user {USER}",
-            hint=f"make one, or call this as another user: useradd --system {USER}",
+            f"PostgreSQL refuses to run as root, and there is no user {ADMIN}",
+            hint=f"make one (useradd --system {ADMIN}), or call this as another user",
         ) from None
-    return USER
-
-
-def _reaches(user: str, folder: Path) -> bool:
-    return run(["test", "-x", str(folder.absolute())], user=user).returncode == 0
+    return ADMIN

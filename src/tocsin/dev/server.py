@@ -5,7 +5,7 @@ A subclass says what it lacks on this machine, how its data directory is made an
 
 from __future__ import annotations
 
-import secrets
+import re
 import shutil
 import signal
 import time
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from tocsin.dev.ports import free_port, is_free
-from tocsin.dev.processes import Command, Launcher, Process
+from tocsin.dev.processes import Command, Launcher, Process, unsupported
 from tocsin.dev.state import Record
 from tocsin.errors import Conflict, Unavailable
 
@@ -45,19 +45,22 @@ class Server(ABC):
         save: Callable[[], None] = lambda: None,
         short_lived: bool = False,
     ) -> None:
-        """`short_lived`: for tests. It starts faster, and does not survive a power cut."""
+        """`short_lived`: for tests. It starts faster, and need not survive a power cut."""
         self.home = directory / self.name
         self._launcher = launcher
         self._record = record if record is not None else Record()
         self._save = save
         self._short_lived = short_lived
-        if not self._record.password:
-            self._record.password = secrets.token_hex(16)
+        self._log_read_from = 0
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """What this machine lacks to run it, and how to get it; None if nothing."""
+        return unsupported() or cls._lacks()
 
     @classmethod
     @abstractmethod
-    def lacks(cls) -> str | None:
-        """What this machine lacks to run it, and how to get it; None if nothing."""
+    def _lacks(cls) -> str | None: ...
 
     @classmethod
     @abstractmethod
@@ -83,7 +86,7 @@ class Server(ABC):
 
     @property
     def data(self) -> Path:
-        return self.home / "data"
+        return self.home.resolve() / "data"  # home may be a link
 
     @property
     def log(self) -> Path:
@@ -98,13 +101,14 @@ class Server(ABC):
         return bool(self.processes) and all(one.alive for one in self.processes.values())
 
     def start(self) -> None:
-        """Start it and wait until it answers: on its old port, at first on a free one."""
+        """Start it and wait until it serves: on its old port, at first on a free one."""
         if self.alive:
             return
-        if reason := self.lacks():
+        if reason := self.missing():
             raise Unavailable(reason)
-        self._forget()
-        self._prepare()
+        self.kill()  # what is left of it
+        self._make_home()
+        self._make_data_once()
         if self.port:
             if not is_free(self.port):
                 raise Conflict(f"port {self.port} of {self.title} is taken by another program")
@@ -121,7 +125,7 @@ class Server(ABC):
                     raise
 
     def move_if_port_is_taken(self) -> bool:
-        """Have the next start choose another port if somebody has this one; whether it does."""
+        """Have the next start choose another port if somebody has this one; whether it will."""
         if self.alive or not self.port or is_free(self.port):
             return False
         self._record.port = 0
@@ -147,31 +151,37 @@ class Server(ABC):
     def pause(self) -> None:
         """It hangs: connections are taken by the kernel, nothing is answered."""
         for process in self.processes.values():
-            process.send_all(signal.SIGSTOP)
+            process.pause()
 
     def resume(self) -> None:
         for process in self.processes.values():
-            process.send_all(signal.SIGCONT)
+            process.resume()
 
     def heal(self) -> None:
         """Whatever was done to it: it serves again."""
         if any(process.paused for process in self.processes.values()):
             self.resume()
-        if not self.alive:
-            self.restart()
+        self.start()
 
-    def _prepare(self) -> None:
-        self._make_home()
-        if not self.data.exists():
-            part = self.home / "data.part"
-            shutil.rmtree(part, ignore_errors=True)
-            self._make_data(part)
-            part.rename(self.data)
+    def delete(self) -> None:
+        """Remove all its data. It must be down."""
+        shutil.rmtree(self.home.resolve(), ignore_errors=True)
+        if self.home.is_symlink():
+            self.home.unlink()
 
     def _make_home(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
 
+    def _make_data_once(self) -> None:
+        """Under another name until it is whole."""
+        if not self.data.exists():
+            part = self.data.with_name("data.part")
+            shutil.rmtree(part, ignore_errors=True)
+            self._make_data(part)
+            part.rename(self.data)
+
     def _start_process(self, name: str, command: Command) -> None:
+        self._log_read_from = self.log.stat().st_size if self.log.exists() else 0
         self.processes[name] = self._launcher.start(command)
         self._save()
 
@@ -194,8 +204,9 @@ class Server(ABC):
             raise
 
     def _failed(self, what: str) -> Unavailable:
-        lines = self.log.read_text(errors="replace").splitlines()
-        return Unavailable(
-            f"{self.title} {what}: {lines[-1].strip() if lines else 'it said nothing'}",
-            hint=f"its log is {self.log}",
-        )
+        """With the line of its log that most likely says why."""
+        told = self.log.read_bytes()[self._log_read_from :].decode(errors="replace")
+        lines = [line.strip() for line in told.splitlines() if line.strip()]
+        bad = [line for line in lines if re.search(r"error|fatal|exception", line, re.IGNORECASE)]
+        why = (bad or lines or ["it said nothing"])[0 if bad else -1]
+        return Unavailable(f"{self.title} {what}: {why}", hint=f"its log is {self.log}")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tocsin.dev.guard import remove
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.processes import Detached
 from tocsin.dev.server import Progress, Server
 from tocsin.dev.spark import SparkCluster
-from tocsin.dev.state import Record, State, locked
+from tocsin.dev.state import OUR_FILES, Record, State, locked
 from tocsin.errors import InvalidInput, NotFound, Unavailable
 
 KINDS: dict[str, type[Server]] = {
@@ -51,41 +51,53 @@ class Servers:
         self._launcher = Detached()
 
     def known(self) -> list[Server]:
-        return [self._server(KINDS[name]) for name in self._state.records]
+        return [self._server(KINDS[name]) for name in self._state.records if name in KINDS]
 
     def up(self, names: Iterable[str], progress: Progress) -> list[Server]:
         """Start those that do not run; when one fails, those that this call started are stopped."""
         chosen = kinds(names)
         with self._alone(make=True):
             servers = [self._server(kind) for kind in chosen]
-            started = list[Server]()
+            stopped = [server for server in servers if not server.alive]
+            for server in stopped:
+                server.install(progress)
             try:
-                for server in servers:
-                    if not server.alive:
-                        server.install(progress)
-                        server.move_if_port_is_taken()
-                        progress.begin(f"starting {server.title}", 0)
-                        started.append(server)
-                        server.start()
+                for server in stopped:
+                    moved = server.move_if_port_is_taken()
+                    where = " on another port (its own was taken)" if moved else ""
+                    progress.begin(f"starting {server.title}{where}", 0)
+                    server.start()
             except BaseException:
-                for server in started:
+                for server in stopped:
                     server.stop()
                 raise
         return servers
 
-    def down(self, names: Iterable[str], progress: Progress) -> list[Server]:
-        """Stop those that run."""
+    def down(
+        self, names: Iterable[str], progress: Progress, *, delete: bool = False
+    ) -> list[Server]:
+        """Stop those that run, and remove the data of all that were named if asked to."""
         chosen = kinds(names or KINDS)
         with self._alone():
-            running = [one for one in self.known() if type(one) in chosen and one.processes]
+            known = [server for server in self.known() if type(server) in chosen]
+            running = [server for server in known if server.processes]
             for server in reversed(running):
                 progress.begin(f"stopping {server.title}", 0)
                 server.stop()
+            if delete:
+                self._delete(known)
         return running
 
-    def delete(self) -> None:
-        """Remove all their data. They must be down."""
-        remove(self.directory)
+    def _delete(self, servers: list[Server]) -> None:
+        for server in servers:
+            server.delete()
+            del self._state.records[server.name]
+        self._state.save()
+        if not self._state.records:
+            for name in OUR_FILES:
+                (self.directory / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # somebody else's files are there too
+                self.directory.rmdir()
 
     def _server(self, kind: type[Server]) -> Server:
         record = self._state.records.setdefault(kind.name, Record())

@@ -39,7 +39,7 @@ class SparkCluster(Server):
         self._page_port = 0
 
     @classmethod
-    def lacks(cls) -> str | None:
+    def _lacks(cls) -> str | None:
         if find_java() is None:
             return f"Spark needs Java {OLDEST} or newer: install it, or set JAVA_HOME"
         return None

@@ -16,10 +16,11 @@ import msgspec
 from tocsin.dev.processes import Process
 from tocsin.errors import Conflict, InvalidInput
 
-FILE = "state.json"
+FILE, LOCK = "state.json", "lock"
+OUR_FILES = (FILE, LOCK)
 
 
-class Record(msgspec.Struct):
+class Record(msgspec.Struct, omit_defaults=True):
     """One server. Port and password stay when it is stopped."""
 
     port: int = 0
@@ -29,16 +30,20 @@ class Record(msgspec.Struct):
 
 class State:
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
         self._file = directory / FILE
         self.records: dict[str, Record] = {}
         try:
             self.records = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Record])
         except FileNotFoundError:
             pass
-        except msgspec.DecodeError as error:
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot read {self._file}: {error.strerror}", field="data"
+            ) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidInput(
                 f"{self._file} is damaged: {error}",
+                field="data",
                 hint=f"stop its servers by hand, if any run, and delete {directory}",
             ) from None
 
@@ -55,7 +60,11 @@ class State:
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """One command at a time."""
-    with (directory / "lock").open("w") as handle:
+    try:
+        handle = (directory / LOCK).open("a")
+    except OSError as error:
+        raise InvalidInput(f"cannot use {directory}: {error.strerror}", field="data") from None
+    with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,0 +1,30 @@
+"""Servers for a test run, each started when the first test asks for it."""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn
+
+import pytest
+
+from tocsin.dev.throwaway import AnyServer, Throwaway
+
+
+class RealServers(Throwaway):
+    """They end with the test run, even if it is killed."""
+
+    def start(self, kind: type[AnyServer]) -> AnyServer:
+        if reason := kind.missing():
+            skip_or_fail(reason)
+        return super().start(kind)
+
+    def heal(self) -> None:
+        for server in self.started:
+            server.heal()
+
+
+def skip_or_fail(reason: str) -> NoReturn:
+    """Skip the test; where everything has to be there (CI=true), fail it."""
+    if os.environ.get("CI", "").lower() in ("true", "1", "yes"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
