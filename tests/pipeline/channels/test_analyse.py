@@ -84,6 +84,14 @@ def compiled(parameters: str, query: str) -> CompiledChannel:
             "flat",
             "hash join",
         ),
+        (
+            "m INT",
+            "WITH a AS (SELECT * FROM NEW reports WHERE at > window_start())"
+            " SELECT id FROM a WHERE sev > :m AND at <= window_end()",
+            "flat",
+            "dyadic ranges",
+        ),
+        ("m INT", "SELECT id FROM NEW reports WHERE at > window_start()", "flat", "one for all"),
     ],
 )
 def test_accepted_queries_say_how_they_run(

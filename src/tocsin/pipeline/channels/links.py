@@ -14,7 +14,7 @@ from sqlglot import exp
 from tocsin.model import Dataset
 from tocsin.pipeline.channels import near, ranges
 from tocsin.pipeline.channels.dialect import to_spark
-from tocsin.pipeline.channels.query import bind_parameters, is_near
+from tocsin.pipeline.channels.query import bind_parameters, is_near, is_run_value
 
 _NUMERIC = {"INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"}
 _LOWER: dict[type[exp.Expr], bool] = {exp.GT: True, exp.GTE: True, exp.LT: False, exp.LTE: False}
@@ -52,13 +52,21 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     return [condition]
 
 
+def parameters_of(node: exp.Expr) -> frozenset[str]:
+    return frozenset(
+        each.name.lower() for each in node.find_all(exp.Placeholder) if not is_run_value(each)
+    )
+
+
 def has_parameter(node: exp.Expr) -> bool:
-    return node.find(exp.Placeholder) is not None
+    return bool(parameters_of(node))
 
 
 def of_parameters(node: exp.Expr) -> bool:
-    """Depends on parameters (or constants), and on no record."""
-    return node.find(exp.Column, exp.Query) is None
+    """Depends on parameters (or constants), and on no record or run."""
+    return node.find(exp.Column, exp.Query) is None and not any(
+        map(is_run_value, node.find_all(exp.Placeholder))
+    )
 
 
 def of_records(node: exp.Expr) -> bool:
@@ -130,7 +138,7 @@ class _Bound(Struct, frozen=True):
 
 def _limit_type(limit: exp.Expr, types: Mapping[str, str]) -> str | None:
     """The type of boundaries made of this limit; None when they cannot be compared safely."""
-    kinds = {types[each.name.lower()].split("(")[0] for each in limit.find_all(exp.Placeholder)}
+    kinds = {types[name].split("(")[0] for name in parameters_of(limit)}
     if kinds <= _NUMERIC and all(isinstance(each, _ARITHMETIC) for each in limit.walk()):
         return "DOUBLE"
     if isinstance(limit, exp.Placeholder) and len(kinds) == 1:

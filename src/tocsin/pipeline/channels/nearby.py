@@ -96,7 +96,7 @@ def _owner(
             if len(having) != 1:
                 return None
             owners.add(having[0])
-        if has_parameter(node):
+        if node.find(exp.Placeholder) is not None:
             return None
     return free[owners.pop()] if len(owners) == 1 else None
 

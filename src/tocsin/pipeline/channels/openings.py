@@ -18,7 +18,8 @@ from tocsin.errors import InvalidInput
 from tocsin.model import ANY, Arguments, Channel
 from tocsin.pipeline.channels.dialect import QueryText, parse_query
 from tocsin.pipeline.channels.forms import halves_of, is_inner
-from tocsin.pipeline.channels.links import conjuncts
+from tocsin.pipeline.channels.links import conjuncts, parameters_of
+from tocsin.pipeline.channels.query import is_run_value
 
 Mask = frozenset[str]
 """The parameters that a parameter set leaves open."""
@@ -82,11 +83,11 @@ def openings(queries: Sequence[exp.Query]) -> Openings:
     needed: dict[str, str] = {}
     for query in queries:
         for holder, part in _holders(query):
-            found = map(_parameters, filter(_may_fall, conjuncts(holder.args[part])))
+            found = map(parameters_of, filter(_may_fall, conjuncts(holder.args[part])))
             conditions.update(filter(None, found))
         left = without(query, frozenset().union(*conditions))
         for placeholder in left.find_all(exp.Placeholder):
-            if not placeholder.name.startswith("__"):
+            if not is_run_value(placeholder):
                 needed.setdefault(placeholder.name.lower(), _where(left, placeholder))
     return Openings(frozenset(conditions), needed)
 
@@ -96,7 +97,7 @@ def without(query: exp.Query, mask: Mask) -> exp.Query:
     query = query.copy()
     for holder, part in _holders(query):
         every = conjuncts(holder.args[part])
-        kept = [each for each in every if not (_parameters(each) & mask and _may_fall(each))]
+        kept = [each for each in every if not (parameters_of(each) & mask and _may_fall(each))]
         if len(kept) == len(every):
             continue
         if kept:
@@ -118,11 +119,6 @@ def _holders(query: exp.Query) -> Iterator[tuple[exp.Expr, str]]:
     for join in query.args.get("joins") or []:
         if is_inner(join) and join.args.get("on") is not None:
             yield join, "on"
-
-
-def _parameters(condition: exp.Expr) -> Mask:
-    names = (each.name.lower() for each in condition.find_all(exp.Placeholder))
-    return frozenset(name for name in names if not name.startswith("__"))
 
 
 def _may_fall(condition: exp.Expr) -> bool:

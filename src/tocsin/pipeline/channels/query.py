@@ -157,11 +157,16 @@ def check_parameters(query: QueryText, tree: exp.Query, parameters: tuple[Parame
             )
 
 
+def is_run_value(placeholder: exp.Placeholder) -> bool:
+    """Not a parameter of the channel but of each run, such as `window_start()`."""
+    return placeholder.name.startswith("__")
+
+
 def bind_parameters(tree: exp.Expr) -> exp.Expr:
     """`:p` becomes a column of the parameter table: data, never text."""
 
     def bind(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Placeholder) and not node.name.startswith("__"):
+        if isinstance(node, exp.Placeholder) and not is_run_value(node):
             return exp.column(parameter_column(node.name.lower()), table=PARAMETERS)
         return node
 
