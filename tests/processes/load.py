@@ -1,0 +1,155 @@
+"""People who publish and listen, noting what they were told, and what must be true afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from typing import Any
+
+import httpx
+
+from tocsin.client import Client
+from tocsin.system import System
+
+KINDS = ("flood", "fire", "storm")
+STATEMENTS = """
+CREATE DATASET reports (id STRING, kind STRING);
+CREATE CONTINUOUS CHANNEL at_once(kind STRING) AS
+  SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
+CREATE CONTINUOUS CHANNEL pushed(kind STRING) PUSH AS
+  SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
+CREATE REPETITIVE CHANNEL now_and_then(kind STRING) EVERY INTERVAL 2 SECONDS AS
+  SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
+"""
+CHANNELS = ("at_once", "pushed", "now_and_then")
+PROBE = "probe"
+
+
+class Listener:
+    """One subscriber to one channel, noting what it was shown."""
+
+    def __init__(self, system: System, name: str, channel: str, kind: str) -> None:
+        self.name, self.channel, self.kind = name, channel, kind
+        self.shown: list[str] = []
+        self.positions: list[int] = []
+        self.gaps: list[Any] = []
+        self._client = Client(system.coordinator_url, token=system.token(name, "subscribe"))
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        subscription = await self._client.subscribe(self.channel, kind=self.kind)
+        self._task = asyncio.create_task(self._listen(subscription))
+
+    async def _listen(self, subscription: Any) -> None:
+        async for result in subscription:
+            if result.value["id"] != PROBE:
+                self.shown.append(result.value["id"])
+            self.positions.append(result.position)
+            if result.gap is not None:
+                self.gaps.append(result.gap)
+
+    async def stop(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        await self._client.close()
+
+
+class Publisher:
+    """Publishes without pause, by plain HTTP. A call whose answer was lost is repeated under its
+    key, so what is stored twice was doubled by Tocsin."""
+
+    def __init__(self, system: System) -> None:
+        self._url = f"{system.cluster_url}/v1/datasets/reports/records"
+        headers = {"Authorization": f"Bearer {system.token('publisher', 'publish')}"}
+        self._client = httpx.AsyncClient(headers=headers, timeout=10)
+        self.acknowledged: dict[str, set[str]] = {kind: set() for kind in KINDS}
+        self.stopping = False
+
+    async def run(self, number: int) -> None:
+        kinds = itertools.cycle(KINDS)
+        for count in itertools.count():
+            if self.stopping:
+                return
+            kind, record = next(kinds), f"{number}-{count}"
+            await self.publish(record, kind)
+            self.acknowledged[kind].add(record)
+            await asyncio.sleep(0.02)
+
+    async def publish(self, record: str, kind: str, key: str = "") -> Any:
+        """Until it is acknowledged."""
+        while True:
+            try:
+                body = {"id": record, "kind": kind}
+                headers = {"Idempotency-Key": key or record}
+                answer = await self._client.post(self._url, json=body, headers=headers)
+                answer.raise_for_status()
+            except httpx.HTTPError:
+                await asyncio.sleep(0.2)
+            else:
+                return answer.json()
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    @property
+    def total(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
+
+
+async def heard(listeners: list[Listener], publisher: Publisher) -> None:
+    """Wait until every subscription has taken effect: in real-time mode at the next batch."""
+    async with asyncio.timeout(120):
+        for number in itertools.count():
+            if all(listener.positions for listener in listeners):
+                return
+            for kind in KINDS:
+                await publisher.publish(PROBE, kind, key=f"{PROBE}-{kind}-{number}")
+            await asyncio.sleep(0.5)
+
+
+async def growing(publisher: Publisher) -> None:
+    """Wait until publishing works (again)."""
+    goal = publisher.total + 20
+    async with asyncio.timeout(60):
+        while publisher.total < goal:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+async def until_quiet(listeners: list[Listener], publisher: Publisher) -> None:
+    """Until everyone was shown everything acknowledged, or a minute has passed."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(90):
+            while not all(  # noqa: ASYNC110
+                publisher.acknowledged[one.kind] <= set(one.shown) for one in listeners
+            ):
+                await asyncio.sleep(0.2)
+
+
+def audience(system: System) -> list[Listener]:
+    """Two who listen to each kind of report on each channel."""
+    return [
+        Listener(system, f"{channel}-{kind}-{number}", channel, kind)
+        for channel in CHANNELS
+        for kind in KINDS
+        for number in range(2)
+    ]
+
+
+async def assert_promises(listeners: list[Listener], publisher: Publisher, admin: Client) -> None:
+    for listener in listeners:
+        counts = Counter(listener.shown)
+        assert counts.keys() == publisher.acknowledged[listener.kind], listener.name
+        assert max(counts.values()) == 1, f"{listener.name} was shown something twice"
+        assert listener.positions == sorted(set(listener.positions)), listener.name
+        assert listener.positions == list(range(1, len(listener.positions) + 1)), listener.name
+        assert not listener.gaps, listener.name
+    (stored,) = await admin.sql(
+        "SELECT id, count(*) AS n FROM reports WHERE id <> 'probe' GROUP BY id HAVING n > 1"
+    )
+    assert stored.rows == []
+    (count,) = await admin.sql("SELECT count(*) AS n FROM reports WHERE id <> 'probe'")
+    assert count.rows == [[publisher.total]]
