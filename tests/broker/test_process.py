@@ -6,14 +6,17 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from broker.world import World, token
+from broker.world import World, token, until
 from contracts.fake_cluster import SECRET, FakeCluster
 from tocsin.client import Client
+from tocsin.lab.trace import EventTrace, read_trace
+from tocsin.lab.trace.recording import record
 from tocsin.service.serving import listen, port_of
 
 pytestmark = pytest.mark.processes
@@ -88,6 +91,40 @@ async def test_a_broker_waits_for_its_cluster_and_stops_gracefully() -> None:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_a_recording_of_a_killed_broker_is_finished(world: World, tmp_path: Path) -> None:
+    port, file = free_port(), tmp_path / "trace.parquet"
+    process = await start(
+        "tocsin.broker.server",
+        cluster_url=world.cluster.url,
+        broker_port=port,
+        broker_ws_port=free_port(),
+    )
+    seen: list[int] = []
+    try:
+        await line_with(process, "broker ready")
+        url = f"http://127.0.0.1:{port}"
+        async with Client(broker=url, token=token("a")) as client:
+            floods = await client.subscribe("floods", type="flood")
+            recorder = asyncio.create_task(
+                record(url, token("op", "admin"), file, told=lambda events, _: seen.append(events))
+            )
+            await until(lambda: seen and seen[-1] >= 2)  # subscribed and online
+            world.cluster.produce("floods", {"type": "flood"}, [{"n": 1}])
+            await anext(floods)
+            await until(lambda: seen[-1] > 2)
+            process.kill()
+            ended = await recorder
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+    assert "the broker is gone" in ended.ended
+    trace = read_trace(file)
+    assert isinstance(trace, EventTrace)
+    assert trace.about.finished
+    assert (len(trace), trace.counts()["publish"]) == (ended.events, 1)
 
 
 async def test_a_wrong_secret_ends_the_broker_with_the_reason(world: World) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ from lab.trace.made import SMALL, trace_of
 from tocsin.cli import app
 from tocsin.errors import TocsinError
 from tocsin.lab.simulators.result_cache.simulator import Outcome
+from tocsin.lab.trace import EventTrace, read_trace
 from tocsin.lab.trace.events import About
 from tocsin.lab.trace.writing import EventWriter
 
@@ -95,23 +98,22 @@ def test_mistakes_are_told_in_words(small: Path, tmp_path: Path) -> None:
     assert "no token" in told("record", "--out", tmp_path / "new.parquet")
 
 
+async def start_recording(broker: str, file: Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tocsin", "lab", "trace", "record", "--broker", broker),
+        *("--out", str(file), "--token", token("operator", "admin")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+
+
 async def test_a_live_broker_is_recorded_until_told_to_stop(tmp_path: Path) -> None:
     file = tmp_path / "live.parquet"
     async with world() as made:
         broker = await made.broker()
         alice = await made.client("alice")
         await alice.subscribe("floods", **FLOOD)
-        words = ["lab", "trace", "record", "--broker", broker.url, "--out", str(file)]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "tocsin",
-            *words,
-            "--token",
-            token("operator", "admin"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        process = await start_recording(broker.url, file)
         await until(lambda: file.exists())
         made.cluster.produce("floods", FLOOD, [{"n": 1}, {"n": 2}])
         await asyncio.sleep(1.0)
@@ -121,3 +123,43 @@ async def test_a_live_broker_is_recorded_until_told_to_stop(tmp_path: Path) -> N
     shown = call("show", file).stdout
     assert "publish events\t2" in shown
     assert "arrive events\t1" in shown
+
+
+def published(file: Path) -> int:
+    """In a recording that goes on, as far as it can be read."""
+    try:
+        trace = read_trace(file)
+    except TocsinError:
+        return 0
+    assert isinstance(trace, EventTrace)
+    return trace.counts()["publish"]
+
+
+async def test_a_killed_recording_is_replayed_as_far_as_it_went(tmp_path: Path) -> None:
+    file = tmp_path / "killed.parquet"
+    async with world() as made:
+        broker = await made.broker()
+        alice = await made.client("alice")
+        await alice.subscribe("floods", **FLOOD)
+        process = await start_recording(broker.url, file)
+        await until(lambda: file.exists())
+        made.cluster.produce("floods", FLOOD, [{"n": 1}, {"n": 2}])
+        await until(lambda: published(file) == 2)
+        process.kill()
+        assert await process.wait() == -signal.SIGKILL
+        made.cluster.produce("floods", FLOOD, [{"n": 3}])
+    shown = call("show", file)
+    assert "publish events\t2" in shown.stdout
+    replayed = call("replay", file, "--policy", "lru,none", "--size", "1KB")
+    rows = [line.split("\t") for line in replayed.stdout.splitlines()]
+    assert [(row[0], row[3], row[4]) for row in rows[1:3]] == [
+        ("lru", "2", "0"),
+        ("none", "0", "2"),
+    ]
+    converted = call("convert", file, tmp_path / "requests.parquet")
+    assert "requests" in converted.stdout
+    for found in (shown, replayed, converted):
+        assert found.exit_code == 0
+        assert re.search(
+            r"the recording was not finished: what came after \d+\.\d s is missing", found.stderr
+        )

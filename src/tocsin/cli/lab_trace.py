@@ -140,8 +140,19 @@ def _tell_live(trace: EventTrace) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    _tell_missing(trace)
+
+
+def _tell_missing(trace: EventTrace) -> None:
+    missing = []
     if trace.lost:
-        err.print(f"the recording lacks {trace.lost} events", style="yellow", highlight=False)
+        missing.append(f"the recording lacks {trace.lost} events")
+    if not trace.about.finished:
+        missing.append(
+            f"the recording was not finished: what came after {trace.duration_s:.1f} s is missing"
+        )
+    for told in missing:
+        err.print(told, style="yellow", highlight=False, soft_wrap=True)
 
 
 def convert(
@@ -168,6 +179,8 @@ def convert(
         write = write_oracle_general if is_oracle_general(target) else write_requests
         write(requests, target)
     out.print(f"{len(requests)} requests: {target}", soft_wrap=True)
+    if isinstance(trace, EventTrace):
+        _tell_missing(trace)
 
 
 def show(file: TraceFile) -> None:

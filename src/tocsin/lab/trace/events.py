@@ -49,6 +49,7 @@ class About(Struct, frozen=True, kw_only=True):
     duration_s: float = 0.0
     policy: str | None = None  # the broker's own at the beginning
     budget_bytes: int | None = None
+    finished: bool = True  # else its recorder was killed, or is at work: it ends at `duration_s`
 
 
 class Live(Struct, frozen=True, kw_only=True):

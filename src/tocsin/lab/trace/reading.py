@@ -1,21 +1,26 @@
 """Reads traces, and believes nothing: a file that was cut off, overwritten in part or is something
-else is refused with the place where it went wrong.
+else is refused with the place where it went wrong. A recording that was not finished is read as
+far as it goes, and says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tocsin.broker.server.recorder import KINDS
 from tocsin.errors import InvalidInput
+from tocsin.lab.trace import journal
 from tocsin.lab.trace.events import RECORD, WHO, EventTrace
 from tocsin.lab.trace.oracle_general import is_oracle_general, read_oracle_general
 from tocsin.lab.trace.requests import RequestTrace
@@ -29,14 +34,10 @@ def read_trace(path: Path) -> EventTrace | RequestTrace:
     """A checked trace, of whichever kind it is: ours, or by its name libCacheSim's."""
     if is_oracle_general(path):
         return read_oracle_general(path)
-    file = _open(path)
-    label = _label(path, file)
-    table = _rows(path, file, SCHEMAS[label.kind])
-    trace: EventTrace | RequestTrace
-    if label.kind == "events":
-        trace = EventTrace(_records_of(table), label.about)
-    else:
-        trace = RequestTrace(*(table[name].to_numpy() for name in REQUESTS.names))
+    with _reading(path), path.open("rb") as file:
+        mark = file.read(len(MAGIC))
+        file.seek(0)
+        trace = _unfinished(path, file) if mark == journal.MARK else _finished(path, file)
     try:
         trace.check()
     except InvalidInput as error:
@@ -44,18 +45,46 @@ def read_trace(path: Path) -> EventTrace | RequestTrace:
     return trace
 
 
-def _open(path: Path) -> pq.ParquetFile:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as file:
-            size_bytes = file.seek(0, 2)
-            file.seek(0)
-            head = file.read(len(MAGIC))
-            file.seek(max(size_bytes - len(MAGIC), 0))
-            tail = file.read()
+        yield
     except FileNotFoundError:
         raise InvalidInput(f"there is no file {path}", field="trace") from None
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}", field="trace") from None
+
+
+def _unfinished(path: Path, file: BinaryIO) -> EventTrace:
+    """As far as a recorder came that was killed, or is still at work."""
+    blocks = journal.blocks(file, path)
+    first = next(blocks, None)
+    if first is None:
+        raise InvalidInput(f"{path} has no events: its recorder was killed at once", field="trace")
+    about = _decoded(path, first.content).about
+    parts, duration_s = [np.empty(0, RECORD)], 0.0
+    for block in blocks:
+        parts.append(journal.records_of(block))
+        duration_s = block.duration_s
+    about = replace(about, duration_s=duration_s, finished=False)
+    return EventTrace(np.concatenate(parts), about)
+
+
+def _finished(path: Path, file: BinaryIO) -> EventTrace | RequestTrace:
+    parquet = _open(path, file)
+    label = _label(path, parquet)
+    table = _rows(path, parquet, SCHEMAS[label.kind])
+    if label.kind == "events":
+        return EventTrace(_records_of(table), label.about)
+    return RequestTrace(*(table[name].to_numpy() for name in REQUESTS.names))
+
+
+def _open(path: Path, file: BinaryIO) -> pq.ParquetFile:
+    size_bytes = file.seek(0, 2)
+    file.seek(0)
+    head = file.read(len(MAGIC))
+    file.seek(max(size_bytes - len(MAGIC), 0))
+    tail = file.read()
     if size_bytes == 0:
         raise InvalidInput(f"{path} is empty: it has 0 bytes", field="trace")
     if head != MAGIC:
@@ -68,7 +97,7 @@ def _open(path: Path) -> pq.ParquetFile:
         raise InvalidInput(
             f"{path} is cut off: at byte {size_bytes} its footer is missing",
             field="trace",
-            hint="its recorder was killed, or it was not copied whole",
+            hint="it was not copied whole",
         )
     try:
         return pq.ParquetFile(path, page_checksum_verification=True)
@@ -87,6 +116,10 @@ def _label(path: Path, file: pq.ParquetFile) -> Label:
             field="trace",
             hint="tocsin lab trace record makes one, tocsin lab trace convert turns others into it",
         )
+    return _decoded(path, told)
+
+
+def _decoded(path: Path, told: bytes) -> Label:
     try:
         label = msgspec.json.decode(told, type=Label)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,6 +1,7 @@
 """Records a live broker into a file: the broker streams, we write.
 
-Whatever ends it (time, Ctrl-C, the broker's death) the file is finished and can be read.
+Whatever ends it (time, Ctrl-C, the broker's death) the file is finished. A kill of ours leaves one
+that is not, and can be read nevertheless.
 """
 
 from __future__ import annotations

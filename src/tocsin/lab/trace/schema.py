@@ -1,6 +1,6 @@
 """Traces as Parquet: columns, and the label by which a file says what it is.
 
-Written by `writing`, read by `reading`; they share nothing else.
+Written by `writing`, read by `reading`; they share this and the `journal`.
 """
 
 from __future__ import annotations

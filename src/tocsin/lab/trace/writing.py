@@ -1,50 +1,63 @@
-"""Writes traces: row group by row group as events come, every page with a checksum."""
+"""Writes traces: Parquet, every page with a checksum. A recording is a journal until it ends."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tocsin.broker.server.recorder import KINDS, LOST, QUIET
 from tocsin.errors import Conflict, InvalidInput
-from tocsin.lab.trace.events import RECORD, WHO, About
+from tocsin.lab.trace import journal
+from tocsin.lab.trace.events import WHO, About
 from tocsin.lab.trace.requests import RequestTrace
 from tocsin.lab.trace.schema import EVENTS, KEY, REQUESTS, VERSION, Label
 
-ROWS = 100_000  # of a row group, at most
-EVERY_S = 5.0  # a row group, at least
+ROWS = 100_000  # of a row group
+EVERY_S = 1.0  # what came reaches the file
 
 
 class EventWriter:
-    """Writes records as they come; a row group at a time reaches the disk, `close` ends the file.
+    """Writes records as they come into a journal, which `close` replaces by Parquet.
 
-    After a kill the file lacks its end and is refused by readers. So whoever records takes care
-    to close, whatever the broker does.
+    Both have the same name, and whatever ends the process, one of them is there and can be read.
     """
 
     def __init__(
-        self, path: Path, about: About, *, clock: Callable[[], float] = time.monotonic
+        self,
+        path: Path,
+        about: About,
+        *,
+        rows: int = ROWS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.events = 0
         self.lost = 0  # that the broker had no room for
         self.duration_s = 0.0
         self._path = path
         self._about = about
+        self._rows = rows
         self._clock = clock
         self._waiting: list[NDArray[Any]] = []
         self._flushed_at = clock()
         self._sink = _create(path)
-        self._writer = _writer(self._sink, EVENTS)
+        with _disk(path):
+            journal.begin(self._sink, self._label)
+
+    @property
+    def _label(self) -> Label:
+        return Label("events", VERSION, replace(self._about, duration_s=self.duration_s))
 
     def write(self, records: NDArray[Any]) -> None:
         if len(records):
@@ -53,23 +66,50 @@ class EventWriter:
             self.events += len(told)
             self.lost += int(told["position"][told["kind"] == LOST].sum())
             self._waiting.append(told)
-        if sum(map(len, self._waiting)) >= ROWS or self._clock() - self._flushed_at >= EVERY_S:
+        late = self._clock() - self._flushed_at >= EVERY_S
+        if late or sum(map(len, self._waiting)) >= self._rows:
             self._flush()
 
     def close(self) -> None:
         self._flush()
-        about = msgspec.structs.replace(self._about, duration_s=self.duration_s)
-        with _disk(self._path):
-            _finish(self._writer, self._sink, Label("events", VERSION, about))
+        with _disk(self._path), self._sink:
+            self._finish()
 
     def _flush(self) -> None:
         self._flushed_at = self._clock()
         waiting, self._waiting = self._waiting, []
-        records = np.concatenate(waiting) if waiting else np.empty(0, RECORD)
-        if len(records):
+        if waiting:
             with _disk(self._path):
-                self._writer.write_table(_events_table(records))
-                self._sink.flush()
+                journal.append(self._sink, np.concatenate(waiting), self.duration_s)
+
+    def _finish(self) -> None:
+        """Write the Parquet file aside and let it take the journal's place."""
+        aside = self._path.with_name(f".{self._path.name}.aside")
+        try:
+            with aside.open("wb") as sink:
+                writer = _writer(sink, EVENTS)
+                for records in self._row_groups():
+                    writer.write_table(_events_table(records))
+                _finish(writer, self._label)
+                sink.flush()
+                os.fsync(sink.fileno())
+            aside.replace(self._path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+    def _row_groups(self) -> Iterator[NDArray[Any]]:
+        gathered: list[NDArray[Any]] = []
+        with self._path.open("rb") as file:
+            blocks = journal.blocks(file, self._path)
+            next(blocks)  # the label
+            for block in blocks:
+                gathered.append(journal.records_of(block))
+                if sum(map(len, gathered)) >= self._rows:
+                    yield np.concatenate(gathered)
+                    gathered = []
+        if gathered:
+            yield np.concatenate(gathered)
 
     def __enter__(self) -> Self:
         return self
@@ -86,13 +126,13 @@ class EventWriter:
 def write_requests(trace: RequestTrace, path: Path) -> None:
     sink = _create(path)
     columns = [trace.at_s, trace.object, trace.size_bytes]
-    with _disk(path):
+    with _disk(path), sink:
         writer = _writer(sink, REQUESTS)
         writer.write_table(pa.table(columns, schema=REQUESTS), row_group_size=ROWS)
-        _finish(writer, sink, Label("requests", VERSION))
+        _finish(writer, Label("requests", VERSION))
 
 
-def _create(path: Path) -> Any:
+def _create(path: Path) -> BinaryIO:
     try:
         with _disk(path):
             return path.open("xb")
@@ -112,14 +152,13 @@ def _disk(path: Path) -> Iterator[None]:
         raise InvalidInput(f"cannot write {path}: {reason}", field="out") from None
 
 
-def _writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
+def _writer(sink: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True)
 
 
-def _finish(writer: pq.ParquetWriter, sink: Any, label: Label) -> None:
+def _finish(writer: pq.ParquetWriter, label: Label) -> None:
     writer.add_key_value_metadata({KEY.decode(): msgspec.json.encode(label).decode()})
     writer.close()
-    sink.close()
 
 
 def _events_table(records: NDArray[Any]) -> pa.Table:
