@@ -18,6 +18,7 @@ import msgspec
 from tocsin.errors import SettingError, field_named
 
 PREFIX = "TOCSIN_"
+_SECRET = re.compile(r"((?:password|secret|token|\.pem|\.config)=)[^&#]*", re.IGNORECASE)
 PROFILES = ("embedded", "company")
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options for systems that live for minutes: half their processor time would go into
@@ -139,9 +140,10 @@ def described() -> list[Described]:
 
 
 def without_secrets(address: str) -> str:
-    """An address as people may read it."""
-    hidden = re.sub(r"//([^:/@]*):[^@/]*@", r"//\1:***@", address)
-    return re.sub(r"(password=)[^&]*", r"\1***", hidden)
+    """An address as people may read it. Up to the last @ everything may belong to a password that
+    should have been quoted."""
+    hidden = re.sub(r"(?<=//)([^:@]*):.*@", r"\1:***@", address, flags=re.DOTALL)
+    return _SECRET.sub(r"\1***", hidden)
 
 
 def _positive(settings: Settings, name: str) -> None:

@@ -49,6 +49,8 @@ class Cluster:
         self.log = open_log(
             settings.log or str(data / "log"),
             segment_bytes=settings.segment_bytes,
+            record_limit_bytes=settings.record_limit_bytes,
+            owner=self.store.id,
             not_before_us=self.store.runs.last_window_end_us(),
         )
         self.intake = Intake(self.log, self.store.catalog.dataset, settings.record_limit_bytes)

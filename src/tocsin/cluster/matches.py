@@ -14,12 +14,11 @@ from typing import Any
 import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 from msgspec import Struct
 from prometheus_client import Counter
 
 from tocsin.errors import Unavailable
-from tocsin.storage.log.kafka import KafkaAddress, ensure_topic
+from tocsin.storage.log.kafka import KafkaAddress, Topics
 from tocsin.storage.matches import Match
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
@@ -61,9 +60,7 @@ class MatchTaker:
 
     def start(self) -> None:
         """The topic is there when this returns: Spark's queries will not make it."""
-        ensure_topic(
-            AdminClient(self._address.client()), self._address, self._address.matches_topic
-        )
+        Topics(self._address).ensure(self._address.matches_topic)
         self._thread.start()
 
     def stop(self) -> None:

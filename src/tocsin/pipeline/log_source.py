@@ -64,7 +64,6 @@ class LogStreamReader(SimpleDataSourceStreamReader):
         self._batch_bytes = batch_bytes
         self._interest: dict[str, int] = {}
         self._interest_version: tuple[int, int] | None = None
-        self._turn = 0
 
     def initialOffset(self) -> Offset:
         return {}
@@ -72,20 +71,16 @@ class LogStreamReader(SimpleDataSourceStreamReader):
     def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
         """What is new, at most `batch_bytes` of it; the same offset again when there is nothing."""
         known = ends_of(start)
-        waiting: list[tuple[str, int, int]] = []
-        interest = self._current_interest()
-        ends = self._log.ends(list(interest))
-        for dataset, wanted in interest.items():
-            begin = max(known.get(dataset, wanted), wanted)
-            end = ends.get(dataset, begin)
-            if end < known.get(dataset, 0):
-                raise RuntimeError(f"the log of {dataset} ends at {end}, before what was read")
-            if end > begin:
-                waiting.append((dataset, begin, end))
-        if not waiting:
+        starts = {
+            dataset: max(known.get(dataset, wanted), wanted)
+            for dataset, wanted in self._current_interest().items()
+        }
+        found = self._log.news(starts, self._batch_bytes)
+        if not found:
             return iter(()), start
-        rows, reached, begins = self._take(waiting, known)
-        offset: Offset = known | reached
+        rows = [(dataset, body.decode()) for dataset in found for _, body in found[dataset].lines]
+        offset: Offset = known | {dataset: new.end for dataset, new in found.items()}
+        begins = {name: starts[name] for name in found if known.get(name) != starts[name]}
         return iter(rows), (offset | {FROM: begins} if begins else offset)
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[Row]:
@@ -100,28 +95,6 @@ class LogStreamReader(SimpleDataSourceStreamReader):
 
     def commit(self, end: Offset) -> None:
         """Nothing: the cluster retires segments itself, once they are stored as well."""
-
-    def _take(
-        self, waiting: list[tuple[str, int, int]], known: dict[str, int]
-    ) -> tuple[list[Row], dict[str, int], dict[str, int]]:
-        """Rows, ends, unusual beginnings. Each dataset gets its share, the first by turns."""
-        self._turn += 1
-        shift = self._turn % len(waiting)
-        left_bytes = self._batch_bytes
-        rows: list[Row] = []
-        ends: dict[str, int] = {}
-        begins: dict[str, int] = {}
-        for count, (dataset, begin, end) in enumerate(waiting[shift:] + waiting[:shift]):
-            share = max(1, left_bytes // (len(waiting) - count))
-            reached = begin
-            for position, body in self._log.lines(dataset, begin, end, share):
-                rows.append((dataset, body.decode()))
-                reached = self._log.after(position, body)
-                left_bytes -= len(body)
-            ends[dataset] = reached
-            if known.get(dataset) != begin:
-                begins[dataset] = begin
-        return rows, ends, begins
 
     def _current_interest(self) -> dict[str, int]:
         """The interest file, read again only when it was replaced."""

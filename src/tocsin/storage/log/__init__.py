@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tocsin.storage.log.kafka import Kafka, KafkaAddress, KafkaReader, is_kafka
+from tocsin.storage.log.kafka import RECORD_LIMIT_BYTES, Kafka, KafkaAddress, KafkaReader
 from tocsin.storage.log.port import Appended, Cut, Reader
 from tocsin.storage.log.segments import SegmentReader, Segments
 from tocsin.storage.log.writer import PublicationLog
@@ -24,14 +24,31 @@ __all__ = [
 ]
 
 
-def open_log(address: str | Path, *, segment_bytes: int, **options: Any) -> PublicationLog:
-    """The log at a directory or a kafka:// address; `options` as `PublicationLog` takes them."""
-    if is_kafka(str(address)):
-        return PublicationLog(Kafka(KafkaAddress.parse(str(address))), **options)
+def open_log(
+    address: str | Path,
+    *,
+    segment_bytes: int,
+    record_limit_bytes: int = RECORD_LIMIT_BYTES,
+    owner: str = "",
+    **options: Any,
+) -> PublicationLog:
+    """The log at a directory or a kafka:// address; `options` as `PublicationLog` takes them.
+
+    Others may be near: a directory is locked, topics are refused that belong to another `owner`.
+    """
+    kafka = _kafka(str(address))
+    if kafka is not None:
+        medium = Kafka(kafka, owner=owner, record_limit_bytes=record_limit_bytes)
+        return PublicationLog(medium, **options)
     return PublicationLog(Segments(Path(address), segment_bytes=segment_bytes), **options)
 
 
 def open_reader(address: str) -> Reader:
-    if is_kafka(address):
-        return KafkaReader(KafkaAddress.parse(address))
-    return SegmentReader(Path(address))
+    kafka = _kafka(address)
+    return SegmentReader(Path(address)) if kafka is None else KafkaReader(kafka)
+
+
+def _kafka(address: str) -> KafkaAddress | None:
+    if "://" not in address:
+        return None
+    return KafkaAddress.parse(address)

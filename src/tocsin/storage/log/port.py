@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from tocsin.errors import Gone
+
 Record = bytes | tuple[bytes, bytes | None]
 """The JSON of the declared fields, or a pair of that and the JSON of the extra ones."""
 
@@ -34,6 +36,13 @@ class Stamped(NamedTuple):
     extra: bytes | None
 
 
+class News(NamedTuple):
+    """What a dataset has received since a position."""
+
+    lines: list[tuple[int, bytes]]  # position and JSON of each record
+    end: int  # where to go on
+
+
 class DatasetLog(Protocol):
     """One dataset's records; only the writer's thread calls it.
 
@@ -52,7 +61,7 @@ class DatasetLog(Protocol):
         """Called before anything is staged for a commit."""
 
     def stage(self, key: str | None, lines: Sequence[Stamped]) -> Appended:
-        """Take a request into the next commit."""
+        """Take a request into the next commit; TooLarge, and nothing is taken, if it cannot be."""
 
     def commit(self) -> None:
         """Make everything staged durable, or raise; then `cut_back` is due."""
@@ -101,9 +110,6 @@ class Reader(Protocol):
     @property
     def address(self) -> str: ...
 
-    def ends(self, datasets: Sequence[str]) -> dict[str, int]:
-        """The durable ends of those of the datasets that are there."""
-
     def first_position(self, dataset: str) -> int:
         """The first position that is still kept."""
 
@@ -115,11 +121,25 @@ class Reader(Protocol):
         With `max_bytes` it stops before the record that would exceed them, but gives at least one.
         """
 
-    def after(self, position: int, body: bytes) -> int:
-        """The position that follows a record."""
+    def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
+        """What datasets have received since their positions; only of those that have.
+
+        About `most_bytes` at most, but at least one record. May wait a moment for the first. A
+        stream calls this over and over, from one thread.
+        """
 
     def size_bytes(self, start: int, end: int) -> int:
         """About how many bytes the records in [start, end) are."""
 
     def pieces(self, dataset: str, start: int, end: int, most_bytes: int) -> list[tuple[int, int]]:
         """[start, end) in pieces of about that size, cut where it suits the medium."""
+
+    def close(self) -> None: ...
+
+
+def gone(dataset: str, position: int) -> Gone:
+    return Gone(
+        f"the log of {dataset} no longer keeps position {position}",
+        field=dataset,
+        hint="older records are in the stored dataset, unless RETAIN dropped them",
+    )

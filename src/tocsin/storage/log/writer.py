@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
-from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.errors import InvalidInput, NotFound, TooLarge, Unavailable
 from tocsin.storage.log.port import Appended, Cut, DatasetLog, Medium, Record, Stamped
 
 _logger = structlog.get_logger(__name__)
@@ -75,9 +75,10 @@ class PublicationLog:
     ) -> Future[Appended]:
         """Append all records, one after the other. Resolves when they are durable, never before.
 
-        The future fails with Unavailable if the medium refuses; then nothing is kept, or what is
-        kept is made whole when they are sent again under the same key. If an earlier call with the
-        same key was kept, that one is told, and nothing is appended.
+        The future fails with Unavailable if the medium refuses; then nothing is kept, or (Kafka) it
+        may be kept yet, in part or whole: sent again under the same key it is made whole, and is
+        there once. If an earlier call with the same key was kept, that one is told, and nothing is
+        appended.
         """
         if key is not None and not _KEY.fullmatch(key):
             raise InvalidInput(f"{key!r} cannot be a request's key", field=dataset)
@@ -181,10 +182,8 @@ class PublicationLog:
     def _execute(self, command: _Command) -> None:
         try:
             command.future.set_result(command.run())
-        except OSError as error:
-            command.future.set_exception(_unavailable(error))
         except Exception as error:
-            command.future.set_exception(error)
+            command.future.set_exception(_told(error))
 
     def _commit(self, waiting: list[_Append]) -> None:
         """Stage and commit all, show the new ends, then tell everybody."""
@@ -216,9 +215,9 @@ class PublicationLog:
     def _attempt(self, dataset: str, act: Callable[..., _T], *given: Any) -> _T | Exception:
         """What came of it, or why not; then the dataset is as before."""
         try:
-            log = self._log(dataset)
-        except NotFound as error:
-            return error
+            log = self._mended(dataset)
+        except (NotFound, OSError, Unavailable) as error:
+            return _told(error)
         try:
             return act(log, *given)
         except Exception as error:
@@ -227,13 +226,17 @@ class PublicationLog:
                 log.cut_back()
             except (OSError, Unavailable) as second:
                 _logger.error("log.poisoned", dataset=dataset, error=str(second))
-            return _unavailable(error) if isinstance(error, OSError) else error
+            return _told(error)
 
-    def _stage(self, log: DatasetLog, items: list[_Append]) -> list[Appended]:
-        if log.poisoned:
-            log.cut_back()
+    def _stage(self, log: DatasetLog, items: list[_Append]) -> list[Appended | Exception]:
         log.make_room()
-        return [log.find(item.key) or log.stage(item.key, self._stamped(item)) for item in items]
+        staged: list[Appended | Exception] = []
+        for item in items:
+            try:
+                staged.append(log.find(item.key) or log.stage(item.key, self._stamped(item)))
+            except TooLarge as error:  # the others have no part in it
+                staged.append(error)
+        return staged
 
     def _stamped(self, item: _Append) -> list[Stamped]:
         now_us = int(self._clock() * 1e6)
@@ -247,6 +250,12 @@ class PublicationLog:
         log = self._logs.get(dataset)
         if log is None:
             raise NotFound(f"the log has no dataset {dataset!r}", field=dataset)
+        return log
+
+    def _mended(self, dataset: str) -> DatasetLog:
+        log = self._log(dataset)
+        if log.poisoned:
+            log.cut_back()
         return log
 
     def _open(self, name: str, primary_key: Sequence[str]) -> int:
@@ -266,9 +275,7 @@ class PublicationLog:
         log.close()
 
     def _roll(self, dataset: str) -> int:
-        log = self._log(dataset)
-        if log.poisoned:
-            log.cut_back()
+        log = self._mended(dataset)
         try:
             log.roll()
         except OSError:
@@ -281,6 +288,8 @@ class PublicationLog:
         self._log(dataset).retire(below)
 
     def _cut(self) -> Cut:
+        for dataset in self._logs:  # what is in doubt was stamped before
+            self._mended(dataset)
         self._last_us = max(int(self._clock() * 1e6), self._last_us)
         self._show_ends()
         return Cut(self._last_us, dict(self._ends))
@@ -313,7 +322,10 @@ def _parts(record: Record) -> tuple[bytes, bytes | None]:
     return record if isinstance(record, tuple) else (record, None)
 
 
-def _unavailable(error: OSError) -> Unavailable:
+def _told(error: Exception) -> Exception:
+    """As publishers hear of it."""
+    if not isinstance(error, OSError):
+        return error
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return Unavailable(
         f"the publication log cannot be written: {error.strerror or error}",

@@ -9,6 +9,7 @@ connector is Java: `java` says the same in its words.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -22,12 +23,28 @@ FIELD = "log"
 PREFIX = "tocsin"
 _EXAMPLE = "give an address such as kafka://127.0.0.1:9092/tocsin"
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_SERVER = re.compile(r"(?:[^\[\]:\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})")
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-_AS_IN_JAVA = {"security.protocol", "sasl.mechanism", "ssl.endpoint.identification.algorithm"}
+_SAME_IN_JAVA = {"security.protocol", "ssl.endpoint.identification.algorithm", "ssl.key.password"}
+_TRANSLATED = {
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+}
+_CALM = {
+    "client.id": "tocsin",
+    "log_level": 0,  # what matters is in errors of ours; by itself librdkafka writes to stderr
+    "reconnect.backoff.max.ms": 1000,
+}
 
 
 def is_kafka(address: str) -> bool:
@@ -44,19 +61,12 @@ class KafkaAddress(Struct, frozen=True):
     def parse(cls, text: str, field: str = FIELD) -> KafkaAddress:
         found = urlsplit(text)
         user, at, servers = found.netloc.rpartition("@")
-        if found.scheme != SCHEME or not servers:
-            raise SettingError(
-                f"{without_secrets(text)!r} is not the address of a Kafka cluster",
-                field=field,
-                hint=_EXAMPLE,
-            )
+        if found.scheme != SCHEME or not servers or found.fragment:
+            raise _wrong(text, field)
         for server in servers.split(","):
-            if not re.fullmatch(r"[^:\s]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", server):
-                raise SettingError(
-                    f"{server!r} in {without_secrets(text)!r} is not host:port",
-                    field=field,
-                    hint=_EXAMPLE,
-                )
+            port = _SERVER.fullmatch(server)
+            if port is None or not 0 < int(port[1]) < 65536:
+                raise _wrong(text, field, "each server is host:port")
         prefix = found.path.strip("/") or PREFIX
         if not _PREFIX.fullmatch(prefix):
             raise SettingError(
@@ -69,6 +79,9 @@ class KafkaAddress(Struct, frozen=True):
             name, _, password = user.partition(":")
             options.setdefault("sasl.username", unquote(name))
             options.setdefault("sasl.password", unquote(password))
+        if "sasl.mechanisms" in options:  # librdkafka's second name for it
+            options.setdefault("sasl.mechanism", options.pop("sasl.mechanisms"))
+        if "sasl.username" in options:
             options.setdefault("sasl.mechanism", "PLAIN")
             options.setdefault("security.protocol", "SASL_SSL")
         return cls(text, servers, prefix, options)
@@ -78,8 +91,15 @@ class KafkaAddress(Struct, frozen=True):
         """The address as people may read it: without what is secret."""
         return without_secrets(self.text)
 
+    def __repr__(self) -> str:
+        return f"KafkaAddress({self.shown!r})"
+
     def topic(self, dataset: str) -> str:
         return f"{self.prefix}.dataset.{dataset}"
+
+    @property
+    def owner_topic(self) -> str:
+        return f"{self.prefix}.owner"
 
     @property
     def matches_topic(self) -> str:
@@ -87,23 +107,27 @@ class KafkaAddress(Struct, frozen=True):
 
     def client(self, **more: Any) -> dict[str, Any]:
         """A configuration for librdkafka."""
-        return {"bootstrap.servers": self.servers, "log_level": 2} | self.options | more
+        return {"bootstrap.servers": self.servers} | _CALM | self.options | more
 
     def java(self) -> dict[str, str]:
         """The same for a Java client, as Spark passes it on."""
         given = self.options
-        told = {key: value for key, value in given.items() if key in _AS_IN_JAVA}
+        self._refuse_untold()
+        told = {key: value for key, value in given.items() if key in _SAME_IN_JAVA}
         if "ssl.ca.location" in given:
             told["ssl.truststore.type"] = "PEM"
             told["ssl.truststore.location"] = given["ssl.ca.location"]
+        if "ssl.certificate.location" in given:
+            told["ssl.keystore.type"] = "PEM"
+            told["ssl.keystore.certificate.chain"] = _pem(given, "ssl.certificate.location")
+            told["ssl.keystore.key"] = _pem(given, "ssl.key.location")
         if "ssl.keystore.location" in given:
-            told["ssl.keystore.location"] = given["ssl.keystore.location"]
             told["ssl.keystore.type"] = "PKCS12"
+            told["ssl.keystore.location"] = given["ssl.keystore.location"]
             told["ssl.keystore.password"] = given.get("ssl.keystore.password", "")
-        if given.get("enable.ssl.certificate.verification") == "false":
-            told["ssl.endpoint.identification.algorithm"] = ""
         if "sasl.username" in given:
-            module = _MODULES.get(given.get("sasl.mechanism", "PLAIN").upper())
+            told["sasl.mechanism"] = given["sasl.mechanism"].upper()
+            module = _MODULES.get(told["sasl.mechanism"])
             if module is None:
                 raise SettingError(
                     f"Spark cannot be told how to sign in by {given['sasl.mechanism']}",
@@ -116,3 +140,40 @@ class KafkaAddress(Struct, frozen=True):
             )
             told["sasl.jaas.config"] = f'{module} required username="{name}" password="{password}";'
         return {"bootstrap.servers": self.servers} | told
+
+    def _refuse_untold(self) -> None:
+        """What is about trust is said to both clients, or to none."""
+        if self.options.get("enable.ssl.certificate.verification", "true").lower() != "true":
+            raise SettingError(
+                "Spark's Kafka client verifies certificates always",
+                field=FIELD,
+                hint="give the authority that signed them: ssl.ca.location=FILE",
+            )
+        for key in self.options:
+            if key.startswith(("ssl.", "sasl.")) and key not in _SAME_IN_JAVA | _TRANSLATED:
+                raise SettingError(
+                    f"Spark's Kafka client cannot be told {key}",
+                    field=FIELD,
+                    hint=f"it can be told {', '.join(sorted(_SAME_IN_JAVA | _TRANSLATED))}",
+                )
+
+
+def _pem(options: dict[str, str], key: str) -> str:
+    try:
+        return Path(options[key]).read_text()
+    except KeyError:
+        raise SettingError(
+            f"a client's certificate needs {key} as well", field=FIELD, hint=_EXAMPLE
+        ) from None
+    except OSError as error:
+        raise SettingError(
+            f"cannot read {options[key]}: {error.strerror}", field=FIELD, hint=f"{key}=FILE"
+        ) from None
+
+
+def _wrong(text: str, field: str, why: str = "") -> SettingError:
+    return SettingError(
+        f"{without_secrets(text)!r} is not the address of a Kafka cluster{why and ': '}{why}",
+        field=field,
+        hint=_EXAMPLE,
+    )

@@ -1,58 +1,47 @@
 """One dataset's topic as the writer sees it.
 
-Kafka cannot take back what it holds, so nothing is ever cut: a request of which a crash or a lost
-answer left only the first records is *made whole* when its publisher sends it again under its key.
-For that every record of a request with a key says in its headers the key, its number and how many
-there are; an idempotent producer keeps them in order, so what is there is always a beginning.
+A commit that Kafka does not confirm in time is not over: the producer goes on trying. Until it is
+through, nothing more is staged; then the topic itself tells what became of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from confluent_kafka import KafkaError, Message
 
-from tocsin.errors import Unavailable
+from tocsin.errors import TooLarge, Unavailable
+from tocsin.storage.log.kafka import message
+from tocsin.storage.log.kafka.clients import offset_of
+from tocsin.storage.log.kafka.requests import Request, Requests
 from tocsin.storage.log.port import Appended, Stamped
 
 if TYPE_CHECKING:
     from tocsin.storage.log.kafka.medium import Kafka
-
-MOST_KEYS = 100_000
-SCANNED = 20_000  # the newest records whose keys are known after a restart
-
-
-class _Request(NamedTuple):
-    """What the topic holds of a request."""
-
-    first: int
-    end: int
-    there: int
-    of: int
 
 
 class KafkaDataset:
     def __init__(self, kafka: Kafka, dataset: str, primary_key: Sequence[str]) -> None:
         self.dataset = dataset
         self.last_us = 0
+        self.poisoned = False
         self._kafka = kafka
         self._topic = kafka.at.topic(dataset)
         self._primary_key = tuple(primary_key)
-        self._requests: dict[str, _Request] = {}  # oldest first
-        self._before: dict[str, _Request | None] = {}  # as they were before this commit
-        self._failure: KafkaError | Unavailable | None = None
-        self._delivered = 0
-        kafka.ensure_topic(self._topic)
-        first, end = kafka.reader.bounds(dataset)
-        self.durable_end = self.written_end = self._delivered = max(first, end - SCANNED)
-        self.poisoned = False
+        self._requests = Requests()
+        self._unconfirmed = 0
+        self._failure: Exception | None = None
+        self._unsure = False  # a confirmation did not say where
+        self._largest_bytes = kafka.topics.ensure(self._topic, kafka.largest_bytes)
+        first, end = kafka.reader.bounds(self._topic)
+        self.durable_end = self.written_end = max(first, end - kafka.remembered)
         self._catch_up()
 
     def find(self, key: str | None) -> Appended | None:
-        known = self._requests.get(key) if key is not None else None
-        if known is None or known.there < known.of:
+        known = self._requests.find(key)
+        if known is None or not known.whole:
             return None
         return Appended(known.first, known.end, again=True)
 
@@ -60,53 +49,53 @@ class KafkaDataset:
         pass
 
     def stage(self, key: str | None, lines: Sequence[Stamped]) -> Appended:
-        known = self._requests.get(key) if key is not None else None
+        known = self._requests.find(key)
         there = known.there if known is not None else 0
         first = known.first if known is not None else self.written_end
-        for number, one in enumerate(lines[there:], there):
-            headers = _headers(key, number, len(lines)) if key is not None else None
-            self._kafka.produce(
-                self._topic, _value(one), self._key_of(one.record), headers, self._on_delivery
-            )
+        messages = [self._message(key, number, lines) for number in range(there, len(lines))]
+        for value, message_key, headers in messages:
+            self._kafka.produce(self._topic, value, message_key, headers, self._on_delivery)
+            self._unconfirmed += 1
             self.written_end += 1
         if key is not None and lines:
-            self._before.setdefault(key, known)
-            self._know(key, _Request(first, self.written_end, len(lines), len(lines)))
+            request = Request(first, self.written_end, len(lines), len(lines))
+            self._requests.stage(key, request)
         return Appended(first, self.written_end)
 
     def commit(self) -> None:
         self._kafka.flush()
         if self._failure is not None:
-            raise self._unavailable()
-        if self._delivered != self.written_end:
-            raise Unavailable(
-                f"Kafka did not confirm every record of {self.dataset} in time",
-                hint="publish again",
-            )
+            raise self._failure
+        if self._unconfirmed:
+            raise self._kafka.unconfirmed()
+        if self._unsure and self._kafka.reader.bounds(self._topic)[1] != self.written_end:
+            raise self._foreign()
+        self._unsure = False
         self.durable_end = self.written_end
-        self._before.clear()
+        self._requests.commit()
 
     def cut_back(self) -> None:
         """Find out what the topic has, of what was staged."""
         self.poisoned = True
+        self._kafka.flush()
+        if self._unconfirmed:
+            raise self._kafka.unconfirmed()
         self._kafka.renew_if_fatal()
-        for key, known in self._before.items():
-            del self._requests[key]
-            if known is not None:
-                self._requests[key] = known
-        self._before.clear()
-        self._failure = None
+        self._requests.cut_back()
         self._catch_up()
-        self.poisoned = False
+        self._failure = None
+        self._unsure = self.poisoned = False
 
     def roll(self) -> None:
         pass
 
     def retire(self, below: int) -> None:
-        self._kafka.delete_records(self._topic, min(below, self.durable_end))
+        below = min(below, self.durable_end - self._kafka.remembered)
+        if below > self._kafka.reader.bounds(self._topic)[0]:
+            self._kafka.topics.delete_records(self._topic, below)
 
     def drop(self) -> None:
-        self.retire(self.durable_end)
+        self._kafka.topics.delete_records(self._topic, self.durable_end)
         self._requests.clear()
 
     def close(self) -> None:
@@ -114,48 +103,53 @@ class KafkaDataset:
 
     def _catch_up(self) -> None:
         """Read what follows the durable end, and take it as durable: Kafka has confirmed it."""
-        first, end = self._kafka.reader.bounds(self.dataset)
-        start = max(first, self.durable_end)
-        for message in self._kafka.reader.messages(self.dataset, start, end):
-            offset = message.offset()
-            assert offset is not None
-            self.last_us = max(self.last_us, _stamp(message.value()))
-            self._learn(offset, dict(message.headers() or ()))
-        self.durable_end = self.written_end = self._delivered = max(end, self.durable_end)
-
-    def _learn(self, offset: int, headers: dict[str, bytes | str | None]) -> None:
-        if "k" not in headers:
-            return
-        key, number, of = (_text(headers[name]) for name in "kno")
-        known = self._requests.get(key)
-        if known is None and number != "0":
-            return  # its beginning was not looked at: too old to be sent again
-        there = known.there if known is not None else 0
-        if int(number) == there:  # else it was sent twice, which the writer never does
-            first = known.first if known is not None else offset
-            self._know(key, _Request(first, offset + 1, there + 1, int(of)))
-
-    def _know(self, key: str, request: _Request) -> None:
-        self._requests[key] = request
-        while len(self._requests) > MOST_KEYS:
-            del self._requests[next(iter(self._requests))]
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failure = self._failure or error
-        elif message.offset() != self._delivered:
-            self._failure = self._failure or Unavailable(
-                f"somebody else wrote to topic {self._topic}",
-                hint="let others publish through Tocsin, or into a topic of their own that a"
-                " dataset is made FROM",
+        first, end = self._kafka.reader.bounds(self._topic)
+        if end < self.durable_end:
+            raise Unavailable(
+                f"topic {self._topic} ends at {end} and had {self.durable_end} records: Kafka has"
+                " lost some, or somebody made the topic anew",
+                hint="restore the topic, or drop the dataset and create it again",
             )
-        else:
-            self._delivered += 1
+        for one in self._kafka.reader.messages(self._topic, max(first, self.durable_end), end):
+            part = message.part(one.headers())
+            self.last_us = max(self.last_us, message.stamp(one.value()))
+            if part is not None:
+                self._requests.learn(part, offset_of(one))
+        self._requests.commit()
+        self.durable_end = self.written_end = end
 
-    def _unavailable(self) -> Exception:
-        failure = self._failure
-        assert failure is not None
-        return failure if isinstance(failure, Unavailable) else self._kafka.failure(failure)
+    def _message(
+        self, key: str | None, number: int, lines: Sequence[Stamped]
+    ) -> tuple[bytes, bytes | None, list[message.Header] | None]:
+        value, message_key = message.value(lines[number]), self._key_of(lines[number].record)
+        size_bytes = len(value) + len(message_key or b"") + len(key or "")
+        if size_bytes + message.OVERHEAD_BYTES > self._largest_bytes:
+            raise TooLarge(
+                f"a record of {size_bytes} bytes is larger than topic {self._topic} takes"
+                f" ({self._largest_bytes})",
+                field=self.dataset,
+                hint="raise max.message.bytes of the topic, or lower record_limit_bytes",
+            )
+        if key is None:
+            return value, message_key, None
+        return value, message_key, message.headers(message.Part(key, number, len(lines)))
+
+    def _on_delivery(self, error: KafkaError | None, one: Message) -> None:
+        expected = self.written_end - self._unconfirmed
+        self._unconfirmed -= 1
+        if error is not None:
+            self._failure = self._failure or self._kafka.failure(error)
+        elif one.offset() is None:  # a repeat that Kafka knew, from too long ago
+            self._unsure = True
+        elif one.offset() != expected:
+            self._failure = self._failure or self._foreign()
+
+    def _foreign(self) -> Unavailable:
+        return Unavailable(
+            f"somebody else wrote to topic {self._topic}",
+            hint="publish again; others must publish through Tocsin, or into a topic of their own"
+            " that a dataset is made FROM",
+        )
 
     def _key_of(self, record: bytes) -> bytes | None:
         """What Kafka keeps in order, and compacts, by: the dataset's primary key."""
@@ -163,25 +157,3 @@ class KafkaDataset:
             return None
         fields = msgspec.json.decode(record)
         return msgspec.json.encode([fields.get(name) for name in self._primary_key])
-
-
-def _value(one: Stamped) -> bytes:
-    if one.extra is None:
-        return b'{"t":%d,"r":%b}' % (one.at_us, one.record)
-    return b'{"t":%d,"r":%b,"x":%b}' % (one.at_us, one.record, one.extra)
-
-
-def _headers(key: str, number: int, of: int) -> list[tuple[str, str | bytes | None]]:
-    return [("k", key.encode()), ("n", b"%d" % number), ("o", b"%d" % of)]
-
-
-def _stamp(value: bytes | str | None) -> int:
-    text = value if isinstance(value, bytes) else b""
-    if not text.startswith(b'{"t":'):
-        return 0
-    digits = text[5:].split(b",", 1)[0]
-    return int(digits) if digits.isdigit() else 0
-
-
-def _text(value: bytes | str | None) -> str:
-    return value.decode() if isinstance(value, bytes) else value or ""

@@ -1,28 +1,31 @@
 """A Kafka cluster as the medium of a publication log: one producer for all datasets.
 
-Everything is confirmed by all in-sync replicas (`acks=all`) before a publisher is told, and the
-producer is idempotent, so that its own retries neither double nor reorder.
+Everything is confirmed by all in-sync replicas (`acks=all`) before a publisher is told. The
+producer is idempotent and never gives up: however long Kafka is away, what was produced is there
+once and in order when it is back, and until then nobody is told that it is.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tocsin.errors import SettingError
+from tocsin.errors import Conflict, SettingError
+from tocsin.storage.log.kafka import message
 from tocsin.storage.log.kafka.address import FIELD, KafkaAddress
+from tocsin.storage.log.kafka.clients import WAIT_S, chatter, unavailable
 from tocsin.storage.log.kafka.dataset import KafkaDataset
-from tocsin.storage.log.kafka.reader import WAIT_S, KafkaReader, unavailable
+from tocsin.storage.log.kafka.reader import KafkaReader
+from tocsin.storage.log.kafka.topics import Topics
 
 _logger = structlog.get_logger(__name__)
 
 BATCH_BYTES = 16 * 1024 * 1024
-KEPT = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-"""The cluster itself deletes records when they are stored and nobody needs them any more."""
+RECORD_LIMIT_BYTES = 1024 * 1024
+REMEMBERED = 100_000  # the newest records stay for the keys in them
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
@@ -30,12 +33,26 @@ Delivered = Callable[[KafkaError | None, Message], None]
 class Kafka:
     batch_bytes = BATCH_BYTES
 
-    def __init__(self, address: KafkaAddress, *, deliver_within_s: float = WAIT_S) -> None:
+    def __init__(
+        self,
+        address: KafkaAddress,
+        *,
+        owner: str = "",
+        record_limit_bytes: int = RECORD_LIMIT_BYTES,
+        remembered: int = REMEMBERED,
+        deliver_within_s: float = WAIT_S,
+    ) -> None:
+        """`owner`: whose log this is, refused if it is somebody else's."""
         self.at = address
+        self.largest_bytes = 2 * record_limit_bytes + 10_000  # with a key as long as the record
+        self.remembered = remembered
         self._deliver_within_s = deliver_within_s
+        self._deadline = 0.0
+        self._reason = ""  # why Kafka did not answer, as far as the producer knows
         self._fatal = False
+        address.java()  # what Spark cannot be told is refused before anything is written
         try:
-            self._admin = AdminClient(address.client())
+            self.topics = Topics(address)
             self.reader = KafkaReader(address)
             self._producer = self._new_producer()
         except KafkaException as error:  # librdkafka looks at its options when it is made
@@ -44,6 +61,8 @@ class Kafka:
                 field=FIELD,
                 hint="options behind '?' are librdkafka's, such as security.protocol=SSL",
             ) from None
+        if owner:
+            self._claim(owner)
 
     @property
     def address(self) -> str:
@@ -59,20 +78,20 @@ class Kafka:
         """Nothing: readers ask Kafka."""
 
     def close(self) -> None:
-        self._producer.flush(self._deliver_within_s)
+        self.flush()
+        self._producer.purge()
         self.reader.close()
-
-    def ensure_topic(self, topic: str) -> None:
-        ensure_topic(self._admin, self.at, topic)
 
     def produce(
         self,
         topic: str,
         value: bytes,
         key: bytes | None,
-        headers: list[tuple[str, str | bytes | None]] | None,
+        headers: list[message.Header] | None,
         on_delivery: Delivered,
     ) -> None:
+        if not len(self._producer):
+            self._deadline = time.monotonic() + self._deliver_within_s
         while True:
             try:
                 self._producer.produce(
@@ -80,32 +99,52 @@ class Kafka:
                 )
             except BufferError:  # the producer's own queue is full: let it send
                 self._producer.poll(0.1)
+                if time.monotonic() > self._deadline:
+                    raise self.unconfirmed() from None
             except KafkaException as error:
                 raise self.failure(error.args[0]) from None
             else:
                 return
 
     def flush(self) -> None:
-        """Wait until everything produced is confirmed or given up."""
-        self._producer.flush(2 * self._deliver_within_s)
-
-    def delete_records(self, topic: str, before: int) -> None:
-        gone = self._admin.delete_records([TopicPartition(topic, 0, before)])
-        for future in gone.values():
-            try:
-                future.result(2 * WAIT_S)
-            except KafkaException as error:
-                raise unavailable(self.at, error.args[0]) from None
+        """Wait until everything produced is confirmed; not longer than was promised for it."""
+        self._producer.flush(max(0.0, self._deadline - time.monotonic()))
 
     def failure(self, error: KafkaError) -> Exception:
         self._fatal = self._fatal or error.fatal()
         return unavailable(self.at, error)
 
+    def unconfirmed(self) -> Exception:
+        waited = f"no confirmation within {self._deliver_within_s:g} s"
+        return unavailable(self.at, f"{waited}; {self._reason}" if self._reason else waited)
+
     def renew_if_fatal(self) -> None:
         if self._fatal:
             _logger.warning("log.producer_renewed", kafka=self.at.shown)
+            self._producer.purge()
             self._producer = self._new_producer()
             self._fatal = False
+
+    def _claim(self, owner: str) -> None:
+        """Two clusters on one prefix would write into, and drop, each other's datasets. The first
+        who says that it is theirs has it."""
+        topic = self.at.owner_topic
+        self.topics.ensure(topic, self.largest_bytes)
+        first, end = self.reader.bounds(topic)
+        if first == end:
+            told: list[KafkaError | None] = []
+            self.produce(topic, owner.encode(), None, None, lambda error, _: told.append(error))
+            self.flush()
+            if told != [None]:
+                raise self.failure(told[0]) if told and told[0] else self.unconfirmed()
+        (known,) = self.reader.messages(topic, first, first + 1)
+        if known.value() != owner.encode():
+            raise Conflict(
+                f"the topics {self.at.prefix}.* of Kafka at {self.at.shown} belong to another"
+                " cluster",
+                field=FIELD,
+                hint="give each cluster a prefix of its own: kafka://host:port/prefix",
+            )
 
     def _new_producer(self) -> Producer:
         return Producer(
@@ -113,24 +152,16 @@ class Kafka:
                 **{
                     "acks": "all",
                     "enable.idempotence": True,
-                    "linger.ms": 0,  # the log gathers by itself
-                    "message.timeout.ms": round(self._deliver_within_s * 1000),
+                    "message.timeout.ms": 0,  # never: what was sent may be there already
+                    "linger.ms": 1000,  # the log gathers by itself, and a flush does not wait
                     "compression.type": "lz4",
+                    "message.max.bytes": self.largest_bytes,
                     "queue.buffering.max.messages": 1_000_000,
+                    "error_cb": self._on_error,
                 }
             )
         )
 
-
-def ensure_topic(admin: AdminClient, address: KafkaAddress, topic: str) -> None:
-    """Make a topic of our own, unless it is there."""
-    made = admin.create_topics(
-        [NewTopic(topic, num_partitions=1, config=KEPT)],
-        operation_timeout=WAIT_S,
-        request_timeout=WAIT_S,
-    )
-    try:
-        made[topic].result(2 * WAIT_S)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise unavailable(address, error.args[0]) from None
+    def _on_error(self, error: KafkaError) -> None:
+        chatter(error)
+        self._reason = error.str()

@@ -1,32 +1,46 @@
-"""Reading topics, from any process: ends, and records by offset.
+"""Reading topics, from any process: what came next, and records by offset.
 
 A record's JSON is as segments have it: `{"p":offset,"t":…,"r":{…},"x":{…}}`; in the topic `p` is
-left out, because Kafka itself tells it.
+left out, because Kafka itself tells it. What others wrote into the topic is passed over.
 """
 
 from __future__ import annotations
 
 import threading
-import uuid
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tocsin.errors import Gone, NotFound, Unavailable
+from tocsin.errors import NotFound
+from tocsin.storage.log.kafka import message
 from tocsin.storage.log.kafka.address import KafkaAddress
+from tocsin.storage.log.kafka.clients import (
+    WAIT_S,
+    consumer,
+    fetched,
+    offset_of,
+    unavailable,
+)
+from tocsin.storage.log.kafka.follower import Follower
+from tocsin.storage.log.port import News, gone
 
-WAIT_S = 10.0
 RECORD_BYTES = 500  # what a record is taken to be where only offsets are known
-_FETCHED_AT_ONCE = 1000
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+_OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_FETCHED_AT_ONCE = 500
+_LOOK_AGAIN_S = 1.0
 
 
 class KafkaReader:
-    """Thread-safe: one consumer, used by one call at a time."""
+    """Thread-safe, except `news`: ranges are read by one consumer, one call at a time."""
 
     def __init__(self, address: KafkaAddress) -> None:
         self._address = address
         self._lock = threading.Lock()
         self._own: Consumer | None = None
+        self._follower: Follower | None = None
 
     @property
     def address(self) -> str:
@@ -36,64 +50,30 @@ class KafkaReader:
     def kafka(self) -> KafkaAddress:
         return self._address
 
-    def ends(self, datasets: Sequence[str]) -> dict[str, int]:
-        found = {}
-        for dataset in datasets:
-            try:
-                found[dataset] = self.bounds(dataset)[1]
-            except NotFound:
-                continue
-        return found
-
-    def bounds(self, dataset: str) -> tuple[int, int]:
-        """The first offset kept, and the one after the last."""
-        place = TopicPartition(self._address.topic(dataset), 0)
-        try:
-            with self._lock:
-                first, end = self._consumer().get_watermark_offsets(place, timeout=WAIT_S)
-        except KafkaException as error:
-            raise self._failure(error.args[0], dataset) from None
-        return int(first), int(end)
-
     def first_position(self, dataset: str) -> int:
-        return self.bounds(dataset)[0]
+        return self.bounds(self._address.topic(dataset))[0]
 
     def lines(
         self, dataset: str, start: int, end: int, max_bytes: int | None = None
     ) -> Iterator[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
         room_bytes = max_bytes
-        for message in self.messages(dataset, start, end):
-            value = message.value() or b"{}"
-            offset = _offset(message)
+        for one in self.messages(self._address.topic(dataset), start, end):
+            offset = offset_of(one)
+            line = message.line(offset, one.value())
+            if line is None:
+                continue
             if room_bytes is not None:
-                room_bytes -= len(value)
+                room_bytes -= len(line)
                 if room_bytes < 0 and found:
                     break
-            found.append((offset, b'{"p":%d,%b' % (offset, value[1:])))
+            found.append((offset, line))
         return iter(found)
 
-    def messages(self, dataset: str, start: int, end: int) -> Iterator[Message]:
-        """The messages in [start, end), which must all be there. Nobody else reads meanwhile."""
-        if start >= end:
-            return
-        with self._lock:
-            consumer = self._consumer()
-            consumer.assign([TopicPartition(self._address.topic(dataset), 0, start)])
-            try:
-                position = start
-                while position < end:
-                    most = min(end - position, _FETCHED_AT_ONCE)
-                    for message in self._fetched(consumer, dataset, position, most):
-                        position = _offset(message) + 1
-                        if position > end:
-                            return
-                        yield message
-            finally:
-                consumer.unassign()
-
-    def after(self, position: int, body: bytes) -> int:
-        return position + 1
+    def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
+        if self._follower is None:
+            self._follower = Follower(self._address)
+        return self._follower.news(starts, most_bytes)
 
     def size_bytes(self, start: int, end: int) -> int:
         return max(0, end - start) * RECORD_BYTES
@@ -105,59 +85,69 @@ class KafkaReader:
 
     def close(self) -> None:
         with self._lock:
-            if self._own is not None:
-                self._own.close()
-                self._own = None
+            for one in (self._own, self._follower):
+                if one is not None:
+                    one.close()
+            self._own = self._follower = None
+
+    def bounds(self, topic: str) -> tuple[int, int]:
+        """The first offset kept, and the one after the last."""
+        with self._lock:
+            return self._bounds(topic)
+
+    def messages(self, topic: str, start: int, end: int) -> Iterator[Message]:
+        """The messages in [start, end), which must all be there. Nobody else reads meanwhile."""
+        if start >= end:
+            return
+        with self._lock:
+            self._consumer().assign([TopicPartition(topic, 0, start)])
+            try:
+                position = start
+                while position < end:
+                    most = min(end - position, _FETCHED_AT_ONCE)
+                    for one in self._fetched(topic, position, most):
+                        position = offset_of(one) + 1
+                        if position > end:
+                            return
+                        yield one
+            finally:
+                self._consumer().unassign()
+
+    def _bounds(self, topic: str) -> tuple[int, int]:
+        place = TopicPartition(topic, 0)
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                first, end = self._consumer().get_watermark_offsets(place, timeout=WAIT_S)
+                return int(first), int(end)
+            except KafkaException as error:
+                why: KafkaError = error.args[0]
+                if why.code() not in _LEADERLESS or time.monotonic() > deadline:
+                    raise self._failure(why, topic) from None
+                time.sleep(0.05)  # it was just made, or Kafka just came back
 
     def _consumer(self) -> Consumer:
         if self._own is None:
-            self._own = Consumer(
-                self._address.client(
-                    **{
-                        "group.id": f"tocsin-reader-{uuid.uuid4().hex}",  # never committed to
-                        "enable.auto.commit": False,
-                        "auto.offset.reset": "error",
-                        "fetch.wait.max.ms": 10,
-                        "allow.auto.create.topics": False,
-                    }
-                )
-            )
+            # What is read is there. A fetch behind it must not keep the next read waiting.
+            self._own = consumer(self._address, **{"fetch.wait.max.ms": 1})
         return self._own
 
-    def _fetched(self, consumer: Consumer, dataset: str, position: int, most: int) -> list[Message]:
-        found = consumer.consume(most, timeout=WAIT_S)
-        if not found:
-            raise Unavailable(
-                f"Kafka at {self._address.shown} gave nothing of {dataset} from {position}",
-                hint="is it running? It is asked again",
-            )
-        for message in found:
-            error = message.error()
+    def _fetched(self, topic: str, position: int, most: int) -> list[Message]:
+        deadline = time.monotonic() + WAIT_S
+        while not (found := fetched(self._consumer(), most, _LOOK_AGAIN_S)):
+            self._bounds(topic)  # is it there at all?
+            if time.monotonic() > deadline:
+                raise unavailable(self._address, f"it gave nothing of {topic} from {position}")
+        for one in found:
+            error = one.error()
             if error is not None:
-                raise self._failure(error, dataset, position)
+                raise self._failure(error, topic, position)
         return found
 
-    def _failure(self, error: KafkaError, dataset: str, position: int = 0) -> Exception:
-        code = error.code()
-        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
+    def _failure(self, error: KafkaError, topic: str, position: int = 0) -> Exception:
+        dataset = topic.removeprefix(self._address.topic(""))
+        if error.code() in _UNKNOWN:
             return NotFound(f"the log has no dataset {dataset!r}", field=dataset)
-        if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            return Gone(
-                f"the log of {dataset} no longer keeps position {position}",
-                field=dataset,
-                hint="older records are in the stored dataset, unless RETAIN dropped them",
-            )
+        if error.code() in _OUT_OF_RANGE:
+            return gone(dataset, position)
         return unavailable(self._address, error)
-
-
-def unavailable(address: KafkaAddress, error: KafkaError) -> Unavailable:
-    return Unavailable(
-        f"Kafka at {address.shown} cannot answer: {error.str()}",
-        hint="check that it runs, and the address, user and rights in the setting log",
-    )
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None
-    return offset

@@ -6,24 +6,22 @@ Knows nothing of the writer; trusts only what lies below the durable ends it is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tocsin.errors import Gone, NotFound
+from tocsin.errors import NotFound
+from tocsin.storage.log.port import News, gone
 from tocsin.storage.log.segments import heads, line
 
 
 class SegmentReader:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._turn = 0
 
     @property
     def address(self) -> str:
         return str(self.directory)
-
-    def ends(self, datasets: Sequence[str]) -> dict[str, int]:
-        found = read_heads(self.directory)
-        return {name: found[name] for name in datasets if name in found}
 
     def first_position(self, dataset: str) -> int:
         return first_position(self.directory, dataset)
@@ -33,8 +31,26 @@ class SegmentReader:
     ) -> Iterator[tuple[int, bytes]]:
         return read_lines(self.directory, dataset, start, end, max_bytes)
 
-    def after(self, position: int, body: bytes) -> int:
-        return position + line.FRAME_BYTES + len(body)
+    def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
+        """Each dataset gets its share, the first by turns."""
+        ends = read_heads(self.directory)
+        waiting: list[tuple[str, int, int]] = []
+        for dataset, start in starts.items():
+            end = ends.get(dataset, start)
+            if end < start:
+                raise RuntimeError(f"the log of {dataset} ends at {end}, before what was read")
+            if end > start:
+                waiting.append((dataset, start, end))
+        self._turn += 1
+        shift = self._turn % max(1, len(waiting))
+        found: dict[str, News] = {}
+        for count, (dataset, start, end) in enumerate(waiting[shift:] + waiting[:shift]):
+            share = max(1, most_bytes // (len(waiting) - count))
+            lines = list(self.lines(dataset, start, end, share))
+            last, body = lines[-1]
+            found[dataset] = News(lines, last + line.FRAME_BYTES + len(body))
+            most_bytes -= found[dataset].end - start
+        return found
 
     def size_bytes(self, start: int, end: int) -> int:
         return max(0, end - start)
@@ -50,6 +66,9 @@ class SegmentReader:
             if first - cuts[-1] >= most_bytes:
                 cuts.append(first)
         return list(zip(cuts, [*cuts[1:], end], strict=True))
+
+    def close(self) -> None:
+        pass
 
 
 def read_heads(directory: Path) -> dict[str, int]:
@@ -91,7 +110,7 @@ def read_lines(
         try:
             handle = path.open("rb", buffering=256 * 1024)
         except FileNotFoundError:
-            raise _gone(dataset, position) from None
+            raise gone(dataset, position) from None
         with handle:
             handle.seek(position - first)
             for raw in handle:
@@ -113,18 +132,10 @@ def _overlapping(directory: Path, dataset: str, start: int, end: int) -> list[tu
     if not found:
         raise NotFound(f"the log has no dataset {dataset!r}", field=dataset)
     if start < found[0][0]:
-        raise _gone(dataset, start)
+        raise gone(dataset, start)
     bounds = [first for first, _ in found[1:]] + [end]
     return [
         (first, path)
         for (first, path), upto in zip(found, bounds, strict=True)
         if first < end and (upto > start)
     ]
-
-
-def _gone(dataset: str, position: int) -> Gone:
-    return Gone(
-        f"the log of {dataset} no longer keeps position {position}",
-        field=dataset,
-        hint="older records are in the stored dataset, unless RETAIN dropped them",
-    )

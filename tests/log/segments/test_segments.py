@@ -1,4 +1,4 @@
-"""The publication log: what is acknowledged is there, once, in order, whatever breaks."""
+"""Segment files: their boundaries, torn tails, the heads file and the lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tocsin.errors import Conflict, Gone, InvalidInput, NotFound, Unavailable
+from log.media import Gate
+from tocsin.errors import Conflict, Gone, Unavailable
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.log.segments import Segments, read_heads, read_lines, segments
 from tocsin.storage.log.segments.disk import Disk
@@ -38,20 +39,6 @@ def log(tmp_path: Path) -> Iterator[PublicationLog]:
         yield opened
 
 
-def test_an_appended_record_is_read_back_at_its_position(
-    log: PublicationLog, tmp_path: Path
-) -> None:
-    first = log.append("reports", [b'{"a":1}', (b'{"a":2}', b'{"z":"9"}')]).result()
-    second = log.append("reports", [b'{"a":3}']).result()
-    assert first.first == 0
-    assert second.first == first.end
-    assert log.ends() == read_heads(tmp_path) == {"reports": second.end}
-    found = [(p, json.loads(b)) for p, b in read_lines(tmp_path, "reports", 0, second.end)]
-    assert [body["p"] for _, body in found] == [p for p, _ in found]
-    assert [body["r"]["a"] for _, body in found] == [1, 2, 3]
-    assert [body.get("x") for _, body in found] == [None, {"z": "9"}, None]
-
-
 def test_ranges_are_half_open_across_segments(log: PublicationLog, tmp_path: Path) -> None:
     for n in range(30):
         log.append("reports", [b'{"n":%d}' % n]).result()
@@ -62,16 +49,6 @@ def test_ranges_are_half_open_across_segments(log: PublicationLog, tmp_path: Pat
         got = [p for p, _ in read_lines(tmp_path, "reports", places[a], places[b])]
         assert got == places[a:b]
     assert list(read_lines(tmp_path, "reports", end, end)) == []
-
-
-def test_max_bytes_bounds_a_read_but_always_gives_one_record(
-    log: PublicationLog, tmp_path: Path
-) -> None:
-    log.append("reports", [b'{"n":%d}' % n for n in range(10)]).result()
-    end = log.ends()["reports"]
-    whole = [p for p, _ in read_lines(tmp_path, "reports", 0, end)]
-    assert [p for p, _ in read_lines(tmp_path, "reports", 0, end, 1)] == whole[:1]
-    assert [p for p, _ in read_lines(tmp_path, "reports", 0, end, whole[3])] == whole[:3]
 
 
 def test_segments_are_the_files_that_overlap(log: PublicationLog, tmp_path: Path) -> None:
@@ -101,18 +78,6 @@ def test_what_many_publishers_send_at_once_fills_several_segments(tmp_path: Path
     assert max(sizes) < 600
 
 
-class Gate(Disk):
-    """Lets publishers gather before the first of them is served."""
-
-    def __init__(self) -> None:
-        self.opened = threading.Event()
-        self.opened.set()
-
-    def sync(self, handle: int) -> None:
-        assert self.opened.wait(30)
-        super().sync(handle)
-
-
 def test_rolling_an_empty_segment_changes_nothing(log: PublicationLog, tmp_path: Path) -> None:
     log.append("reports", [b"{}"]).result()
     assert log.roll("reports") == log.roll("reports")
@@ -132,43 +97,6 @@ def test_retired_segments_are_gone_and_the_rest_stays(log: PublicationLog, tmp_p
     with pytest.raises(Gone):
         segments(tmp_path, "reports", 0, end)
     assert len(list(read_lines(tmp_path, "reports", middle, end))) == 1
-
-
-def test_a_dropped_dataset_made_again_goes_on_from_its_old_end(tmp_path: Path) -> None:
-    with log_at(tmp_path) as log:
-        log.open_dataset("reports")
-        end = log.append("reports", [b"{}"]).result().end
-        log.drop_dataset("reports")
-        assert read_heads(tmp_path) == {}
-        with pytest.raises(NotFound):
-            log.append("reports", [b"{}"]).result()
-    with log_at(tmp_path) as log:
-        assert log.open_dataset("reports") == end
-        with pytest.raises(Gone):
-            list(read_lines(tmp_path, "reports", 0, end))
-
-
-def test_a_created_dataset_is_empty_though_an_old_one_was_left_behind(tmp_path: Path) -> None:
-    with log_at(tmp_path) as log:
-        log.open_dataset("reports")
-        end = log.append("reports", [b"{}"]).result().end
-    with log_at(tmp_path) as log:
-        assert log.create_dataset("reports") == end
-        after = log.append("reports", [b'{"n":1}']).result()
-        assert [p for p, _ in read_lines(tmp_path, "reports", end, after.end)] == [end]
-        with pytest.raises(Gone):
-            list(read_lines(tmp_path, "reports", 0, end))
-
-
-@pytest.mark.parametrize("name", ["", "..", "A", "1a", "a/b", "a b", "a\n", "_a"])
-def test_a_name_that_is_no_dataset_name_is_refused(log: PublicationLog, name: str) -> None:
-    with pytest.raises(InvalidInput):
-        log.open_dataset(name)
-
-
-def test_a_record_of_two_lines_is_refused(log: PublicationLog) -> None:
-    with pytest.raises(InvalidInput):
-        log.append("reports", [b'{"a":\n1}'])
 
 
 def test_a_second_writer_is_refused(log: PublicationLog, tmp_path: Path) -> None:
@@ -208,18 +136,6 @@ def test_a_line_that_stands_where_it_was_not_written_is_cut(tmp_path: Path) -> N
         assert contents(tmp_path) == [{"n": 1}]
 
 
-def test_a_cut_divides_records_in_before_and_after(tmp_path: Path) -> None:
-    with log_at(tmp_path, clock=lambda: 7.0) as log:
-        log.open_dataset("reports")
-        log.append("reports", [b"{}"] * 3)
-        cut = log.cut()
-        log.append("reports", [b"{}"] * 3).result()
-        end = log.ends()["reports"]
-    for position, body in read_lines(tmp_path, "reports", 0, end):
-        assert (json.loads(body)["t"] <= cut.at_us) == (position < cut.ends["reports"])
-    assert 0 < cut.ends["reports"] < end
-
-
 def test_records_after_a_restart_are_later_than_a_cut_before_it(tmp_path: Path) -> None:
     with log_at(tmp_path, clock=lambda: 50.0) as log:
         cut = log.cut()
@@ -228,33 +144,6 @@ def test_records_after_a_restart_are_later_than_a_cut_before_it(tmp_path: Path) 
         end = log.append("reports", [b"{}"]).result().end
     ((_, body),) = read_lines(tmp_path, "reports", 0, end)
     assert json.loads(body)["t"] > cut.at_us
-
-
-def test_records_of_one_call_stay_together_among_many_publishers(tmp_path: Path) -> None:
-    with log_at(tmp_path) as log:
-        log.open_dataset("reports")
-
-        def publish(who: int) -> None:
-            for n in range(20):
-                log.append("reports", [b'{"w":%d,"n":%d}' % (who, n)] * 3).result()
-
-        threads = [threading.Thread(target=publish, args=(who,)) for who in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        found = contents(tmp_path)
-    runs = [[*group] for _, group in itertools.groupby(found, key=lambda r: (r["w"], r["n"]))]
-    assert len(runs) == 160
-    assert all(len(run) == 3 for run in runs)
-
-
-def test_a_closed_log_says_so(tmp_path: Path) -> None:
-    log = log_at(tmp_path)
-    log.close()
-    with pytest.raises(Unavailable):
-        log.append("reports", [b"{}"])
-    log.close()
 
 
 sessions = st.lists(

@@ -1,4 +1,4 @@
-"""The publication log on a disk that breaks: nothing is acknowledged that is not durable."""
+"""Segments on a disk that breaks: nothing is acknowledged that is not durable."""
 
 from __future__ import annotations
 

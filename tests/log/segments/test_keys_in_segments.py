@@ -1,9 +1,7 @@
-"""A request that is sent again under its key is in the log once, whatever happened in between."""
+"""Keys on a disk that breaks: known exactly when the records are."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tocsin.errors import InvalidInput, Unavailable
+from tocsin.errors import Unavailable
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.log.segments import keys, read_lines
 
-from .test_log_failures import FaultyDisk, contents, log_at
+from .test_disk_failures import FaultyDisk, contents, log_at
 
 THREE = [b'{"n":1}', b'{"n":2}', b'{"n":3}']
 
@@ -28,69 +26,6 @@ def opened(directory: Path, **options: Any) -> PublicationLog:
     log = log_at(directory, **options)
     log.open_dataset("reports")
     return log
-
-
-def nothing(_: PublicationLog) -> None:
-    pass
-
-
-def roll(log: PublicationLog) -> None:
-    log.roll("reports")
-
-
-def retire_all(log: PublicationLog) -> None:
-    log.roll("reports")
-    log.retire("reports", log.ends()["reports"])
-
-
-def retire_behind_others(log: PublicationLog) -> None:
-    for n in range(5):
-        log.append("reports", [b"{}"], f"other-{n}").result()
-        retire_all(log)
-
-
-MEANWHILE = [nothing, roll, retire_all, retire_behind_others]
-
-
-@pytest.mark.parametrize("restart", [False, True])
-@pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_a_repeated_key_is_answered_as_before_and_appends_nothing(
-    tmp_path: Path, meanwhile: Callable[[PublicationLog], None], restart: bool
-) -> None:
-    log = opened(tmp_path)
-    first = append(log)
-    meanwhile(log)
-    if restart:
-        log.close()
-        log = opened(tmp_path)
-    end = log.ends()["reports"]
-    again = append(log)
-    assert (first.again, again.again) == (False, True)
-    assert again[:2] == first[:2]
-    assert log.ends()["reports"] == end
-    log.close()
-
-
-def test_without_a_key_or_with_another_every_call_appends(tmp_path: Path) -> None:
-    with opened(tmp_path) as log:
-        for key in ("a", "b", None, None):
-            assert not append(log, key).again
-        assert len(contents(tmp_path)) == 12
-        with pytest.raises(InvalidInput):
-            log.append("reports", THREE, 'a"')
-
-
-def test_repeats_that_wait_for_the_same_commit_are_taken_once(tmp_path: Path) -> None:
-    disk = FaultyDisk()
-    with opened(tmp_path, disk=disk) as log:
-        disk.sync_entered.clear()
-        disk.sync_gate = threading.Event()
-        log.append("reports", [b"{}"])
-        assert disk.sync_entered.wait(30)
-        waiting = [log.append("reports", THREE, "5e1f") for _ in range(3)]
-        disk.sync_gate.set()
-        assert [future.result().again for future in waiting] == [False, True, True]
-        assert len(contents(tmp_path)) == 4
 
 
 def test_a_key_whose_records_were_not_kept_is_not_known(tmp_path: Path) -> None:
@@ -118,18 +53,6 @@ def test_keys_that_cannot_be_saved_fail_the_publisher_and_lose_nothing(tmp_path:
         assert append(log).again
         assert append(log, "other").again
         assert len(contents(tmp_path)) == 6
-
-
-def test_a_dropped_dataset_forgets_its_keys(tmp_path: Path) -> None:
-    with opened(tmp_path) as log:
-        append(log)
-        log.roll("reports")
-        log.create_dataset("reports")
-        assert not append(log).again
-    with opened(tmp_path) as log:
-        log.drop_dataset("reports")
-        log.open_dataset("reports")
-        assert not append(log).again
 
 
 def test_the_oldest_keys_are_forgotten_first(
