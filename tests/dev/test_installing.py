@@ -70,8 +70,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_a_plain_user_is_told_what_to_install(machine: Machine) -> None:
     machine.has_apt("exit 0")
     for kind in (PostgreSQL, MariaDB):
-        assert kind.package in str(kind.missing())
-        with pytest.raises(Unavailable, match=f"apt-get install {kind.package}"):
+        assert kind.packages[0] in str(kind.missing())
+        with pytest.raises(Unavailable, match=f"apt-get install {kind.packages[0]}"):
             kind.install(Told())
     assert machine.called() == []
 
@@ -108,13 +108,13 @@ def test_root_gets_mariadb_as_programs_alone(machine: Machine) -> None:
     machine.user(0)
     machine.has_apt(f"touch {machine.bin}/mariadbd {machine.bin}/mariadb-install-db")
     MariaDB.install(Told())
-    assert machine.called()[-1].endswith(" mariadb-server-core")
+    assert machine.called()[-1].endswith(" mariadb-server-core mariadb-client-core")
 
 
 def test_an_installation_that_fails_says_why_and_leaves_no_word_behind(machine: Machine) -> None:
     machine.user(0)
     machine.has_apt("echo 'Reading …'; echo 'E: no network'; exit 100")
-    with pytest.raises(Unavailable, match="postgresql: E: no network"):
+    with pytest.raises(Unavailable, match="PostgreSQL: E: no network"):
         PostgreSQL.install(Told())
     assert list(packages.CLUSTER_FOLDER.iterdir()) == []
 
@@ -135,7 +135,7 @@ def test_what_can_be_installed_is_though_something_else_cannot(machine: Machine)
         esac"""
     )
     [failed] = servers.install(["postgresql", "mariadb"], Told())
-    assert "postgresql" in str(failed)
+    assert "PostgreSQL" in str(failed)
     assert MariaDB.missing() is None
 
 

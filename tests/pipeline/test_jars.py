@@ -130,7 +130,7 @@ def test_a_jar_that_is_not_there_or_damaged_leaves_nothing(
     repository: Repository, tmp_path: Path
 ) -> None:
     repository.files[SECOND] += b"?"
-    with pytest.raises(Unavailable, match="could not be fetched"):
+    with pytest.raises(Unavailable, match="invalid sha1"):
         WANTED.fetch()
     assert left_in(tmp_path) == []
     del repository.files[SECOND]
@@ -151,6 +151,15 @@ def test_a_killed_download_leaves_nothing_that_is_taken_for_whole(
     assert WANTED.paths() == []
     assert len(WANTED.fetch()) == 2
     assert left_in(tmp_path) == [WANTED.directory.name]
+
+
+def test_a_place_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(jars, "jar_directory", lambda: tmp_path / "file" / "jars")
+    with pytest.raises(Unavailable, match="jars cannot be kept in"):
+        WANTED.fetch()
 
 
 def test_other_versions_are_another_set(repository: Repository, tmp_path: Path) -> None:

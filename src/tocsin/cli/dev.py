@@ -74,7 +74,8 @@ def status(data: Data = DATA) -> None:
     for server in known:
         state = "running" if server.alive else "died" if server.processes else "stopped"
         pids = " ".join(str(process.pid) for process in server.processes.values())
-        rows.append([server.name, state, server.url, pids if server.alive else ""])
+        address = server.url if server.port else ""
+        rows.append([server.name, state, address, pids if server.alive else ""])
     show_table(["server", "state", "address", "process"], rows)
 
 

@@ -16,7 +16,7 @@ NAME = "tocsin"
 
 
 class Database(Server):
-    package: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]]
     scheme: ClassVar[str]
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -34,15 +34,15 @@ class Database(Server):
 
     @classmethod
     def _lacks(cls) -> str | None:
-        return None if cls._installed() else advice(cls.title, cls.package)
+        return None if cls._installed() else advice(cls.title, cls.packages)
 
     @classmethod
     def install(cls, progress: Progress) -> None:
         if not cls._installed():
             progress.begin(f"installing {cls.title}", 0)
-            apt_install(cls.title, cls.package)
+            apt_install(cls.title, cls.packages)
             if not cls._installed():
-                raise Unavailable(f"{cls.package} was installed, but no server is found")
+                raise Unavailable(f"{cls.title} was installed, but no server is found")
 
     @property
     def password(self) -> str:

@@ -9,7 +9,6 @@ from tocsin.dev.kafka_jars import KAFKA
 from tocsin.dev.ports import HOST, free_port
 from tocsin.dev.processes import Command, run
 from tocsin.dev.server import Progress, Server
-from tocsin.errors import Unavailable
 from tocsin.pipeline.java import OLDEST, find_java, require_java
 from tocsin.settings import SHORT_LIVED_JAVA
 
@@ -59,7 +58,7 @@ class Kafka(Server):
         words = ["format", "--cluster-id", cluster, "--config", str(file)]
         done = run(self._java("kafka.tools.StorageTool", *words))
         if done.returncode != 0:
-            raise Unavailable(f"Kafka's data directory could not be made: {done.stderr.strip()}")
+            raise self._no_data(done.stderr)
 
     def _launch(self) -> None:
         file = self.home / "server.properties"

@@ -11,13 +11,13 @@ from tocsin.dev.database import NAME, Database
 from tocsin.dev.packages import find_program
 from tocsin.dev.ports import HOST
 from tocsin.dev.processes import Command, run
-from tocsin.errors import Unavailable
 
 
 class MariaDB(Database):
     name = "mariadb"
     title = "MariaDB"
-    package = "mariadb-server-core"  # the programs alone: no service, no server of its own
+    # The programs alone: no service, no server of its own. The second has one that the first calls.
+    packages = ("mariadb-server-core", "mariadb-client-core")
     scheme = "mariadb+pymysql"
 
     @classmethod
@@ -42,8 +42,7 @@ class MariaDB(Database):
         words = [str(find_program("mariadb-install-db")), *self._options(data)]
         done = run([*words, "--skip-test-db", "--auth-root-authentication-method=socket"])
         if done.returncode != 0:
-            told = (done.stderr + done.stdout).strip()
-            raise Unavailable(f"MariaDB's data directory could not be made: {told}")
+            raise self._no_data(done.stderr + done.stdout)
 
     def _launch(self) -> None:
         words = [str(find_program("mariadbd")), *self._options(self.data)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,20 +20,20 @@ def find_program(name: str) -> Path | None:
     return Path(found) if found else None
 
 
-def advice(title: str, package: str) -> str:
+def advice(title: str, packages: Sequence[str]) -> str:
     return (
-        f"{title} is not installed: apt-get install {package}, or tocsin dev install as root on"
-        " Debian"
+        f"{title} is not installed: apt-get install {' '.join(packages)}, or tocsin dev install as"
+        " root on Debian"
     )
 
 
-def apt_install(title: str, package: str) -> None:
-    """Install a package; Unavailable with what to do if that is not possible."""
+def apt_install(title: str, packages: Sequence[str]) -> None:
+    """Install packages; Unavailable with what to do if that is not possible."""
     apt = shutil.which("apt-get")
     if os.geteuid() != 0 or apt is None:
-        raise Unavailable(advice(title, package))
+        raise Unavailable(advice(title, packages))
     with _no_server_of_its_own():
-        for words in (["update"], ["install", "-y", "--no-install-recommends", package]):
+        for words in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
             done = subprocess.run(
                 [apt, "-o", "DPkg::Lock::Timeout=300", *words],
                 env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
@@ -45,7 +45,7 @@ def apt_install(title: str, package: str) -> None:
             )
             if done.returncode != 0:
                 last = (done.stdout.strip().splitlines() or ["it said nothing"])[-1]
-                raise Unavailable(f"apt-get could not install {package}: {last}")
+                raise Unavailable(f"apt-get could not install {title}: {last}")
 
 
 @contextmanager

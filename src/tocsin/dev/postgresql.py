@@ -26,7 +26,7 @@ ADMIN = "postgres"  # the package's user, and the first role of a new data direc
 class PostgreSQL(Database):
     name = "postgresql"
     title = "PostgreSQL"
-    package = "postgresql"
+    packages = ("postgresql",)
     scheme = "postgresql+psycopg"
     gently = signal.SIGINT  # SIGTERM would wait for all clients
 
@@ -72,8 +72,7 @@ class PostgreSQL(Database):
         done = run([*words, "--no-sync"], user=user)
         secret.unlink()
         if done.returncode != 0:
-            told = done.stderr.strip()
-            raise Unavailable(f"PostgreSQL's data directory could not be made: {told}")
+            raise self._no_data(done.stderr)
 
     def _launch(self) -> None:
         self._clear_after_a_kill()

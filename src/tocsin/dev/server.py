@@ -180,6 +180,10 @@ class Server(ABC):
             self._make_data(part)
             part.rename(self.data)
 
+    def _no_data(self, told: str) -> Unavailable:
+        why = next(iter(told.strip().splitlines()), "no reason was given")
+        return Unavailable(f"the data directory of {self.title} could not be made: {why}")
+
     def _start_process(self, name: str, command: Command) -> None:
         self._log_read_from = self.log.stat().st_size if self.log.exists() else 0
         self.processes[name] = self._launcher.start(command)

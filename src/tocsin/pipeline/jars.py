@@ -142,8 +142,12 @@ def _file_name(coordinate: str) -> str:
 
 @contextmanager
 def _lock(place: Path) -> Iterator[None]:
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / ".lock").open("w") as handle:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        handle = (place / ".lock").open("w")
+    except OSError as error:
+        raise Unavailable(f"jars cannot be kept in {place}: {error.strerror}") from None
+    with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
@@ -178,7 +182,11 @@ def _run_ivy(part: Path, wanted: JarSet, told: Callable[[int, int], None]) -> st
             raise
     if ivy.returncode == 0:
         return None
-    return next((line for line in lines if "error" in line.lower() or "not found" in line), "Ivy")
+    for telling in ("access error", "Host ", "invalid", "not found"):  # the best reason first
+        for line in lines:
+            if telling in line:
+                return line
+    return f"Ivy ended with code {ivy.returncode}"
 
 
 def _ivy_jar() -> Path:
