@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+from real_servers import skip_or_fail
 from tocsin.cli import main
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.servers import Servers
@@ -65,9 +66,10 @@ class Silent:
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A place that PostgreSQL's user cannot enter, as pytest's are; nothing is left running."""
     if reason := PostgreSQL.missing():
-        pytest.skip(reason)
+        skip_or_fail(reason)
     yield tmp_path
-    (tmp_path / "dev" / FILE).exists() and Servers(tmp_path / "dev").down([], Silent(), delete=True)
+    if (tmp_path / "dev").exists():
+        Servers(tmp_path / "dev").down([], Silent(), delete=True)
 
 
 def only_server(folder: Path) -> PostgreSQL:

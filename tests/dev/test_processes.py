@@ -13,7 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from real_servers import skip_or_fail
 from tocsin.dev.guard import Guard
+from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.processes import Command, Detached, Process
 from tocsin.errors import Unavailable
 
@@ -130,10 +132,8 @@ def test_servers_of_a_test_run_that_is_killed_are_gone_and_so_is_their_data(
     tmp_path: Path,
 ) -> None:
     """The same objects as the fixtures use, with a real database, and a kill -9."""
-    from tocsin.dev.postgresql import PostgreSQL
-
-    if PostgreSQL.missing():
-        pytest.skip(str(PostgreSQL.missing()))
+    if reason := PostgreSQL.missing():
+        skip_or_fail(reason)
     code = """
 from real_servers import RealServers
 from tocsin.dev.postgresql import PostgreSQL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
 
 import pytest
@@ -10,9 +11,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from sqlalchemy import create_engine, text
 
+from real_servers import RealServers
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
+from tocsin.errors import Conflict, InvalidInput
 
 pytestmark = pytest.mark.processes
 
@@ -65,8 +68,51 @@ def test_a_killed_database_comes_back_with_its_address_and_its_commits(
     database.drop(url)
 
 
+def test_a_paused_server_says_nothing_and_healing_resumes_it(
+    mariadb: MariaDB, real_servers: RealServers
+) -> None:
+    mariadb.pause()
+    with socket.create_connection(("127.0.0.1", mariadb.port), timeout=0.3) as connection:
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        real_servers.heal()
+        connection.settimeout(60)
+        assert connection.recv(1) != b""  # it greets who connects
+
+
+def test_a_killed_server_is_there_for_the_next_test(
+    database: PostgreSQL | MariaDB, real_servers: RealServers
+) -> None:
+    url = database.url
+    database.kill()
+    real_servers.heal()
+    assert database.url == url
+    assert one_value(url, "SELECT 1") == 1
+
+
+def test_a_server_whose_port_is_taken_does_not_move_by_itself(mariadb: MariaDB) -> None:
+    """Its clients know it by that port."""
+    mariadb.kill()
+    port = mariadb.port
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(Conflict, match=f"port {port} of MariaDB is taken"),
+    ):
+        mariadb.start()
+    mariadb.start()
+    assert mariadb.port == port
+
+
+def test_only_fresh_databases_are_dropped(database: PostgreSQL | MariaDB) -> None:
+    for url in (database.url, "sqlite:///tocsin_1"):
+        with pytest.raises(InvalidInput, match="no fresh database"):
+            database.drop(url)
+
+
 def produce(kafka: Kafka, topic: str, value: bytes) -> None:
-    producer = Producer({"bootstrap.servers": kafka.address, "log_level": 0})
+    producer = Producer(
+        {"bootstrap.servers": kafka.address, "message.max.bytes": 10_000_000, "log_level": 0}
+    )
     failed = list[object]()
     producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
     assert producer.flush(60) == 0
@@ -94,8 +140,16 @@ def test_a_killed_kafka_comes_back_with_its_address_and_its_messages(kafka: Kafk
     topic, address = f"t-{uuid.uuid4()}", kafka.address
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     admin.create_topics([NewTopic(topic, 1)])[topic].result(60)
-    produce(kafka, topic, b"before")
+    large = b"x" * 8_000_000
+    produce(kafka, topic, large)
     kafka.kill()
     kafka.start()
     assert kafka.address == address
-    assert consume(kafka, topic) == b"before"
+    assert consume(kafka, topic) == large
+
+
+def test_a_topic_that_nobody_made_is_not_made_by_asking_for_it(kafka: Kafka) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
+    topic = f"t-{uuid.uuid4()}"
+    admin.list_topics(topic, timeout=60)
+    assert topic not in admin.list_topics(timeout=60).topics

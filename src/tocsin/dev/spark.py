@@ -64,7 +64,7 @@ class SparkCluster(Server):
     def add_worker(self) -> str:
         """Start one more and wait until the master knows it; its name."""
         name = self._start_worker()
-        self._until(lambda: self._alive_workers() >= len(self.workers))
+        self._until(lambda: self.alive_workers() >= len(self.workers))
         return name
 
     def kill_worker(self, name: str | None = None) -> str:
@@ -74,8 +74,16 @@ class SparkCluster(Server):
             raise NotFound(f"Spark's cluster has no worker {chosen!r}")
         self.processes.pop(chosen).kill()
         self._save()
-        self._until(lambda: self._alive_workers() <= len(self.workers))
+        self._until(lambda: self.alive_workers() <= len(self.workers))
         return chosen
+
+    def alive_workers(self) -> int:
+        """As the master counts them; -1 if it does not answer."""
+        with contextlib.suppress(OSError, ValueError):
+            page = f"http://{HOST}:{self._page_port}/json/"
+            with urllib.request.urlopen(page, timeout=5) as answer:
+                return int(json.load(answer)["aliveworkers"])
+        return -1
 
     def heal(self) -> None:
         super().heal()
@@ -86,10 +94,10 @@ class SparkCluster(Server):
         self._page_port = free_port()
         words = ["--host", HOST, "--port", str(self.port), "--webui-port", str(self._page_port)]
         self._start_process(MASTER, self._daemon("master.Master", *words))
-        self._until(lambda: self._alive_workers() >= 0)
+        self._until(lambda: self.alive_workers() >= 0)
         for _ in range(self._wanted):
             self._start_worker()
-        self._until(lambda: self._alive_workers() >= self._wanted)
+        self._until(lambda: self.alive_workers() >= self._wanted)
 
     def _start_worker(self) -> str:
         name = f"worker_{next(self._numbers)}"
@@ -112,11 +120,3 @@ class SparkCluster(Server):
         }
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *words]
         return Command(command, str(self.log), environment)
-
-    def _alive_workers(self) -> int:
-        """As the master counts them; -1 if it does not answer."""
-        with contextlib.suppress(OSError, ValueError):
-            page = f"http://{HOST}:{self._page_port}/json/"
-            with urllib.request.urlopen(page, timeout=5) as answer:
-                return int(json.load(answer)["aliveworkers"])
-        return -1
