@@ -51,7 +51,8 @@ async def admin(
         async with Client(
             system.coordinator_url, cluster=system.cluster_url, token=token
         ) as client:
-            await client.sql(STATEMENTS)
+            for statement in filter(str.strip, STATEMENTS.split(";")):
+                await client.sql(statement)
             yield system, client
 
 
