@@ -53,6 +53,7 @@ def test_what_the_seeds_do_not_tell_is_a_tie(seeds: int) -> None:
 def test_less_latency_wins() -> None:
     assert cell(judged({"lru": 0.3, "lsc": 0.1}), claim=1).startswith(f"{WON} lsc −0.1000 [")
     assert cell(judged(OTHERS), claim=1).startswith(f"{LOST} lru +0.3000 [")
+    assert cell(judged({"lsc": 0.005}), claim=1) == f"{WON} lsc −5.000 [−5.000, −5.000] ms"
 
 
 def test_a_policy_of_several_families_keeps_its_whole_name() -> None:

@@ -94,6 +94,18 @@ def test_where_our_own_claim_fails_is_listed_in_full(tmp_path: Path) -> None:
             assert f"homing − {rival} hit_ratio at {size} −" in section
 
 
+def test_claims_are_counted_for_each_reading(tmp_path: Path) -> None:
+    made = write_report(saved(tmp_path, table(VALUES, readings=("always", "spread"))))
+    words = [
+        one.finding.verdict
+        for one in made.judged
+        if one.reading == "spread" and not one.claim.own and one.finding.verdict == "reproduced"
+    ]
+    told = f"Of the paper's claims, reading “spread”: {len(words)} reproduced, "
+    for name in ("claims.md", "report.md", "report.html"):
+        assert told in (tmp_path / name).read_text().replace("&#x27;", "'"), name
+
+
 def test_many_readings_stand_in_rows_of_three(tmp_path: Path) -> None:
     readings = [reading.name for reading in homing.EXPERIMENT.readings]
     conditions = plan(homing.EXPERIMENT, Options()).conditions

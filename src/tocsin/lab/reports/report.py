@@ -161,7 +161,8 @@ def _markdown(
     judged: list[Judged],
 ) -> str:
     lines = [f"# {experiment.name}", "", *(f"{line}\n" for line in about)]
-    lines += ["## Claims", "", "| | claim | reading | verdict | numbers |", "|---|---|---|---|---|"]
+    lines += ["## Claims", "", *(f"{line}\n" for line in verdicts.tally(judged))]
+    lines += ["| | claim | reading | verdict | numbers |", "|---|---|---|---|---|"]
     lines += [
         f"| {verdicts.MARKS[one.finding.verdict]} | {_pipe(one.claim.says)} | {one.reading} "
         f"| {verdicts.verdict(one)} | {_pipe(verdicts.numbers(one.finding))} |"
@@ -201,6 +202,7 @@ def _page(
         *(f"<h3>{escape(title)}</h3>{division}" for title, division in live),
         "<h2>Claims</h2><p class=quiet>Differences are paired by seed; brackets are 95 % "
         "confidence intervals. A case holds when its whole interval does.</p>",
+        *(f"<p>{escape(line)}</p>" for line in verdicts.tally(judged)),
         "<div class=wide><table><tr><th>claim</th><th>figure</th><th>reading</th><th>verdict</th>"
         "<th>numbers</th></tr>",
         *(_claim_row(one) for one in judged),

@@ -64,11 +64,11 @@ def told(case: Case) -> str:
 def shown(case: Case) -> str:
     """The value with its interval, in readable units."""
     value, scale, unit = case.value, 1.0, ""
+    largest = max(abs(value.mean), abs(value.low), abs(value.high))
     if not case.unitless and case.metric.endswith("_bytes"):
-        large = max(abs(value.mean), abs(value.low), abs(value.high)) >= 1e9
-        scale, unit = (1e9, " GB") if large else (1e6, " MB")
+        scale, unit = (1e9, " GB") if largest >= 1e9 else (1e6, " MB")
     elif not case.unitless and case.metric.endswith("_s"):
-        unit = " s"
+        scale, unit = (1e-3, " ms") if largest < 0.1 else (1.0, " s")
     ends = [value.mean, value.low, value.high] if value.certain else [value.mean]
     mean, *interval = (_figure(end / scale, signed=not case.unitless) for end in ends)
     return f"{mean} [{', '.join(interval)}]{unit}" if interval else f"{mean}{unit}"
@@ -83,9 +83,20 @@ def _figure(value: float, *, signed: bool) -> str:
     return text.replace("-", "−")
 
 
+def tally(judged: Sequence[Judged]) -> list[str]:
+    """How many of the paper's claims, reading by reading; nothing where there are none."""
+    found = []
+    for reading in dict.fromkeys(one.reading for one in judged):
+        words = [verdict(one) for one in judged if one.reading == reading and not one.claim.own]
+        counts = [f"{words.count(word)} {word}" for word in MARKS if word in words]
+        if counts:
+            found.append(f"Of the paper's claims, reading “{reading}”: {', '.join(counts)}.")
+    return found
+
+
 def markdown(judged: Sequence[Judged], title: str) -> str:
     """claims.md: a table of all, then where and by how much each one fails."""
-    lines = [f"# {title}", ""]
+    lines = [f"# {title}", "", *(f"{line}\n" for line in tally(judged))]
     for own, heading in ((False, "The paper's claims"), (True, "Our own claims")):
         mine = [one for one in judged if one.claim.own is own]
         if not mine:
