@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -30,6 +30,8 @@ from tocsin.settings import PREFIX, Settings
 
 log = structlog.get_logger()
 
+MISCONFIGURED = 2
+"""A service's exit code when its settings are wrong: starting it again would not help."""
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 20.0
 LONGEST_RESTART_WAIT_S = 5.0
@@ -71,7 +73,8 @@ class _Service:
     process: asyncio.subprocess.Process | None = None
     watcher: asyncio.Task[None] | None = None
     log_file: IO[bytes] | None = None
-    stopped_by_us: bool = field(default=False)
+    was_ready: bool = False
+    refused: str = ""  # why it does not want to run at all
 
 
 class System:
@@ -164,11 +167,13 @@ class System:
         """Wait until a service answers (again)."""
         await self._until_ready(self._services[name])
 
+    def _log(self, service: _Service) -> Path:
+        return self.settings.data / "logs" / f"{service.name}.log"
+
     async def _spawn(self, service: _Service) -> None:
-        logs = self.settings.data / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
         if service.log_file is None:
-            service.log_file = (logs / f"{service.name}.log").open("ab")
+            self._log(service).parent.mkdir(parents=True, exist_ok=True)
+            service.log_file = self._log(service).open("ab")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         environment |= _environment(service.settings)
         service.process = await asyncio.create_subprocess_exec(
@@ -192,6 +197,9 @@ class System:
             code = await service.process.wait()
             if self._stopping:
                 return
+            if code == MISCONFIGURED and not service.was_ready:
+                service.refused = self._last_error(service)
+                return
             if time.monotonic() - started > 30:
                 wait_s = 0.1
             log.warning("a service died and is started again", service=service.name, code=code)
@@ -200,19 +208,27 @@ class System:
             service.restarts += 1
             await self._spawn(service)
 
+    def _last_error(self, service: _Service) -> str:
+        """What it complained of, as the command line writes it."""
+        written = self._log(service).read_text(errors="replace")
+        return written.rpartition("error: ")[2].strip() or f"see {self._log(service)}"
+
     async def _until_ready(self, service: _Service) -> None:
         deadline = time.monotonic() + START_LIMIT_S
         path = "/v1/status" if service.command == "cluster" else "/healthz"
         async with httpx.AsyncClient(timeout=2.0) as client:
             while time.monotonic() < deadline:
+                if service.refused:
+                    raise SettingError(f"the {service.command} cannot start: {service.refused}")
                 with contextlib.suppress(*NO_ANSWER):
                     answer = await client.get(service.url + path)
                     if answer.status_code == 200 and answer.json().get("ready", True):
+                        service.was_ready = True
                         return
                 await asyncio.sleep(0.1)
         raise Unavailable(
             f"{service.name} did not become ready in {START_LIMIT_S:.0f} s",
-            hint=f"its log is {self.settings.data}/logs/{service.name}.log",
+            hint=f"its log is {self._log(service)}",
         )
 
 

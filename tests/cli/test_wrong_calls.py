@@ -45,6 +45,10 @@ def call(*words: str, cwd: Path) -> tuple[int, str]:
         (["coordinator", "--port", "99999", "--set", f"secret={SECRET}"], "cannot listen"),
         (["settings", "--config", "missing.toml"], "missing.toml"),
         (["settings", "--set", "cache_bytes=-1"], "cache_bytes"),
+        (["up", "--profile", "vast"], "embedded, company"),
+        (["up", "--profile", "company"], "tocsin dev up"),
+        (["up", "--log", "kafka://nowhere"], "kafka://127.0.0.1:9092"),
+        (["up", "--store", "oracle://x"], "store"),
         (["demo", "--seconds", "-1"], "seconds"),
         (["frobnicate"], "frobnicate"),
         (

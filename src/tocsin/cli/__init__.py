@@ -9,8 +9,9 @@ import typer
 from tocsin import __version__
 from tocsin.cli import data, demo, dev, lab, services
 from tocsin.cli.output import complain
-from tocsin.errors import TocsinError
+from tocsin.errors import SettingError, TocsinError
 from tocsin.service.backoff import NO_ANSWER
+from tocsin.system import MISCONFIGURED
 
 app = typer.Typer(
     name="tocsin",
@@ -38,7 +39,7 @@ def main() -> None:
         app()
     except TocsinError as error:
         complain(error)
-        sys.exit(1)
+        sys.exit(MISCONFIGURED if isinstance(error, SettingError) else 1)
     except NO_ANSWER as error:
         complain(f"no answer from the service: {error or type(error).__name__}")
         sys.exit(1)
