@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.caching import ResultCache
+from tocsin.caching import ResultCache, Standing
 from tocsin.model import Result
 from tocsin.policies import parse_policy
 
@@ -20,8 +20,21 @@ def cache_with(policy: str, budget_bytes: int, **subscribers: int) -> ResultCach
     for name, count in subscribers.items():
         backend = int(name[1:])
         cache.open(backend, 0)
-        cache.attach(backend, 0, 0.0, count)
+        join(cache, backend, count, 0.0)
     return cache
+
+
+def join(
+    cache: ResultCache, backend: int, subscribers: int, now: float, *, away: bool = False
+) -> None:
+    """So many that have taken nothing yet."""
+    for _ in range(subscribers):
+        cache.attach(backend, at(0, now if away else None), now)
+
+
+def at(marker: int, away_since: float | None = None) -> Standing:
+    """One of those who stand there: a cache cannot tell them apart."""
+    return Standing(marker, away_since)
 
 
 def positions(cache: ResultCache, backend: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from caching.bench import cache_with, positions, result
+from caching.bench import at, cache_with, positions, result
 from tocsin.caching import ResultCache
 from tocsin.policies import parse_policy
 from tocsin.policies.estimates import REESTIMATE_EVERY_S
@@ -18,7 +18,8 @@ def test_a_score_that_changed_since_the_last_eviction_counts() -> None:
     cache.put(result(2, 2), 3.0)  # f: 2 against 3, cache 1 loses its tail
     assert positions(cache, 1) == []
     cache.put(result(1, 2), 4.0)  # f = 2 is the smallest itself
-    cache.advance(2, 0, 1, 5.0, subscribers=2)  # now one waits for the tail of cache 2
+    for _ in range(2):  # now one waits for the tail of cache 2
+        cache.advance(2, at(0), 1, 5.0)
     cache.put(result(1, 3), 6.0)
     assert (positions(cache, 1), positions(cache, 2)) == ([3], [2])
 
@@ -36,7 +37,7 @@ def test_an_object_larger_than_the_budget_takes_the_older_ones_with_it() -> None
 def test_an_object_nobody_waits_for_is_not_cached() -> None:
     cache = cache_with("lsc", 100, b1=0)
     assert not cache.put(result(1, 1), 1.0)
-    cache.attach(1, 2, 2.0)  # has taken 2 elsewhere already
+    cache.attach(1, at(2), 2.0)  # has taken 2 elsewhere already
     assert not cache.put(result(1, 2), 3.0)
     assert cache.put(result(1, 3), 4.0)
 
@@ -45,11 +46,11 @@ def test_objects_leave_when_the_last_waiting_subscriber_took_them_or_left() -> N
     cache = cache_with("lsc", 100, b1=2)
     for position in (1, 2, 3):
         cache.put(result(1, position), float(position))
-    cache.advance(1, 0, 2, 4.0)
+    cache.advance(1, at(0), 2, 4.0)
     assert positions(cache, 1) == [1, 2, 3]
-    cache.advance(1, 0, 1, 5.0)
+    cache.advance(1, at(0), 1, 5.0)
     assert positions(cache, 1) == [2, 3]
-    cache.detach(1, 1, 6.0)
+    cache.detach(1, at(1), 6.0)
     assert positions(cache, 1) == [3]
     assert cache.counters.consumed == 2
 
@@ -91,7 +92,7 @@ def test_switching_the_policy_keeps_what_fits_and_drops_what_does_not() -> None:
 def test_a_new_epoch_starts_empty_with_everyone_before_its_beginning() -> None:
     cache = cache_with("lsc", 100, b1=2)
     cache.put(result(1, 1), 1.0)
-    cache.advance(1, 0, 1, 2.0)
+    cache.advance(1, at(0), 1, 2.0)
     cache.reset(1, 0, 3.0)
     assert positions(cache, 1) == []
     cache.put(result(1, 1), 4.0)
@@ -102,16 +103,17 @@ def test_those_who_wait_are_counted_with_those_of_them_who_are_connected() -> No
     cache = cache_with("homing", 100, b1=3)
     cache.put(result(1, 1), 1.0)
     cache.put(result(1, 2), 2.0)
-    cache.went(1, 0, 3.0)
-    cache.advance(1, 0, 1, 4.0)  # one who is connected took the first
+    cache.went(1, at(0), 3.0)
+    cache.advance(1, at(0), 1, 4.0)  # one who is connected took the first
     assert presence(cache) == (3, 2, 2, 1)
-    cache.came(1, 0, 3.0, 5.0)
+    cache.came(1, at(0, 3.0), 5.0)
     assert presence(cache) == (3, 3, 2, 2)
-    cache.went(1, 1, 6.0)  # whoever took the first does not wait for it
+    cache.went(1, at(1), 6.0)  # whoever took the first does not wait for it
     assert presence(cache) == (3, 2, 2, 2)
-    cache.advance(1, 0, 1, 7.0, subscribers=2)  # the first leaves: all three wait for the second
+    for _ in range(2):  # the first leaves: all three wait for the second
+        cache.advance(1, at(0), 1, 7.0)
     assert presence(cache) == (3, 2, 3, 2)
-    cache.detach(1, 1, 8.0, away_since=6.0)
+    cache.detach(1, at(1, 6.0), 8.0)
     assert presence(cache) == (2, 2, 2, 2)
 
 
@@ -122,10 +124,10 @@ def presence(cache: ResultCache) -> tuple[int, int, int, int]:
 
 def test_whoever_is_attached_to_connect_at_once_was_not_away() -> None:
     cache = cache_with("homing", 10, b1=0)
-    cache.attach(1, 0, 5.0, away_since=5.0)
-    cache.came(1, 0, 5.0, 5.0)
-    cache.went(1, 0, 5.0)
-    cache.came(1, 0, 5.0, 9.0)  # one absence, of 4 s
+    cache.attach(1, at(0, 5.0), 5.0)
+    cache.came(1, at(0, 5.0), 5.0)
+    cache.went(1, at(0), 5.0)
+    cache.came(1, at(0, 5.0), 9.0)  # one absence, of 4 s
     cache.put(result(1, 1), 10.0)
     cache.put(result(1, 2), 11.0)
     assert cache.candidate(1).return_rate == 1 / 4

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caching.naive import NaiveCaches, Subscriber
-from tocsin.caching import ResultCache
+from tocsin.caching import ResultCache, Standing
 from tocsin.model import Result
 from tocsin.policies import parse_policy, policy_names
 
@@ -102,20 +100,23 @@ class Both:
         """What one subscriber does."""
         real, naive, now = self.real, self.naive, self.now
         model = naive.caches[backend]
-        one = replace(model.subscribers[number])
+        known = model.subscribers[number]
+        one = Standing(known.marker, known.away_since)
         if kind == "ack":
             position = max(one.marker, min(model.newest, one.marker + amount % 5))
-            real.advance(backend, one.marker, position, now, away_since=one.away_since)
+            real.advance(backend, one, position, now)
             naive.ack(backend, number, position)
         elif kind == "leave":
-            real.detach(backend, one.marker, now, away_since=one.away_since)
+            real.detach(backend, one, now)
             naive.detach(backend, number, now)
         elif one.away_since is None:
-            real.went(backend, one.marker, now)
+            real.went(backend, one, now)
             naive.go(backend, number, now)
         else:
-            real.came(backend, one.marker, one.away_since, now)
+            real.came(backend, one, now)
             naive.come(backend, number, now)
+        moved = model.subscribers.get(number)
+        assert moved is None or (one.marker, one.away_since) == (moved.marker, moved.away_since)
 
     def open(self, backend: int, newest: int = 0) -> None:
         self.real.open(backend, newest)
@@ -124,7 +125,7 @@ class Both:
     def join(self, backend: int, marker: int, connected: bool) -> None:
         away_since = None if connected else self.now
         self._numbers += 1
-        self.real.attach(backend, marker, self.now, away_since=away_since)
+        self.real.attach(backend, Standing(marker, away_since), self.now)
         self.naive.attach(backend, self._numbers, Subscriber(marker, away_since))
 
     def _close(self, backend: int) -> None:

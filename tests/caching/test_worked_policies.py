@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from caching.bench import cache_with, positions, result
+from caching.bench import at, cache_with, join, positions, result
 from tocsin.policies import parse_policy
 from tocsin.policies.estimates import REESTIMATE_EVERY_S
 from tocsin.policies.expiry import LONGEST_TTL_S
@@ -39,7 +39,8 @@ def test_lsc_drops_the_tail_that_the_fewest_wait_for() -> None:
     cache.put(result(1, 1), 1.0)
     cache.put(result(2, 1), 2.0)
     cache.put(result(1, 2), 3.0)  # full
-    cache.advance(1, 0, 1, 4.0, subscribers=2)  # one of three still waits for object 1 of cache 1
+    for _ in range(2):  # one of three still waits for object 1 of cache 1
+        cache.advance(1, at(0), 1, 4.0)
     cache.put(result(2, 2), 5.0)  # f: 1 against 2
     assert positions(cache, 1) == [2]
     assert positions(cache, 2) == [1, 2]
@@ -124,7 +125,7 @@ def test_homing_keeps_what_somebody_connected_will_take_at_once() -> None:
     # Cache 1: 1/300 · 3/10 = 0.001, and the same with what comes: (3 + 3 · 0.01 · 100) / (10 + 10)
     # Cache 2: 1/10 + 1/300 · (1 + 0) / (10 + 10) = 0.1002
     cache = cache_with("homing", 20, b1=0, b2=1)
-    cache.attach(1, 0, 0.0, 3, away_since=0.0)
+    join(cache, 1, 3, 0.0, away=True)
     cache.put(result(1, 1), 10.0)
     cache.put(result(2, 1), 20.0)
     cache.put(result(2, 2), 100.0)
@@ -135,12 +136,12 @@ def test_homing_keeps_what_is_awaited_by_those_who_come_back_soonest() -> None:
     # One was seen away for 2 s, then for 200 s. So who has been away for 1 s comes back at
     # 1 / (2 + 2) = 0.25/s, who has been away for longer than 32 s at 1 / (200 − 32) = 0.006/s.
     cache = cache_with("homing", 20, b1=0, b2=0, b3=1)
-    cache.went(3, 0, 0.0)
-    cache.came(3, 0, 0.0, 2.0)
-    cache.went(3, 0, 2.0)
-    cache.came(3, 0, 2.0, 202.0)
-    cache.attach(1, 0, 203.0, 2, away_since=203.0)
-    cache.attach(2, 0, 239.0, 1, away_since=239.0)
+    cache.went(3, at(0), 0.0)
+    cache.came(3, at(0, 0.0), 2.0)
+    cache.went(3, at(0), 2.0)
+    cache.came(3, at(0, 2.0), 202.0)
+    join(cache, 1, 2, 203.0, away=True)
+    join(cache, 2, 1, 239.0, away=True)
     cache.put(result(1, 1), 239.0)
     cache.put(result(2, 1), 239.0)
     cache.put(result(2, 2), 240.0)  # away for 37 s: two; away for 1 s: one
@@ -153,9 +154,9 @@ def test_homing_judges_a_tail_by_the_cheapest_run_that_it_heads() -> None:
     # decides. Cache 1: 2/10 = 0.2 for the tail alone, (2 + 2) / (10 + 90) = 0.04 with the next.
     # Cache 2: 3/30 = 0.1.
     cache = cache_with("homing", 130, b1=0, b2=0, b3=0)
-    cache.attach(1, 0, 0.0, 2, away_since=0.0)
-    cache.attach(2, 0, 0.0, 3, away_since=0.0)
-    cache.attach(3, 0, 0.0, 9, away_since=0.0)
+    join(cache, 1, 2, 0.0, away=True)
+    join(cache, 2, 3, 0.0, away=True)
+    join(cache, 3, 9, 0.0, away=True)
     cache.put(result(1, 1, 10), 0.0)
     cache.put(result(1, 2, 90), 0.0)
     cache.put(result(2, 1, 30), 0.0)
@@ -185,7 +186,7 @@ def test_ttl_counts_consumption_against_growth_but_not_expiry() -> None:
     cache = cache_with("ttl", 600, b1=1)
     cache.put(result(1, 1, 300), 10.0)
     cache.put(result(1, 2, 300), 20.0)
-    cache.advance(1, 0, 1, 30.0)  # λ = 2/s, η = 1/s, ρ = 1/s, T = 600 s
+    cache.advance(1, at(0), 1, 30.0)  # λ = 2/s, η = 1/s, ρ = 1/s, T = 600 s
     cache.expire(300.0)
     assert cache.candidate(1).ttl_s == pytest.approx(600.0)
 
@@ -194,7 +195,7 @@ def test_ttl_alone_overshoots_and_the_overshoot_is_measured() -> None:
     cache = cache_with("ttl", 15, b1=1)
     cache.put(result(1, 1), 1.0)
     cache.put(result(1, 2), 2.0)  # 20 bytes from 2.0 on
-    cache.advance(1, 0, 2, 6.0)
+    cache.advance(1, at(0), 2, 6.0)
     assert cache.counters.max_bytes == 20
     assert cache.counters.overshoot_byte_s == pytest.approx(5 * 4.0)
     assert cache.counters.byte_s == pytest.approx(10 * 1.0 + 20 * 4.0)

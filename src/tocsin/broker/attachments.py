@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tocsin.broker.watching import NOBODY, Watcher
+from tocsin.caching import Standing
 from tocsin.model import Result
 
 
@@ -30,16 +31,14 @@ class Backend:
 
 
 @dataclass(slots=True, eq=False)
-class Frontend:
-    """A frontend subscription served here."""
+class Frontend(Standing):
+    """A frontend subscription served here. Its subscriber is away while it has no connection."""
 
     id: int
     subscriber: str
     backend: Backend
-    marker: int  # acknowledged up to here
-    durable: int  # of that, what the cluster has stored
+    durable: int  # of what is acknowledged, what the cluster has stored
     attached: int  # the core's event that attached it
-    away_since: float | None  # when its subscriber's last connection closed; None: it has one
 
 
 @dataclass(slots=True, eq=False)

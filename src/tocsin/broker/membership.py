@@ -40,9 +40,9 @@ class Membership:
         event = self._attachments.event
         if frontend is None:
             away_since = None if self._attachments.of(one.subscriber).connections else now
-            frontend = Frontend(one.id, one.subscriber, backend, marker, durable, event, away_since)
+            frontend = Frontend(marker, away_since, one.id, one.subscriber, backend, durable, event)
             self._attachments.add(frontend)
-            self._cache.attach(backend.id, marker, now, away_since=away_since)
+            self._cache.attach(backend.id, frontend, now)
         else:
             frontend.attached = event
             self.advance(frontend, marker, now)
@@ -83,7 +83,7 @@ class Membership:
     def _remove(self, frontend: Frontend, now: float) -> None:
         backend = frontend.backend
         self._attachments.remove(frontend)
-        self._cache.detach(backend.id, frontend.marker, now, away_since=frontend.away_since)
+        self._cache.detach(backend.id, frontend, now)
         if not backend.frontends:
             del self._attachments.backends[backend.id]
             self._cache.close(backend.id, now)
@@ -94,8 +94,7 @@ class Membership:
         self._attachments.connect(connection, name, inline)
         for frontend in self._attachments.of(name).frontends.values():
             if frontend.away_since is not None:
-                self._cache.came(frontend.backend.id, frontend.marker, frontend.away_since, now)
-                frontend.away_since = None
+                self._cache.came(frontend.backend.id, frontend, now)
 
     def disconnect(self, connection: int, now: float) -> None:
         """The subscriber stays attached; with its last connection it goes away."""
@@ -105,17 +104,13 @@ class Membership:
         subscriber = self._attachments.of(name)
         if not subscriber.connections:
             for frontend in subscriber.frontends.values():
-                self._cache.went(frontend.backend.id, frontend.marker, now)
-                frontend.away_since = now
+                self._cache.went(frontend.backend.id, frontend, now)
 
     def advance(self, frontend: Frontend, marker: int, now: float) -> bool:
         """Move the marker forward; False if it stood there already."""
         if marker <= frontend.marker:
             return False
-        self._cache.advance(
-            frontend.backend.id, frontend.marker, marker, now, away_since=frontend.away_since
-        )
-        frontend.marker = marker
+        self._cache.advance(frontend.backend.id, frontend, marker, now)
         self._attachments.watcher.acknowledged(frontend)
         return True
 

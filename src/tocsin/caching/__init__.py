@@ -1,5 +1,7 @@
 """The caches of a broker. Sans-I/O: no clock, socket or random source; `now` is passed in."""
 
-from tocsin.caching.result_cache import CacheCounters, ResultCache
+from tocsin.caching.counters import CacheCounters
+from tocsin.caching.result_cache import ResultCache
+from tocsin.caching.suffix import Standing
 
-__all__ = ["CacheCounters", "ResultCache"]
+__all__ = ["CacheCounters", "ResultCache", "Standing"]

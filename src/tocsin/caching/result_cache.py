@@ -2,16 +2,15 @@
 
 Eviction policies make room before an object comes in, so the budget holds at every moment; an
 expiry policy alone may overshoot it, which is measured. Knows backend subscriptions as numbers
-and subscribers as anonymous markers; who they are, and fetching, is the broker core's business.
+and subscribers by where they stand; who they are, and fetching, is the broker core's business.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from tocsin.caching.absences import Absences
+from tocsin.caching.counters import CacheCounters
 from tocsin.caching.lazy_heap import Entry, LazyHeap
-from tocsin.caching.suffix import Suffix
+from tocsin.caching.suffix import Standing, Suffix
 from tocsin.model import Result
 from tocsin.policies import CachePolicy, Candidate
 from tocsin.policies.admission import Memory
@@ -24,41 +23,6 @@ from tocsin.policies.estimates import (
 from tocsin.policies.eviction import tie
 from tocsin.policies.expiry import LONGEST_TTL_S, deadline
 from tocsin.policies.expiry.ttl import ttl
-
-
-class CacheCounters(Struct):
-    """inserted = evicted + expired + consumed + dropped + what is cached now."""
-
-    hits: int = 0
-    hit_bytes: int = 0
-    misses: int = 0
-    miss_bytes: int = 0
-    inserted: int = 0
-    inserted_bytes: int = 0
-    bypassed: int = 0  # not cached: too large, refused, the victim itself, or nobody waits
-    evicted: int = 0
-    evicted_bytes: int = 0
-    expired: int = 0
-    expired_bytes: int = 0
-    consumed: int = 0  # nobody waits for it any longer
-    consumed_bytes: int = 0
-    dropped: int = 0  # older than a bypassed one, of a past epoch, or the policy was switched off
-    dropped_bytes: int = 0
-    max_bytes: int = 0
-    byte_s: float = 0.0  # integral of the size over time
-    overshoot_byte_s: float = 0.0  # the same for the bytes above the budget
-    held_s: float = 0.0  # how long objects stayed, summed over all that left
-    estimates: int = 0  # how often times to live were re-estimated
-    # A holding time is of an object, so a time to live counts once for each object that was given
-    # it when it was cached. A cache that does not grow gives none: the guard is no estimate.
-    ttls: int = 0
-    ttl_s: float = 0.0  # their sum
-    planned_bytes: float = 0.0  # Σρ_i·T_i, summed over the estimates
-
-    @property
-    def hit_ratio(self) -> float:
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else 0.0
 
 
 class ResultCache:
@@ -103,58 +67,37 @@ class ResultCache:
         self.open(backend, newest)
         self._caches[backend].restart(everyone)
 
-    def attach(
-        self,
-        backend: int,
-        marker: int,
-        now: float,
-        subscribers: int = 1,
-        away_since: float | None = None,
-    ) -> None:
-        """Subscribers that have taken everything up to `marker`; `away_since` unless connected."""
+    def attach(self, backend: int, who: Standing, now: float) -> None:
         suffix = self._caches[backend]
-        self._settle(suffix, suffix.attach(marker, subscribers, away_since), now)
+        self._settle(suffix, suffix.attach(who), now)
 
-    def detach(
-        self,
-        backend: int,
-        marker: int,
-        now: float,
-        subscribers: int = 1,
-        away_since: float | None = None,
-    ) -> None:
+    def detach(self, backend: int, who: Standing, now: float) -> None:
         suffix = self._caches[backend]
-        if away_since is not None:
-            self._absences.ended(now - away_since, returned=False)
-        self._settle(suffix, suffix.detach(marker, subscribers, away_since), now)
+        if who.away_since is not None:
+            self._absences.ended(now - who.away_since, returned=False)
+        self._settle(suffix, suffix.detach(who), now)
 
-    def advance(
-        self,
-        backend: int,
-        old: int,
-        new: int,
-        now: float,
-        subscribers: int = 1,
-        away_since: float | None = None,
-    ) -> None:
-        """Subscribers that stood at `old` have taken everything up to `new`."""
+    def advance(self, backend: int, who: Standing, upto: int, now: float) -> None:
+        """It has taken everything up to there."""
         suffix = self._caches[backend]
-        self._settle(suffix, suffix.advance(old, new, subscribers, away_since), now)
+        self._settle(suffix, suffix.advance(who, upto), now)
 
-    def came(self, backend: int, marker: int, away_since: float, now: float) -> None:
-        """A subscriber that stands at `marker` and was away has connected."""
-        suffix = self._caches[backend]
-        if now > away_since:  # not one that was attached a moment ago to connect now
-            self._absences.ended(now - away_since, returned=True)
-        suffix.detach(marker, 1, away_since)
-        if suffix.attach(marker, 1, None):
-            self._mark(backend)
+    def came(self, backend: int, who: Standing, now: float) -> None:
+        """It was away and has connected."""
+        assert who.away_since is not None
+        if now > who.away_since:  # not one that was attached a moment ago to connect now
+            self._absences.ended(now - who.away_since, returned=True)
+        self._turn(backend, who, None)
 
-    def went(self, backend: int, marker: int, now: float) -> None:
-        """A subscriber that stands at `marker` is away from now on."""
+    def went(self, backend: int, who: Standing, now: float) -> None:
+        """It is away from now on."""
+        self._turn(backend, who, now)
+
+    def _turn(self, backend: int, who: Standing, away_since: float | None) -> None:
         suffix = self._caches[backend]
-        suffix.detach(marker, 1, None)
-        if suffix.attach(marker, 1, now):
+        suffix.detach(who)
+        who.away_since = away_since
+        if suffix.attach(who):
             self._mark(backend)
 
     # -- objects ------------------------------------------------------------------------------

@@ -8,12 +8,23 @@ Knows no budget and no policy; `ResultCache` does.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tocsin.caching.absences import Absences
 from tocsin.model import Result
 from tocsin.policies import Candidate
 from tocsin.policies.estimates import FIRST_MISS_PER_S, LOOK_AHEAD
 
 _COMPACT_AT = 64  # dead slots before the list is shortened; keeps removal O(1) amortised
+
+
+@dataclass(slots=True, eq=False)
+class Standing:
+    """Where one subscriber stands with one backend subscription. Its owner gives it to the cache
+    with all that it tells, and the cache moves it."""
+
+    marker: int  # everything up to here was taken
+    away_since: float | None  # None: connected
 
 
 class Group:
@@ -89,17 +100,19 @@ class Suffix:
 
     # -- who waits ---------------------------------------------------------------------------
 
-    def attach(self, marker: int, subscribers: int, away_since: float | None) -> bool:
+    def attach(self, who: Standing) -> bool:
         """True here and below: the tail's subscribers changed."""
-        self.everyone.add(subscribers, away_since)
-        return self._stand(marker, subscribers, away_since)
+        self.everyone.add(1, who.away_since)
+        return self._stand(who.marker, 1, who.away_since)
 
-    def detach(self, marker: int, subscribers: int, away_since: float | None) -> bool:
-        return self.attach(marker, -subscribers, away_since)
+    def detach(self, who: Standing) -> bool:
+        self.everyone.add(-1, who.away_since)
+        return self._stand(who.marker, -1, who.away_since)
 
-    def advance(self, old: int, new: int, subscribers: int, away_since: float | None) -> bool:
-        changed = self._stand(old, -subscribers, away_since)
-        return self._stand(new, subscribers, away_since) or changed
+    def advance(self, who: Standing, upto: int) -> bool:
+        changed = self._stand(who.marker, -1, who.away_since)
+        who.marker = upto
+        return self._stand(upto, 1, who.away_since) or changed
 
     def restart(self, everyone: Group) -> None:
         """All of them, before the beginning."""
