@@ -7,15 +7,24 @@ its tail when room is needed?), expiry (how long may an object stay?).
 
 from tocsin.policies import admission, eviction, expiry
 from tocsin.policies.candidate import Candidate
-from tocsin.policies.choice import FAMILIES, CachePolicy, parse_policy, policy_names
+from tocsin.policies.choice import (
+    FAMILIES,
+    AdmissionPolicy,
+    CachePolicy,
+    parse_admission,
+    parse_policy,
+    policy_names,
+)
 
 __all__ = [
     "FAMILIES",
+    "AdmissionPolicy",
     "CachePolicy",
     "Candidate",
     "admission",
     "eviction",
     "expiry",
+    "parse_admission",
     "parse_policy",
     "policy_names",
 ]

@@ -36,6 +36,23 @@ class CachePolicy(Struct, frozen=True):
     looks_ahead: bool = False  # the eviction policy wants more than the tail
 
 
+class AdmissionPolicy(Struct, frozen=True):
+    """An admission policy alone, for what has no cache to evict from."""
+
+    text: str  # as the user wrote it
+    admit: Admit
+    parameters: tuple[float, float] = (0.0, 0.0)
+
+
+def parse_admission(text: str) -> AdmissionPolicy:
+    """`all`, `none`, `threshold(0.2,0.8)`."""
+    part = _PART.fullmatch(text)
+    if part is None or part["family"] not in (None, "admit"):
+        raise _bad(f"{text!r} is no admission policy", f"one of {_list(list(ADMISSION))}")
+    policy = ADMISSION[part["name"]]
+    return AdmissionPolicy(text, policy.function, _pair(_numbers(policy, part["numbers"])))
+
+
 def policy_names() -> list[str]:
     """Every name that works alone."""
     return sorted({"none", *EVICTION, *EXPIRY})
@@ -51,12 +68,11 @@ def parse_policy(text: str) -> CachePolicy:
     if not chosen:
         raise _bad("the cache policy is empty", f"one of {_list(policy_names())}")
     admit, parameters = chosen.get("admit", ("all", ()))
-    first, second = (*parameters, *[0.0] * MOST_PARAMETERS)[:MOST_PARAMETERS]
     evict = EVICTION[chosen["evict"][0]] if "evict" in chosen else None
     policy = CachePolicy(
         text=text,
         admit=ADMISSION[admit].function,
-        admit_parameters=(first, second),
+        admit_parameters=_pair(parameters),
         evict=evict.function if evict else None,
         expire=EXPIRY[chosen["expire"][0]].function if "expire" in chosen else None,
         caches=admit != "none",
@@ -105,6 +121,11 @@ def _numbers(policy: Policy[Any], text: str | None) -> tuple[float, ...]:
             raise _bad(f"{policy.name}'s {parameter.name} is {number.strip()!r}: {least}", usage)
         values.append(value)
     return tuple(values)
+
+
+def _pair(numbers: tuple[float, ...]) -> tuple[float, float]:
+    first, second = (*numbers, *[0.0] * MOST_PARAMETERS)[:MOST_PARAMETERS]
+    return first, second
 
 
 def _family_of(name: str) -> str:

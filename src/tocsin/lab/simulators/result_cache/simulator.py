@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from tocsin.errors import SettingError
 from tocsin.lab.compiling.functions import JIT, callback
 from tocsin.lab.compiling.records import records
+from tocsin.lab.simulators.admitting import ADMIT
 from tocsin.lab.simulators.result_cache import kernel
 from tocsin.lab.simulators.result_cache.state import (
     CACHE,
     LATENCY_BINS,
     LATENCY_RATIO,
-    MEMORY,
     RUN,
     SHORTEST_LATENCY_S,
     STEP,
@@ -38,11 +38,6 @@ from tocsin.policies.expiry.ttl import ttl
 
 SCORE = numba.float64(numba.from_dtype(CACHE)) if JIT else "score"
 TIME_TO_LIVE = numba.float64(numba.float64, numba.float64, numba.float64) if JIT else "ttl"
-ADMIT = (
-    numba.boolean(numba.from_dtype(MEMORY), numba.int64, numba.float64, numba.float64)
-    if JIT
-    else "admit"
-)
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

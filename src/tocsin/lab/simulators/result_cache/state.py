@@ -14,10 +14,10 @@ from msgspec.structs import asdict
 
 from tocsin.lab.compiling.heap import new_heap
 from tocsin.lab.compiling.records import record_dtype, records
+from tocsin.lab.simulators.admitting import new_memory
 from tocsin.lab.workloads.network import Network
 from tocsin.lab.workloads.workload import PUBLISH, Workload
 from tocsin.policies import CachePolicy, Candidate
-from tocsin.policies.admission import Memory
 from tocsin.policies.estimates import BINS, bin_ends
 
 CACHE = record_dtype(
@@ -66,7 +66,6 @@ RUN = record_dtype(
 """One run: its rules, what it has counted and measured."""
 STEP = record_dtype([("hits", "i8"), ("misses", "i8"), ("size_bytes", "i8"), ("evicted", "i8")])
 
-MEMORY = record_dtype(Memory)
 
 LATENCY_BINS = 1200
 LATENCY_RATIO = 1.02  # of one bin's end to the next: percentiles are right to 1 %
@@ -118,5 +117,5 @@ def state_of(workload: Workload, policy: CachePolicy, budget_bytes: int, network
         new_heap(workload.backends),
         new_heap(workload.backends),
         absences,
-        records(1, MEMORY),
+        new_memory(),
     )

@@ -1,0 +1,129 @@
+"""One run of an admission policy over offers, compiled; its measures."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from msgspec.structs import asdict
+from numpy.typing import NDArray
+
+from tocsin.lab.compiling.functions import callback
+from tocsin.lab.compiling.heap import new_heap
+from tocsin.lab.compiling.records import records
+from tocsin.lab.simulators.admitting import ADMIT, new_memory
+from tocsin.lab.simulators.consumer_logs import kernel
+from tocsin.lab.simulators.consumer_logs.logs import Logs
+from tocsin.lab.simulators.consumer_logs.measures import Measures
+from tocsin.lab.workloads.offers import Offers
+from tocsin.policies import AdmissionPolicy
+
+Flags = NDArray[np.bool_]
+
+
+def simulate(offers: Offers, policy: AdmissionPolicy, logs: Logs) -> Measures:
+    return play(offers, decide(offers, policy), logs)[0]
+
+
+def decide(offers: Offers, policy: AdmissionPolicy) -> Flags:
+    """Which records the policy admits."""
+    found = np.zeros(len(offers), np.bool_)
+    admit = callback(policy.admit, ADMIT)
+    kernel.decide(offers.waiting, new_memory(), *policy.parameters, admit, found)
+    return found
+
+
+def play(offers: Offers, admitted: Flags, logs: Logs) -> tuple[Measures, kernel.World]:
+    """With these records admitted. The world at the end tells of every delivery."""
+    run = _run(logs)
+    world = _world(offers, admitted)
+    started = time.perf_counter()
+    kernel.play(run, world)
+    seconds = time.perf_counter() - started
+    totals = {name: run[name][0].item() for name in kernel.RUN.names or ()}
+    return _measures(offers, totals, world.latencies, seconds), world
+
+
+def read_times(offers: Offers, logs: Logs) -> NDArray[np.float64]:
+    """When each delivery, record by record, is read if every record is admitted."""
+    found = np.zeros(offers.deliveries)
+    kernel.read_times(_run(logs), _world(offers, np.ones(len(offers), np.bool_)), found)
+    return found
+
+
+def _run(logs: Logs) -> NDArray[np.void]:
+    run: NDArray[np.void] = records(1, kernel.RUN)
+    for name, value in asdict(logs).items():
+        if name in (kernel.RUN.names or ()):
+            run[name] = value
+    run["shared"] = logs.layout == "shared"
+    run["numbered"] = logs.notice == "number"
+    return run
+
+
+def _world(offers: Offers, admitted: Flags) -> kernel.World:
+    """Before the first record. A log's entries are at most twice its deliveries: what is not
+    admitted comes again from the database."""
+    deliveries = offers.deliveries
+    by_content = np.bincount(offers.content, minlength=len(offers.first) - 1)
+    of_each = np.bincount(
+        offers.consumer,
+        np.repeat(by_content, np.diff(offers.first)),
+        minlength=offers.consumers,
+    ).astype(np.int64)
+    consumers = records(offers.consumers, kernel.CONSUMER)
+    begins = np.concatenate([[0], 2 * np.cumsum(of_each)[:-1]])
+    for name in ("oldest", "unread", "shown", "end"):
+        consumers[name] = begins
+    consumers["read_every_s"], consumers["read_at_s"] = offers.read_every_s, offers.read_at_s
+    heap, places, count = new_heap(offers.consumers)
+    return kernel.World(
+        at=np.asarray(offers.at),
+        size_bytes=np.asarray(offers.size_bytes),
+        content=np.asarray(offers.content),
+        first=np.asarray(offers.first),
+        consumer=np.asarray(offers.consumer),
+        admitted=np.asarray(admitted),
+        consumers=consumers,
+        kinds=np.zeros(2 * deliveries, np.int8),
+        entries=np.zeros(2 * deliveries, np.int64),
+        record_of=np.zeros(deliveries, np.int64),
+        shared_bytes=np.zeros(len(offers) + deliveries, np.int64),
+        shared_place=np.zeros(len(offers), np.int64),
+        requests=np.zeros((deliveries, 2), np.int64),
+        requested_at=np.zeros(deliveries),
+        fetched_in=np.zeros(len(offers), np.int64),
+        heap=heap,
+        places=places,
+        count=count,
+        latencies=np.zeros(deliveries),
+        hit=np.zeros(deliveries, np.bool_),
+    )
+
+
+def _measures(
+    offers: Offers,
+    totals: dict[str, int | float],
+    latencies: NDArray[np.float64],
+    seconds: float,
+) -> Measures:
+    deliveries = len(latencies)
+    p50, p90, p99 = np.percentile(latencies, [50, 90, 99]) if deliveries else (0.0, 0.0, 0.0)
+    duration_s = max(0.0, totals["ended_at"] - float(offers.at[0])) if deliveries else 0.0
+    same = set(Measures.__struct_fields__) & set(totals)
+    counted = {name: totals[name] for name in same}
+    return Measures(
+        **counted,  # type: ignore[arg-type]  # whole numbers, by the names of both
+        records=len(offers) - int(totals["unmatched"]),
+        deliveries=deliveries,
+        stored_bytes=int(totals["size_bytes"]),
+        stored_mean_bytes=totals["byte_s"] / duration_s if duration_s else 0.0,
+        stored_max_bytes=int(totals["max_bytes"]),
+        latency_mean_s=float(latencies.mean()) if deliveries else 0.0,
+        latency_p50_s=float(p50),
+        latency_p90_s=float(p90),
+        latency_p99_s=float(p99),
+        response_mean_s=totals["response_s"] / deliveries if deliveries else 0.0,
+        duration_s=duration_s,
+        seconds=seconds,
+    )
