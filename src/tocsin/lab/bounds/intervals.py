@@ -15,24 +15,12 @@ from tocsin.errors import SettingError
 from tocsin.lab.bounds.demand import Demand, Floats, demand_of
 from tocsin.lab.bounds.dual import Relaxation
 from tocsin.lab.bounds.goals import GOALS, GoalName, goal_of
+from tocsin.lab.bounds.interval import ROUNDING, Interval
 from tocsin.lab.bounds.prices import LEVELS, best_prices
 from tocsin.lab.bounds.replay import Reached, replay
 from tocsin.lab.simulators.result_cache.simulator import Outcome
 from tocsin.lab.workloads.network import Network
 from tocsin.lab.workloads.workload import Workload
-
-ROUNDING = 1e-9  # by this part bounds are widened: far more than their sums can be off
-
-
-class Interval(Struct, frozen=True):
-    """`reached` by a run that keeps the budget; no run that keeps it gets beyond `limit`."""
-
-    reached: float
-    limit: float
-
-    @property
-    def gap(self) -> float:
-        return abs(self.limit - self.reached)
 
 
 class Certificate(Struct, frozen=True, kw_only=True):
