@@ -6,12 +6,13 @@ import pandas as pd
 import pytest
 
 from lab.made_up import SIZES, Value, ranked, table
+from tocsin.lab.declaring.axis import CACHE_SIZES
 from tocsin.lab.declaring.checks import (
-    SIZE,
+    AXIS,
     adds_up,
     beats,
     both,
-    changes_with_size,
+    changes_along,
     goes_with,
     nearer_to_one,
     ordered,
@@ -26,7 +27,7 @@ UP = ("ttl", "lsc", "lru", "exp")
 
 
 def judged(check: Check, points: pd.DataFrame) -> Finding:
-    return check(View(points, "always"))
+    return check(View(points, "always", CACHE_SIZES))
 
 
 def one(policy_values: dict[str, float]) -> Value:
@@ -97,16 +98,16 @@ def test_rivals_of_ours_are_all_that_were_run() -> None:
 @pytest.mark.parametrize(("rises", "verdict"), [(True, "reproduced"), (False, "not reproduced")])
 def test_growth_is_asked_of_each_step(rises: bool, verdict: str) -> None:
     points = table({"hit_ratio": ranked(UP, 0.1)})
-    finding = judged(changes_with_size("hit_ratio", UP, rises=rises), points)
+    finding = judged(changes_along("hit_ratio", UP, rises=rises), points)
     assert finding.verdict == verdict
     assert set(finding.groups) == set(UP)
 
 
 def test_growth_needs_two_sizes() -> None:
     points = table({"hit_ratio": ranked(UP, 0.1)}, sizes=(SMALL,))
-    finding = judged(changes_with_size("hit_ratio", UP, rises=True), points)
+    finding = judged(changes_along("hit_ratio", UP, rises=True), points)
     assert finding.verdict == "not tested"
-    assert "two cache sizes" in finding.missing
+    assert "two sizes" in finding.missing
 
 
 def test_order_compares_neighbours() -> None:
@@ -140,9 +141,9 @@ def test_ratio_to_the_allowed_size() -> None:
     points = table(
         {"cache_max_bytes": lambda policy, size, seed: size * (1.2 if policy == "ttl" else 1)}
     )
-    within = ratio("cache_max_bytes", SIZE, ("lru", "lsc"), high=1.0, every_seed=True)
+    within = ratio("cache_max_bytes", AXIS, ("lru", "lsc"), high=1.0, every_seed=True)
     assert judged(within, points).verdict == "reproduced"
-    within = ratio("cache_max_bytes", SIZE, ("ttl",), high=1.0, every_seed=True)
+    within = ratio("cache_max_bytes", AXIS, ("ttl",), high=1.0, every_seed=True)
     assert judged(within, points).verdict == "not reproduced"
 
 
@@ -151,7 +152,7 @@ def test_every_seed_means_every_seed() -> None:
         return size * (1.001 if seed == 2 else 0.5)
 
     points = table({"cache_max_bytes": once_over})
-    strict = ratio("cache_max_bytes", SIZE, ("lru",), high=1.0, every_seed=True)
+    strict = ratio("cache_max_bytes", AXIS, ("lru",), high=1.0, every_seed=True)
     assert judged(strict, points).verdict == "not reproduced"
 
 

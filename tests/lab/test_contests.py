@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from lab.made_up import Value, table
+from tocsin.lab.declaring.axis import CACHE_SIZES
 from tocsin.lab.declaring.claims import Claim, Judged, judge
 from tocsin.lab.experiments.homing import CLAIMS
 from tocsin.lab.reports.contests import LOST, TIED, WON, contests
@@ -22,7 +23,8 @@ def judged(apart: dict[str, float], *, noisy: bool = False, seeds: int = 3) -> l
 
     values: dict[str, Value] = {"hit_ratio": value, "latency_mean_s": value}
     names = ("homing", *apart)
-    return judge(CLAIMS, table(values, policies=names, seeds=seeds, readings=("always", "town")))
+    points = table(values, policies=names, seeds=seeds, readings=("always", "town"))
+    return judge(CLAIMS, points, CACHE_SIZES)
 
 
 def cell(found: list[Judged], claim: int = 0) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.made_up import Value, ranked, table, with_bounds
+from tocsin.lab.declaring.axis import CACHE_SIZES
 from tocsin.lab.declaring.claims import Claim, judge
 from tocsin.lab.experiments.edge_caching import CLAIMS, EVICTING, EXPERIMENT, FIGURES
 
@@ -64,7 +65,7 @@ def near_zero(_: str, __: int, ___: int) -> float:
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 def test_claim_holds_on_a_day_as_the_paper_tells_it(claim: Claim) -> None:
     points = with_bounds(table(AS_TOLD), {"hit_ratio": far, "latency_mean_s": near_zero})
-    (judged,) = judge([claim], points)
+    (judged,) = judge([claim], points, CACHE_SIZES)
     assert judged.finding.verdict == "reproduced", judged.finding
 
 
@@ -73,14 +74,14 @@ def test_claim_holds_on_a_day_as_the_paper_tells_it(claim: Claim) -> None:
 )
 def test_claim_fails_on_the_opposite_day(claim: Claim) -> None:
     points = with_bounds(table(OPPOSITE), {"hit_ratio": near_zero, "latency_mean_s": far})
-    (judged,) = judge([claim], points)
+    (judged,) = judge([claim], points, CACHE_SIZES)
     assert judged.finding.verdict == "not reproduced", judged.finding
 
 
 @pytest.mark.parametrize("claim", TENDENCIES, ids=lambda claim: claim.name)
 def test_tendency_fails_where_the_hit_ratio_is_turned_alone(claim: Claim) -> None:
     assert len(TENDENCIES) == 4
-    (judged,) = judge([claim], table(AS_TOLD | {"hit_ratio": turned(HIT)}))
+    (judged,) = judge([claim], table(AS_TOLD | {"hit_ratio": turned(HIT)}), CACHE_SIZES)
     assert judged.finding.verdict == "not reproduced", judged.finding
 
 
@@ -88,7 +89,7 @@ def test_claims_are_judged_for_each_reading_alone() -> None:
     points = table(AS_TOLD, readings=("always", "spread"))
     points = points[(points["reading"] == "always") | (points["policy"] != "exp")]
     (claim,) = (claim for claim in CLAIMS if claim.name == "exp-lowest-hit-ratio")
-    verdicts = {one.reading: one.finding.verdict for one in judge([claim], points)}
+    verdicts = {one.reading: one.finding.verdict for one in judge([claim], points, CACHE_SIZES)}
     assert verdicts == {"always": "reproduced", "spread": "not tested"}
 
 
@@ -98,8 +99,8 @@ def test_every_figure_of_the_paper_is_there() -> None:
 
 
 def test_the_full_extent_is_the_papers() -> None:
-    assert EXPERIMENT.full.sizes_bytes[0] == 50_000_000
-    assert EXPERIMENT.full.sizes_bytes[-1] == 500_000_000
-    assert 6 * len(EXPERIMENT.full.sizes_bytes) * EXPERIMENT.full.seeds == 600
+    assert EXPERIMENT.full.values[0] == 50_000_000
+    assert EXPERIMENT.full.values[-1] == 500_000_000
+    assert 6 * len(EXPERIMENT.full.values) * EXPERIMENT.full.seeds == 600
     assert {*EVICTING, "ttl"} <= set(EXPERIMENT.policies)
     assert [reading.settings["joining"] for reading in EXPERIMENT.readings] == ["always", "spread"]

@@ -64,10 +64,10 @@ def test_unknown_experiment_names_the_known_ones() -> None:
 def test_plan_takes_what_the_experiment_declares() -> None:
     full = planned()
     assert full.points == 2 * 10 * (9 * 10 + EXPERIMENT.full.bound_seeds)
-    assert full.conditions.readings["spread"].joining == "spread"
-    assert full.conditions.readings["always"].subscribers == 10_000
+    assert full.circumstances["spread"].workload.joining == "spread"
+    assert full.circumstances["always"].workload.subscribers == 10_000
     quick = planned(quick=True)
-    assert quick.conditions.readings["always"].subscribers < 10_000
+    assert quick.circumstances["always"].workload.subscribers < 10_000
     assert quick.points < full.points / 5
 
 
@@ -80,11 +80,12 @@ def test_held_out_seeds_begin_where_the_experiment_says() -> None:
 
 
 def test_each_other_circumstance_changes_the_papers_day_in_one_way() -> None:
-    days = plan(homing.EXPERIMENT, Options()).conditions.readings
-    paper = msgspec.to_builtins(days["always"])
-    assert days["always"] == EdgeSettings()
+    made = plan(homing.EXPERIMENT, Options())
+    days = made.conditions.readings
+    paper = days["always"]
+    assert made.circumstances["always"].workload == EdgeSettings()
     for reading in (*homing.OTHERS, EXPERIMENT.readings[1]):
-        other = msgspec.to_builtins(days[reading.name])
+        other = days[reading.name]
         changes = {name for name, value in other.items() if value != paper[name]}
         assert changes == set(reading.settings)
 
@@ -92,25 +93,25 @@ def test_each_other_circumstance_changes_the_papers_day_in_one_way() -> None:
 def test_options_narrow_the_plan() -> None:
     made = planned(
         policies=["lru", "lru", "admit=threshold(0.2,0.8) evict=lsc"],
-        sizes_bytes=[3_000_000, 1_000_000],
+        values=[3_000_000, 1_000_000],
         readings=["spread"],
         seeds=2,
         bound_seeds=0,
         settings={"skew": "0.8", "size_bytes": "10,20", "cluster_rtt_s": "0.1"},
     )
     assert made.policies == ("lru", "admit=threshold(0.2,0.8) evict=lsc")
-    assert made.sizes_bytes == (1_000_000, 3_000_000)
+    assert made.values == (1_000_000, 3_000_000)
     assert made.points == 1 * 2 * 2 * 2
-    settings = made.conditions.readings["spread"]
-    assert (settings.skew, settings.size_bytes) == (0.8, (10, 20))
-    assert made.conditions.network.cluster_rtt_s == 0.1
+    here = made.circumstances["spread"]
+    assert (here.workload.skew, here.workload.size_bytes) == (0.8, (10, 20))
+    assert here.surroundings.cluster_rtt_s == 0.1
 
 
 @pytest.mark.parametrize(
     ("options", "field", "told"),
     [
         ({"policies": ["magic"]}, "policies", "magic"),
-        ({"sizes_bytes": [-5]}, "sizes", "-5"),
+        ({"values": [-5]}, "sizes", "-5"),
         ({"seeds": 0}, "seeds", "0"),
         ({"bound_seeds": -1}, "bound-seeds", "-1"),
         ({"readings": ["never"]}, "readings", "one of always, spread"),

@@ -125,9 +125,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     conditions = plan(EXPERIMENT, Options()).conditions
     (here / "other").mkdir()
     rows = table({"hit_ratio": lambda *_: 0.5}).to_dict("records")
-    other = type(conditions)(
-        experiment="other", quick=False, readings={}, network=conditions.network
-    )
+    other = type(conditions)(experiment="other", quick=False, axis="size_bytes", readings={})
     write_points(here / "other", [{str(k): v for k, v in row.items()} for row in rows], other)
     with Store(here / "full", conditions):
         pass
@@ -145,7 +143,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["run", "edge-caching", "--policies", "mean"], ["policies", "admit=mean"]),
         (["run", "edge-caching", "--sizes", "lots"], ["'lots' is not a size", "sizes"]),
         (["run", "edge-caching", "--sizes=-5MB"], ["-5MB", "sizes"]),
-        (["run", "edge-caching", "--sizes", "0"], ["0 bytes", "sizes"]),
+        (["run", "edge-caching", "--sizes", "0"], ["0 is none of the sizes", "such as 1MB"]),
         (["run", "edge-caching", "--seeds", "0"], ["seeds", "1 or more"]),
         (["run", "edge-caching", "--seeds", "few"], ["seeds"]),
         (["run", "edge-caching", "--readings", "never"], ["never", "always, spread"]),

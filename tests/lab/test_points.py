@@ -10,10 +10,11 @@ import pytest
 
 from tocsin.errors import Conflict, InvalidInput, TocsinError
 from tocsin.lab.declaring.plan import Options, Plan, plan
+from tocsin.lab.declaring.subject import Row
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
 from tocsin.lab.sweeps.points import Store, read_points
 from tocsin.lab.sweeps.sweep import tasks_of
-from tocsin.lab.sweeps.tasks import Row, Task
+from tocsin.lab.sweeps.tasks import Task
 
 
 def planned(**options: Any) -> Plan:
@@ -22,16 +23,7 @@ def planned(**options: Any) -> Plan:
 
 
 def row(task: Task, **values: float) -> Row:
-    return {
-        "kind": task.kind,
-        "reading": task.reading,
-        "policy": task.policy,
-        "size_bytes": task.size_bytes,
-        "seed": task.seed,
-        "sources": task.sources,
-        "hit_ratio": 0.5,
-        **values,
-    }
+    return task.row({"hit_ratio": 0.5, **values})
 
 
 def codes(plan: Plan) -> set[tuple[str, str, str]]:
@@ -102,7 +94,7 @@ def test_directory_of_other_settings_is_refused_and_kept(tmp_path: Path) -> None
 def test_directory_of_another_experiment_is_refused(tmp_path: Path) -> None:
     made = planned()
     (tmp_path / "conditions.json").write_text(
-        '{"experiment":"other","quick":false,"readings":{},"network":{}}'
+        '{"experiment":"other","quick":false,"axis":"size_bytes","readings":{}}'
     )
     with pytest.raises(Conflict, match="experiment other, not edge-caching"):
         Store(tmp_path, made.conditions).__enter__()

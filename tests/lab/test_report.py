@@ -11,6 +11,7 @@ import pytest
 
 from lab.made_up import POLICIES, Value, ranked, table, with_bounds
 from tocsin.errors import TocsinError
+from tocsin.lab.declaring.axis import CACHE_SIZES
 from tocsin.lab.declaring.figures import Figure, Series
 from tocsin.lab.declaring.plan import Options, plan
 from tocsin.lab.experiments import homing
@@ -64,7 +65,7 @@ def test_everything_is_made_from_the_table_alone(tmp_path: Path) -> None:
         assert claim.rule in claims
     cases = pd.read_parquet(tmp_path / "claims.parquet")
     assert set(cases["claim"]) == {claim.name for claim in EXPERIMENT.claims}
-    assert {"reading", "verdict", "value", "low", "high", "holds", "size_bytes"} <= set(cases)
+    assert {"reading", "verdict", "value", "low", "high", "holds", "at"} <= set(cases)
 
 
 def test_page_needs_no_network(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_points_of_an_experiment_that_is_gone_are_refused(tmp_path: Path) -> Non
     conditions = plan(EXPERIMENT, Options()).conditions
     rows: list[dict[str, Any]] = table(VALUES).to_dict("records")  # type: ignore[assignment]
     write_points(tmp_path, rows, type(conditions)(
-        experiment="older", quick=False, readings={}, network=conditions.network
+        experiment="older", quick=False, axis="size_bytes", readings={}
     ))  # fmt: skip
     with pytest.raises(TocsinError, match="older"):
         write_report(tmp_path)
@@ -134,8 +135,8 @@ def test_points_of_an_experiment_that_is_gone_are_refused(tmp_path: Path) -> Non
 
 def test_curve_is_the_mean_over_seeds_with_its_band() -> None:
     points = table({"hit_ratio": lambda policy, size, seed: seed / 10}, policies=("lru",))
-    ((curve,),) = (panel.curves for panel in panels(_hits(), points))
-    assert curve.sizes_mb == [50, 100]
+    ((curve,),) = (panel.curves for panel in panels(_hits(), points, CACHE_SIZES))
+    assert curve.xs == [50, 100]
     assert curve.mean == pytest.approx([0.2, 0.2])
     assert curve.high[0] - curve.mean[0] == pytest.approx(0.1 * 4.3027 / 3**0.5, rel=1e-4)
 
@@ -143,7 +144,7 @@ def test_curve_is_the_mean_over_seeds_with_its_band() -> None:
 def test_pooled_curve_takes_seeds_not_policies_as_samples() -> None:
     points = table({"volume_bytes": lambda policy, size, seed: seed * 1e9})
     shown = figure(series=(Series(metric="volume_bytes", label="Vol", pooled=True),), unit=1e9)
-    ((curve,),) = (panel.curves for panel in panels(shown, points))
+    ((curve,),) = (panel.curves for panel in panels(shown, points, CACHE_SIZES))
     assert curve.label == "Vol"
     assert curve.mean == pytest.approx([2, 2])
     assert curve.high[0] - 2 == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
@@ -156,7 +157,7 @@ def test_difference_is_paired() -> None:
     )
     shown = figure(series=(Series(metric="hit_ratio", against="lru"),), bound="hit_ratio")
     bounded = with_bounds(points, {"hit_ratio": lambda *_: 1.5})
-    (panel,) = panels(shown, bounded)
+    (panel,) = panels(shown, bounded, CACHE_SIZES)
     (curve,) = panel.curves
     assert curve.policy == "lsc"
     assert curve.high == pytest.approx([0.1, 0.1])
@@ -168,13 +169,13 @@ def test_bound_of_a_few_seeds_is_moved_to_the_mean_of_all() -> None:
     points = with_bounds(table({"hit_ratio": lambda policy, size, seed: seed / 10}), {
         "hit_ratio": lambda *_: 0.15
     })  # fmt: skip
-    (panel,) = panels(_hits(), points)
+    (panel,) = panels(_hits(), points, CACHE_SIZES)
     assert panel.bound is not None
     assert panel.bound.best == pytest.approx([0.25, 0.25])  # seed 1 is 0.1 below the mean
 
 
 def test_reading_without_the_metric_has_no_panel() -> None:
-    assert panels(figure(series=(Series(metric="nothing"),)), table(VALUES)) == []
+    assert panels(figure(series=(Series(metric="nothing"),)), table(VALUES), CACHE_SIZES) == []
 
 
 def _hits() -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tocsin.lab.compiling.imports import imported
+from tocsin.lab.subjects.result_cache import RESULT_CACHE
 from tocsin.lab.sweeps.sources import policy_digest
 
 
@@ -17,6 +18,9 @@ def test_simulation_depends_on_kernel_and_estimates_not_on_figures() -> None:
 
 
 def test_policies_have_digests_of_their_own() -> None:
-    digests = [policy_digest(text) for text in ("lru", "lsc", "ttl", "admit=mean(5) evict=lru")]
+    digests = [
+        policy_digest(RESULT_CACHE, text)
+        for text in ("lru", "lsc", "ttl", "admit=mean(5) evict=lru")
+    ]
     assert len(set(digests)) == len(digests)
-    assert policy_digest("lru") == policy_digest("evict=lru")
+    assert policy_digest(RESULT_CACHE, "lru") == policy_digest(RESULT_CACHE, "evict=lru")

@@ -8,16 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from tocsin.errors import Unavailable
 from tocsin.lab.declaring.plan import Options, Plan, plan
+from tocsin.lab.declaring.subject import Row
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
 from tocsin.lab.running import Done, run_experiment
 from tocsin.lab.simulators.result_cache.simulator import simulate
 from tocsin.lab.sweeps.points import Store, read_points
 from tocsin.lab.sweeps.sweep import sweep, tasks_of
-from tocsin.lab.sweeps.tasks import Place, Row, Task, workload_of
+from tocsin.lab.sweeps.tasks import Place, Task, workload_of
 from tocsin.lab.workloads.edge import edge_workload
 from tocsin.policies import parse_policy
 
@@ -55,7 +57,7 @@ def planned(**options: Any) -> Plan:
         "seeds": 2,
         "bound_seeds": 0,
         "policies": ["lru", "ttl"],
-        "sizes_bytes": [200_000, 400_000],
+        "values": [200_000, 400_000],
         "settings": TINY,
     }
     return plan(EXPERIMENT, Options(**(given | options)))
@@ -66,20 +68,12 @@ def fake(directory: Path, *, seconds: float = 0.0, fails: str = "") -> Callable[
 
     def compute(task: Task, place: Place) -> dict[str, Any]:
         time.sleep(seconds)
-        named = f"{task.reading}-{task.policy}-{task.size_bytes}-{task.seed}"
+        named = f"{task.reading}-{task.policy}-{task.value}-{task.seed}"
         with (directory / named).open("a") as calls:
             calls.write("x")
         if task.policy == fails:
             raise ZeroDivisionError("float division by zero")
-        return {
-            "kind": task.kind,
-            "reading": task.reading,
-            "policy": task.policy,
-            "size_bytes": task.size_bytes,
-            "seed": task.seed,
-            "sources": task.sources,
-            "hit_ratio": 0.5,
-        }
+        return task.row({"hit_ratio": 0.5})
 
     return compute
 
@@ -100,8 +94,8 @@ def test_points_equal_what_the_simulator_says(spark: SparkSession, tmp_path: Pat
     points, _ = read_points(tmp_path)
     assert len(points) == made.points
     assert watched.done == {"workloads": 4, "points": made.points}
-    for reading, settings in made.conditions.readings.items():
-        workload = edge_workload(settings, 2)
+    for reading, circumstances in made.circumstances.items():
+        workload = edge_workload(circumstances.workload, 2)
         expected = simulate(workload, parse_policy("ttl"), 400_000).row()
         (found,) = points[
             (points["reading"] == reading)
@@ -188,16 +182,16 @@ def test_seeds_come_one_after_the_other() -> None:
     assert tasks[0].kind == "bound"
     assert [task.seed for task in tasks] == sorted(task.seed for task in tasks)
     assert len(tasks) == planned(seeds=3, bound_seeds=1).points
-    assert len({task.identity for task in tasks}) == len(tasks)
+    assert len({msgspec.json.encode(task.row({})) for task in tasks}) == len(tasks)
 
 
 def test_workload_is_made_once_and_mapped(tmp_path: Path) -> None:
-    settings = planned().conditions.readings["always"]
+    task = tasks_of(planned())[0]
     place = Place.at(tmp_path)
-    first = workload_of(settings, 1, place)
+    first = workload_of(task, place)
     (kept,) = (path for path in tmp_path.iterdir() if path.is_dir())
     stamp = (kept / "at.npy").stat().st_mtime_ns
-    second = workload_of(settings, 1, place)
+    second = workload_of(task, place)
     assert (kept / "at.npy").stat().st_mtime_ns == stamp
     assert (first.at == second.at).all()
     assert type(second.at).__name__ == "memmap"
@@ -206,11 +200,11 @@ def test_workload_is_made_once_and_mapped(tmp_path: Path) -> None:
 def test_machine_that_does_not_share_the_directory_keeps_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = planned().conditions.readings["always"]
+    task = tasks_of(planned())[0]
     elsewhere = tmp_path / "executor"
     elsewhere.mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{elsewhere},/another")
     (tmp_path / "driver").mkdir()  # there is such a path, but it is not the driver's
-    workload_of(settings, 1, Place(str(tmp_path / "driver"), "token"))
+    workload_of(task, Place(str(tmp_path / "driver"), "token"))
     assert list((tmp_path / "driver").iterdir()) == []
     assert list(elsewhere.glob("tocsin-workloads-token/*/at.npy"))

@@ -11,8 +11,7 @@ from rich.status import Status
 from tocsin.cli import lab_prototype, lab_trace
 from tocsin.cli.lab_progress import Watch
 from tocsin.cli.output import err, show_table
-from tocsin.cli.values import listed, sizes_from
-from tocsin.errors import InvalidInput
+from tocsin.cli.values import listed, pairs_from, sizes_from
 
 DIRECTORY = Path("lab")
 UNTESTED = "not tested"
@@ -37,7 +36,7 @@ def list_experiments() -> None:
 
     rows = []
     for one in experiments().values():
-        points = len(one.readings) * len(one.policies) * len(one.full.sizes_bytes) * one.full.seeds
+        points = len(one.readings) * len(one.policies) * len(one.full.values) * one.full.seeds
         rows.append([one.name, points, ", ".join(one.policies), one.purpose])
     show_table(["experiment", "points", "policies", "purpose"], rows)
 
@@ -51,7 +50,10 @@ def run(
     policies: Annotated[
         list[str] | None, typer.Option(help="policies, separated by commas or given repeatedly")
     ] = None,
-    sizes: Annotated[list[str] | None, typer.Option(help="cache sizes, such as 50MB,100MB")] = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(help="where on the x axis: cache sizes such as 50MB,100MB; records: 500"),
+    ] = None,
     readings: Annotated[
         list[str] | None, typer.Option(help="which readings of the workload")
     ] = None,
@@ -60,6 +62,10 @@ def run(
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="a setting of the workload: FIELD=VALUE")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="recorded workloads, a file or a directory of them: a further reading"),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--out", help="directory; finished points in it are kept")
@@ -83,8 +89,9 @@ def run(
             bound_seeds=bound_seeds,
             policies=listed(policies),
             readings=listed(readings),
-            sizes_bytes=sizes_from(sizes),
-            settings=_settings(set_),
+            values=sizes_from(sizes),
+            settings=pairs_from(set_),
+            data=data,
         ),
     )
     directory = output or DIRECTORY / (f"{chosen.name}-quick" if quick else chosen.name)
@@ -141,15 +148,3 @@ def _tell(made: Any, directory: Path) -> None:
         soft_wrap=True,
         highlight=False,
     )
-
-
-def _settings(given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for pair in given or []:
-        field, equals, value = pair.partition("=")
-        if not equals or not value.strip():
-            raise InvalidInput(
-                f"--set {pair!r} is not FIELD=VALUE", field="set", hint="such as --set skew=0.8"
-            )
-        found[field.strip().replace("-", "_")] = value
-    return found

@@ -1,4 +1,4 @@
-"""Lists and sizes as people write them on the command line."""
+"""Lists, sizes and settings as people write them on the command line."""
 
 from __future__ import annotations
 
@@ -26,4 +26,17 @@ def sizes_from(given: list[str] | None) -> list[int] | None:
             found.append(bytes_from(text) or 0)
         except InvalidInput as error:
             raise InvalidInput(error.message, field="sizes", hint=error.hint) from None
+    return found
+
+
+def pairs_from(given: list[str] | None) -> dict[str, str]:
+    """`--set FIELD=VALUE`, given repeatedly."""
+    found = {}
+    for pair in given or []:
+        field, equals, value = pair.partition("=")
+        if not equals or not value.strip():
+            raise InvalidInput(
+                f"--set {pair!r} is not FIELD=VALUE", field="set", hint="such as --set skew=0.8"
+            )
+        found[field.strip().replace("-", "_")] = value
     return found

@@ -11,6 +11,7 @@ from msgspec import Struct
 from tocsin.errors import SettingError
 from tocsin.lab.declaring.experiment import Experiment
 from tocsin.lab.declaring.plan import Plan
+from tocsin.lab.declaring.subject import Subject
 from tocsin.lab.reports.report import Report, write_report
 from tocsin.lab.sweeps.points import Store
 from tocsin.lab.sweeps.sources import bound_digest, policy_digest
@@ -59,13 +60,14 @@ def run_experiment(
 
 
 def _fold(store: Store, experiment: Experiment) -> int:
-    current = [(kind, policy, _digest(policy)) for kind, policy in store.codes()]
+    subject = experiment.subject
+    current = [(kind, policy, _digest(subject, policy)) for kind, policy in store.codes()]
     return store.fold(current, list(experiment.policies))
 
 
-def _digest(policy: str) -> str:
+def _digest(subject: Subject, policy: str) -> str:
     try:
-        return policy_digest(policy) if policy else bound_digest()
+        return policy_digest(subject, policy) if policy else bound_digest(subject)
     except SettingError:  # a policy that is no longer there
         return ""
 

@@ -6,40 +6,42 @@ claim's declaration, before any number is seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, pairwise
 
 import numpy as np
 
-from tocsin.lab.declaring.claims import Case, Check, Finding, Values, View, difference, megabytes
+from tocsin.lab.declaring.cases import case, finding
+from tocsin.lab.declaring.claims import Case, Check, Finding, Values, View, difference
 from tocsin.lab.declaring.statistics import Estimate, estimate
 
-SIZE = "size_bytes"  # as a metric's yardstick: the allowed cache size itself
+AXIS = "axis"  # as a metric's yardstick: the value of the axis itself
 DECIDED_PAIRS_THAT_AGREE = 0.9
 
 
-def changes_with_size(metric: str, policies: Sequence[str], *, rises: bool) -> Check:
-    """At each step to the next larger cache; a group is a policy."""
+def changes_along(metric: str, policies: Sequence[str], *, rises: bool) -> Check:
+    """At each step to the next larger value of the axis; a group is a policy."""
 
     def cases(view: View) -> Iterator[Case]:
         for policy in policies:
-            for size, larger in pairwise(view.sizes):
+            for at, larger in pairwise(view.places):
                 step = estimate(
-                    view.values(metric, policy, larger) - view.values(metric, policy, size)
+                    view.values(metric, policy, larger) - view.values(metric, policy, at)
                 )
-                yield Case(
+                yield case(
+                    view,
+                    larger,
                     group=policy,
-                    told=f"{policy}: {megabytes(larger)} − {megabytes(size)}",
+                    told=f"{policy}: {view.axis.told(larger)} − {view.axis.told(at)}",
                     metric=metric,
                     value=step,
                     holds=step.above(0) if rises else step.below(0),
-                    size_bytes=larger,
                 )
 
     def check(view: View) -> Finding:
-        if len(view.sizes) < 2:
-            return Finding((), "needs two cache sizes")
-        return _finding(view, policies, [metric], cases)
+        if len(view.places) < 2:
+            return Finding((), f"needs two {view.axis.plural}")
+        return finding(view, policies, [metric], cases)
 
     return check
 
@@ -47,7 +49,7 @@ def changes_with_size(metric: str, policies: Sequence[str], *, rises: bool) -> C
 def beats(
     winner: str, rivals: Sequence[str] | None, metrics: dict[str, bool], *, floor: float = 0.0
 ) -> Check:
-    """The winner against each rival (None: every other policy) in each metric, at each size.
+    """The winner against each rival (None: every other policy) in each metric, at each place.
 
     `metrics` says for each whether more is better.
     """
@@ -58,60 +60,110 @@ def beats(
         ]
 
         def cases(view: View) -> Iterator[Case]:
-            for size in view.sizes:
+            for at in view.places:
                 for metric, more in metrics.items():
                     for rival in others:
-                        apart = difference(view, metric, winner, rival, size)
-                        yield Case(
-                            group=megabytes(size),
+                        apart = difference(view, metric, winner, rival, at)
+                        yield case(
+                            view,
+                            at,
                             told=f"{winner} − {rival}",
                             metric=metric,
                             value=apart,
                             holds=apart.above(floor) if more else apart.below(-floor),
-                            size_bytes=size,
                             better=1 if more else -1,
                         )
 
-        return _finding(view, [winner, *others], metrics, cases)
+        return finding(view, [winner, *others], metrics, cases)
 
     return check
 
 
 def ordered(metric: str, policies: Sequence[str], *, falling: bool) -> Check:
-    """Each of the policies against the next one in the list, at each size."""
+    """Each of the policies against the next one in the list, at each place."""
 
     def cases(view: View) -> Iterator[Case]:
-        for size in view.sizes:
+        for at in view.places:
             for first, second in pairwise(policies):
-                apart = difference(view, metric, first, second, size)
-                yield Case(
-                    group=megabytes(size),
+                apart = difference(view, metric, first, second, at)
+                yield case(
+                    view,
+                    at,
                     told=f"{first} − {second}",
                     metric=metric,
                     value=apart,
                     holds=apart.above(0) if falling else apart.below(0),
-                    size_bytes=size,
                 )
 
-    return lambda view: _finding(view, policies, [metric], cases)
+    return lambda view: finding(view, policies, [metric], cases)
 
 
 def similar(metric: str, one: str, other: str, tolerance: float) -> Check:
-    """The whole interval of the difference lies within ± tolerance, at each size."""
+    """The whole interval of the difference lies within ± tolerance, at each place."""
 
     def cases(view: View) -> Iterator[Case]:
-        for size in view.sizes:
-            apart = difference(view, metric, one, other, size)
-            yield Case(
-                group=megabytes(size),
+        for at in view.places:
+            apart = difference(view, metric, one, other, at)
+            yield case(
+                view,
+                at,
                 told=f"{one} − {other}",
                 metric=metric,
                 value=apart,
                 holds=apart.within(-tolerance, tolerance),
-                size_bytes=size,
             )
 
-    return lambda view: _finding(view, [one, other], [metric], cases)
+    return lambda view: finding(view, [one, other], [metric], cases)
+
+
+def times(
+    metric: str, one: str, others: Sequence[str], *, low: float = -np.inf, high: float = np.inf
+) -> Check:
+    """metric of one / metric of each other lies in the closed range, at each place."""
+
+    def cases(view: View) -> Iterator[Case]:
+        for at in view.places:
+            for other in others:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    share = estimate(view.values(metric, one, at) / view.values(metric, other, at))
+                yield case(
+                    view,
+                    at,
+                    told=f"{metric}: {one} / {other}",
+                    metric=metric,
+                    value=share,
+                    holds=share.within(low, high),
+                    unitless=True,
+                )
+
+    return lambda view: finding(view, [one, *others], [metric], cases)
+
+
+def gap_grows(metric: str, one: str, other: str) -> Check:
+    """one − other is larger at each next place."""
+
+    def cases(view: View) -> Iterator[Case]:
+        for at, larger in pairwise(view.places):
+            gaps = [
+                view.values(metric, one, place) - view.values(metric, other, place)
+                for place in (at, larger)
+            ]
+            step = estimate(gaps[1] - gaps[0])
+            yield case(
+                view,
+                larger,
+                told=f"{one} − {other}, more than at {view.axis.told(at)},",
+                metric=metric,
+                value=step,
+                holds=step.above(0),
+            )
+
+    def check(view: View) -> Finding:
+        if len(view.places) < 2:
+            return Finding((), f"needs two {view.axis.plural}")
+        return finding(view, [one, other], [metric], cases)
+
+    return check
 
 
 def goes_with(metric: str, other: str, policies: Sequence[str], *, rises: bool) -> Check:
@@ -119,25 +171,25 @@ def goes_with(metric: str, other: str, policies: Sequence[str], *, rises: bool) 
     pairs, counting the pairs whose seeds decide both differences."""
 
     def cases(view: View) -> Iterator[Case]:
-        for size in view.sizes:
+        for at in view.places:
             agreed = []
             for first, second in combinations(policies, 2):
-                here = _sign(difference(view, metric, first, second, size))
-                there = _sign(difference(view, other, first, second, size))
+                here = _sign(difference(view, metric, first, second, at))
+                there = _sign(difference(view, other, first, second, at))
                 if here and there:
                     agreed.append(here == (there if rises else -there))
             share = float(np.mean(agreed)) if agreed else float("nan")
-            yield Case(
-                group=megabytes(size),
+            yield case(
+                view,
+                at,
                 told=f"agreeing part of {len(agreed)} pairs",
                 metric=other,
                 value=Estimate(share, share, share, 1),
                 holds=share >= DECIDED_PAIRS_THAT_AGREE,
-                size_bytes=size,
                 unitless=True,
             )
 
-    return lambda view: _finding(view, policies, [metric, other], cases)
+    return lambda view: finding(view, policies, [metric, other], cases)
 
 
 def ratio(
@@ -150,49 +202,49 @@ def ratio(
     every_seed: bool = False,
 ) -> Check:
     """metric / yardstick lies in the closed range: its mean's interval, or the value of every
-    seed, at each size."""
+    seed, at each place."""
 
     def cases(view: View) -> Iterator[Case]:
-        for size in view.sizes:
+        for at in view.places:
             for policy in policies:
-                shares = quotient(view, metric, yardstick, policy, size)
+                shares = quotient(view, metric, yardstick, policy, at)
                 mean = estimate(shares)
                 fits = all(low <= share <= high for share in shares[~np.isnan(shares)])
-                yield Case(
-                    group=megabytes(size),
+                yield case(
+                    view,
+                    at,
                     told=f"{policy}: {metric} / {yardstick}",
                     metric=metric,
                     value=mean,
                     holds=fits if every_seed else mean.within(low, high),
-                    size_bytes=size,
                     unitless=True,
                 )
 
-    needed = [metric] if yardstick == SIZE else [metric, yardstick]
-    return lambda view: _finding(view, policies, needed, cases)
+    needed = [metric] if yardstick == AXIS else [metric, yardstick]
+    return lambda view: finding(view, policies, needed, cases)
 
 
 def nearer_to_one(metric: str, yardstick: str, one: str, other: str) -> Check:
-    """|log(metric / yardstick)| is smaller for one policy than for the other, at each size."""
+    """|log(metric / yardstick)| is smaller for one policy than for the other, at each place."""
 
     def cases(view: View) -> Iterator[Case]:
-        for size in view.sizes:
+        for at in view.places:
             gaps = [
-                np.abs(np.log(quotient(view, metric, yardstick, policy, size)))
+                np.abs(np.log(quotient(view, metric, yardstick, policy, at)))
                 for policy in (one, other)
             ]
             apart = estimate(gaps[0] - gaps[1])
-            yield Case(
-                group=megabytes(size),
+            yield case(
+                view,
+                at,
                 told=f"{one} − {other}, of |log({metric} / {yardstick})|",
                 metric=metric,
                 value=apart,
                 holds=apart.below(0),
-                size_bytes=size,
                 unitless=True,
             )
 
-    return lambda view: _finding(view, [one, other], [metric, yardstick], cases)
+    return lambda view: finding(view, [one, other], [metric, yardstick], cases)
 
 
 def adds_up(total: str, parts: Sequence[str], policies: Sequence[str]) -> Check:
@@ -200,48 +252,49 @@ def adds_up(total: str, parts: Sequence[str], policies: Sequence[str]) -> Check:
     whatever the policy."""
 
     def cases(view: View) -> Iterator[Case]:
-        for size in view.sizes:
+        for at in view.places:
             for policy in policies:
-                left = view.values(total, policy, size)
+                left = view.values(total, policy, at)
                 for part in parts:
-                    left = left - view.values(part, policy, size)
-                base = difference(view, parts[0], policy, policies[0], size)
-                yield Case(
-                    group=megabytes(size),
+                    left = left - view.values(part, policy, at)
+                base = difference(view, parts[0], policy, policies[0], at)
+                yield case(
+                    view,
+                    at,
                     told=f"{policy}: what the parts leave of",
                     metric=total,
                     value=estimate(left),
                     holds=bool((left[~np.isnan(left)] == 0).all()) and base.mean == 0,
-                    size_bytes=size,
                 )
 
-    return lambda view: _finding(view, policies, [total, *parts], cases)
+    return lambda view: finding(view, policies, [total, *parts], cases)
 
 
-def within_bound(metric: str, *, more: bool) -> Check:
-    """No policy that keeps the budget passes the proven bound, in any point that has one."""
+def within_bound(metric: str, *, more: bool, spent: str = "") -> Check:
+    """No policy passes the proven bound, in any point that has one. One that had more room than the
+    bound is about (its `spent` is above the axis) is passed over."""
 
     def cases(view: View) -> Iterator[Case]:
-        for size in sorted(int(size) for size in view.bounds["size_bytes"].unique()):
+        for at in sorted(int(at) for at in view.bounds[view.axis.column].unique()):
             for policy in view.policies:
-                if (view.values("cache_max_bytes", policy, size) > size).any():
-                    continue  # it had more room than the bound is about
-                beyond = view.values(metric, policy, size) - view.best(metric, size)
+                if spent and (view.values(spent, policy, at) > at).any():
+                    continue
+                beyond = view.values(metric, policy, at) - view.best(metric, at)
                 if not more:
                     beyond = -beyond
-                yield Case(
-                    group=megabytes(size),
+                yield case(
+                    view,
+                    at,
                     told=f"{policy} beyond the bound",
                     metric=metric,
                     value=estimate(beyond),
                     holds=not (beyond > 0).any(),
-                    size_bytes=size,
                 )
 
     def check(view: View) -> Finding:
         if view.bounds.empty:
             return Finding((), "no bounds")
-        return _finding(view, (), [metric, "cache_max_bytes"], cases)
+        return finding(view, (), [metric, spent] if spent else [metric], cases)
 
     return check
 
@@ -251,19 +304,30 @@ def both(*checks: Check) -> Check:
 
     def check(view: View) -> Finding:
         found = [one(view) for one in checks]
-        cases = tuple(case for finding in found for case in finding.cases)
-        return Finding(cases, next((finding.missing for finding in found if finding.missing), ""))
+        cases = tuple(case for one in found for case in one.cases)
+        missing = next((one.missing for one in found if one.missing), "")
+        return Finding(cases, missing, found[0].groups_are)
 
     return check
 
 
-def quotient(view: View, metric: str, yardstick: str, policy: str, size: int) -> Values:
+def only_at(places: Collection[int], one: Check) -> Check:
+    """The check at these values of the axis alone."""
+
+    def check(view: View) -> Finding:
+        here = view.only(places)
+        if here.places:
+            return one(here)
+        return Finding((), f"no points at {', '.join(view.axis.told(at) for at in places)}")
+
+    return check
+
+
+def quotient(view: View, metric: str, yardstick: str, policy: str, at: int) -> Values:
     """One a seed; NaN where there is no point."""
-    parts = view.values(metric, policy, size)
+    parts = view.values(metric, policy, at)
     wholes = (
-        np.full(len(parts), float(size))
-        if yardstick == SIZE
-        else view.values(yardstick, policy, size)
+        np.full(len(parts), float(at)) if yardstick == AXIS else view.values(yardstick, policy, at)
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         return parts / wholes
@@ -271,16 +335,3 @@ def quotient(view: View, metric: str, yardstick: str, policy: str, size: int) ->
 
 def _sign(apart: Estimate) -> int:
     return 1 if apart.above(0) else -1 if apart.below(0) else 0
-
-
-def _finding(
-    view: View,
-    policies: Sequence[str],
-    metrics: Sequence[str] | dict[str, bool],
-    cases: Callable[[View], Iterator[Case]],
-) -> Finding:
-    missing = view.lacks(policies, metrics)
-    if missing:
-        return Finding((), missing)
-    # A size that only some of the policies were run at gives nothing to compare.
-    return Finding(tuple(case for case in cases(view) if case.value.seeds))

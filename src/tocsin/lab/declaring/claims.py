@@ -1,8 +1,9 @@
 """What a paper's text (or ours) claims about a sweep, and how the claim is judged by the points.
 
 A claim is judged for each reading on its own. Its check takes the reading's points apart into
-*cases* (one comparison each, paired by seed, with a 95 % confidence interval) and *groups* of cases
-(mostly: one for each cache size). A case holds when the whole interval lies on the claimed side.
+*cases* (one comparison each, paired by seed, with a 95 % confidence interval) and *groups* of
+cases (mostly: one for each value of the axis). A case holds when the whole interval lies on the
+claimed side.
 
     reproduced       every case holds
     partly           every case of at least one group holds
@@ -14,7 +15,7 @@ Knows nothing of any one experiment: the claims themselves stand beside its decl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -23,6 +24,7 @@ import pandas as pd
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.columns import bound_columns
 from tocsin.lab.declaring.statistics import Estimate, estimate
 
@@ -38,8 +40,10 @@ class Case(Struct, frozen=True, kw_only=True):
     metric: str
     value: Estimate
     holds: bool
-    size_bytes: int
+    at: int  # the value of the axis
+    place: str  # the same as people say it
     unitless: bool = False  # a ratio; else the value is in the metric's own unit
+    level: bool = False  # a value by itself; else a difference, told with its sign
     better: int = 0  # of a contest: 1 if more speaks for the claim, -1 if less does
 
     @property
@@ -59,6 +63,7 @@ class Finding(Struct, frozen=True):
 
     cases: tuple[Case, ...]
     missing: str = ""  # what the table lacks
+    groups_are: str = "groups"  # what the groups are called
 
     @property
     def groups(self) -> dict[str, bool]:
@@ -81,15 +86,23 @@ class Finding(Struct, frozen=True):
 class View:
     """The points of one reading: simulations, and the bounds that were computed."""
 
-    def __init__(self, points: pd.DataFrame, reading: str) -> None:
+    def __init__(self, points: pd.DataFrame, reading: str, axis: Axis) -> None:
         here = points[points["reading"] == reading]
+        self.reading, self.axis = reading, axis
         self.points = here[here["kind"] == "simulation"]
         self.bounds = here[here["kind"] == "bound"]
         self._values: dict[str, dict[tuple[str, int], Values]] = {}
 
     @cached_property
-    def sizes(self) -> list[int]:
-        return sorted(int(size) for size in self.points["size_bytes"].unique())
+    def places(self) -> list[int]:
+        """The values of the axis."""
+        return sorted(int(at) for at in self.points[self.axis.column].unique())
+
+    def only(self, places: Collection[int]) -> View:
+        """What was found at these values of the axis."""
+        both = pd.concat([self.points, self.bounds])
+        here = both[both[self.axis.column].isin(list(places))]
+        return View(here, self.reading, self.axis)
 
     @cached_property
     def policies(self) -> list[str]:
@@ -99,21 +112,21 @@ class View:
     def seeds(self) -> list[int]:
         return sorted(int(seed) for seed in self.points["seed"].unique())
 
-    def values(self, name: str, policy: str, size: int) -> Values:
+    def values(self, name: str, policy: str, at: int) -> Values:
         """One a seed, NaN where there is no point: differences of two of them are paired."""
         if name not in self._values:
-            by_point = self.points.set_index(["policy", "size_bytes", "seed"])[name]
+            by_point = self.points.set_index(["policy", self.axis.column, "seed"])[name]
             table = by_point.unstack("seed").reindex(columns=self.seeds)
             rows = table.to_numpy(dtype=float)
             self._values[name] = {
                 (str(key[0]), int(key[1])): row for key, row in zip(table.index, rows, strict=True)
             }
         nothing = np.full(len(self.seeds), np.nan)
-        return self._values[name].get((policy, size), nothing)
+        return self._values[name].get((policy, at), nothing)
 
-    def best(self, metric: str, size: int) -> Values:
+    def best(self, metric: str, at: int) -> Values:
         """The proven bound, one a seed; NaN where it was not computed."""
-        here = self.bounds[self.bounds["size_bytes"] == size].set_index("seed")
+        here = self.bounds[self.bounds[self.axis.column] == at].set_index("seed")
         return here[bound_columns(metric)[0]].reindex(self.seeds).to_numpy(dtype=float)
 
     def lacks(self, policies: Iterable[str], metrics: Iterable[str] = ()) -> str:
@@ -147,9 +160,9 @@ class Judged(Struct, frozen=True):
     finding: Finding
 
 
-def judge(claims: Sequence[Claim], points: pd.DataFrame) -> list[Judged]:
+def judge(claims: Sequence[Claim], points: pd.DataFrame, axis: Axis) -> list[Judged]:
     """Every claim under every reading in the table."""
-    views = {reading: View(points, reading) for reading in dict.fromkeys(points["reading"])}
+    views = {reading: View(points, reading, axis) for reading in dict.fromkeys(points["reading"])}
     return [
         Judged(claim, reading, claim.check(view))
         for claim in claims
@@ -157,10 +170,6 @@ def judge(claims: Sequence[Claim], points: pd.DataFrame) -> list[Judged]:
     ]
 
 
-def megabytes(size: int) -> str:
-    return f"{size / 1e6:g} MB"
-
-
-def difference(view: View, metric: str, one: str, other: str, size: int) -> Estimate:
-    """one − other at this size, paired by seed."""
-    return estimate(view.values(metric, one, size) - view.values(metric, other, size))
+def difference(view: View, metric: str, one: str, other: str, at: int) -> Estimate:
+    """one − other at this value of the axis, paired by seed."""
+    return estimate(view.values(metric, one, at) - view.values(metric, other, at))

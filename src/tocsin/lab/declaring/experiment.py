@@ -4,40 +4,66 @@ drawing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.claims import Claim
 from tocsin.lab.declaring.figures import Figure
+from tocsin.lab.declaring.subject import Subject
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """One way to read what a paper leaves open, or another place to look: settings of the
-    workload, under a name."""
+    """One way to read what a paper leaves open, or another place to look: settings of the workload
+    or of its surroundings, under a name."""
 
     name: str
     meaning: str
     settings: dict[str, Any]
+    bounded: bool = True  # whether the bound holds for it
 
 
 class Extent(Struct, frozen=True, kw_only=True):
     """How much is swept; `settings` shrink the workload for a quick look."""
 
-    sizes_bytes: tuple[int, ...]
+    values: tuple[int, ...]  # of the axis
     seeds: int
     first_seed: int = 1  # others follow it
     bound_seeds: int = 0  # the bound is dear and varies little: a few seeds do
     settings: dict[str, Any] = {}
 
 
+class Recording(Struct, frozen=True, kw_only=True):
+    """A workload that was recorded: settings that lead to it, and a digest of what is in it."""
+
+    value: int  # of the axis
+    settings: dict[str, Any]
+    digest: str
+
+
 class Experiment(Struct, frozen=True, kw_only=True):
     name: str
     purpose: str  # one line
     source: str  # where figures and claims come from
+    subject: Subject
+    axis: Axis
     readings: tuple[Reading, ...]
     policies: tuple[str, ...]
     full: Extent
     quick: Extent
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
+    means: dict[str, str]  # metrics whose means are told in tables, and the titles of those
+    settings: dict[str, Any] = {}  # what is not as the subject has it, in all readings
+    recordings: Callable[[Path], list[Recording]] | None = None  # what is in a file or directory
+
+    def __post_init__(self) -> None:
+        if any(reading.name == RECORDED for reading in self.readings):
+            raise ValueError(f"{self.name}: {RECORDED!r} is the reading of recorded workloads")
+
+
+RECORDED = "data"
+"""The reading under which recorded workloads are played."""

@@ -10,7 +10,7 @@ Dash = Literal["solid", "dashed", "dotted"]
 
 
 class Series(Struct, frozen=True, kw_only=True):
-    """One column of the points against the allowed cache size, a curve for each policy."""
+    """One column of the points against the experiment's axis, a curve for each policy."""
 
     metric: str
     label: str = ""  # told after the policy's name
@@ -21,11 +21,14 @@ class Series(Struct, frozen=True, kw_only=True):
 
 
 class Figure(Struct, frozen=True, kw_only=True):
+    """Curves over the experiment's axis; or, `at` one value of it, the policies side by side."""
+
     name: str  # of its files
     title: str
     axis: str  # what the y axis shows, with its unit
     series: tuple[Series, ...]
     unit: float = 1.0  # the points' values are divided by it
     one_scale: bool = False  # readings can be compared: they share the y axis
-    allowed: bool = False  # draw the allowed size itself
+    allowed: bool = False  # draw the values of the axis themselves
+    at: int | None = None
     bound: str = ""  # the metric whose proven bound is drawn, where the points have it

@@ -1,23 +1,22 @@
-"""The plan of a run: an experiment after the run's options. Which workloads, policies, sizes and
-seeds; knows no Spark and no files.
+"""The plan of a run: an experiment after the run's options. Which workloads, policies, values of
+the axis and seeds; knows no Spark.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from tocsin.errors import InvalidInput, SettingError, field_named
-from tocsin.lab.declaring.experiment import Experiment, Extent
-from tocsin.lab.workloads.edge import EdgeSettings
-from tocsin.lab.workloads.network import Network
-from tocsin.policies import parse_policy
-
-T = TypeVar("T")
+from tocsin.errors import InvalidInput, SettingError
+from tocsin.lab.declaring.axis import Axis
+from tocsin.lab.declaring.experiment import RECORDED, Experiment, Extent, Recording
+from tocsin.lab.declaring.settings import converted, divided
+from tocsin.lab.declaring.subject import Subject
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -28,44 +27,75 @@ class Options(Struct, frozen=True, kw_only=True):
     bound_seeds: int | None = None
     policies: Sequence[str] | None = None
     readings: Sequence[str] | None = None
-    sizes_bytes: Sequence[int] | None = None
+    values: Sequence[int] | None = None
     settings: Mapping[str, str] = {}
+    data: Path | None = None
+
+
+class Circumstances(Struct, frozen=True):
+    """Of one reading: settings of the workload and of what it meets."""
+
+    workload: Any
+    surroundings: Any
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
-    """What all points of one directory share. Points of other conditions are never mixed in."""
+    """What all points of one directory share, in plain words. Points of other conditions are never
+    mixed in."""
 
     experiment: str
     quick: bool
-    readings: dict[str, EdgeSettings]  # of every reading, asked for or not
-    network: Network
+    axis: str  # the column of its values
+    readings: dict[str, dict[str, Any]]  # settings of every reading, asked for or not
 
 
 class Plan(Struct, frozen=True, kw_only=True):
+    subject: Subject
+    axis: Axis
     conditions: Conditions
+    circumstances: dict[str, Circumstances]
     readings: tuple[str, ...]
+    bounded: tuple[str, ...]  # readings that have bounds
     policies: tuple[str, ...]
-    sizes_bytes: tuple[int, ...]
+    values: tuple[int, ...]
     seeds: int
     bound_seeds: int
     first_seed: int = 1
+    recordings: tuple[Recording, ...] = ()
+
+    @property
+    def bounds(self) -> int:
+        return len(self.bounded) * len(self.values) * self.bound_seeds
 
     @property
     def points(self) -> int:
-        return self._cells * (len(self.policies) * self.seeds + self.bound_seeds)
-
-    @property
-    def _cells(self) -> int:
-        return len(self.readings) * len(self.sizes_bytes)
+        made = len(self.readings) * len(self.values) * self.seeds
+        return (made + len(self.recordings)) * len(self.policies) + self.bounds
 
     @property
     def told(self) -> str:
         """In a line."""
+        recorded = f", {len(self.recordings)} recordings" if self.recordings else ""
         return (
-            f"{self.points} points: {len(self.policies)} policies × {len(self.sizes_bytes)} sizes "
-            f"× {self.seeds} seeds × readings {' and '.join(self.readings)}, "
-            f"and {self._cells * self.bound_seeds} bounds"
+            f"{self.points} points: {len(self.policies)} policies × {len(self.values)} "
+            f"{self.axis.plural} × {self.seeds} seeds × readings {' and '.join(self.readings)}"
+            f"{recorded}, and {self.bounds} bounds"
         )
+
+    def recorded(self) -> Iterator[tuple[Recording, int, Circumstances]]:
+        """Each recording, with the circumstances it is played in. Those of one value count as
+        seeds."""
+        seen: Counter[int] = Counter()
+        here = self.circumstances[RECORDED] if self.recordings else None
+        for recording in self.recordings:
+            assert here is not None
+            seen[recording.value] += 1
+            workload = msgspec.structs.replace(here.workload, **recording.settings)
+            yield (
+                recording,
+                seen[recording.value],
+                Circumstances(workload, here.surroundings),
+            )
 
 
 def plan(experiment: Experiment, options: Options) -> Plan:
@@ -77,14 +107,29 @@ def plan(experiment: Experiment, options: Options) -> Plan:
         bound_seeds = min(extent.bound_seeds, seeds)
     if bound_seeds < 0:
         raise InvalidInput(f"{bound_seeds} is not a number of seeds", field="bound-seeds")
+    if bound_seeds and experiment.subject.bound is None:
+        raise InvalidInput(f"{experiment.name} has no bounds", field="bound-seeds", hint="0")
+    readings = _chosen_readings(experiment, options)
+    circumstances = _circumstances(experiment, extent, options)
+    bounded = {reading.name for reading in experiment.readings if reading.bounded}
     return Plan(
-        conditions=_conditions(experiment, extent, options),
-        readings=_chosen_readings(experiment, options.readings),
-        policies=_chosen_policies(options.policies or experiment.policies),
-        sizes_bytes=_chosen_sizes(options.sizes_bytes or extent.sizes_bytes),
+        subject=experiment.subject,
+        axis=experiment.axis,
+        conditions=Conditions(
+            experiment=experiment.name,
+            quick=options.quick,
+            axis=experiment.axis.column,
+            readings={name: _plainly(found) for name, found in circumstances.items()},
+        ),
+        circumstances=circumstances,
+        readings=tuple(name for name in readings if name != RECORDED),
+        bounded=tuple(name for name in readings if name in bounded),
+        policies=_chosen_policies(experiment.subject, options.policies or experiment.policies),
+        values=_chosen_values(experiment.axis, options.values or extent.values),
         seeds=seeds,
         bound_seeds=bound_seeds,
         first_seed=extent.first_seed,
+        recordings=_recordings(experiment, options) if RECORDED in readings else (),
     )
 
 
@@ -94,75 +139,83 @@ def _positive(field: str, asked: int | None, default: int) -> int:
     return default if asked is None else asked
 
 
-def _chosen_readings(experiment: Experiment, asked: Sequence[str] | None) -> tuple[str, ...]:
+def _chosen_readings(experiment: Experiment, options: Options) -> tuple[str, ...]:
     known = [reading.name for reading in experiment.readings]
-    for name in asked or ():
+    if options.data is not None:
+        known.append(RECORDED)
+    for name in options.readings or ():
         if name not in known:
             raise InvalidInput(
                 f"{experiment.name} has no reading {name!r}",
                 field="readings",
                 hint=f"one of {', '.join(known)}",
             )
-    return tuple(dict.fromkeys(asked or known))
+    chosen = [*(options.readings or known), *([RECORDED] if options.data is not None else [])]
+    return tuple(dict.fromkeys(chosen))
 
 
-def _chosen_policies(asked: Sequence[str]) -> tuple[str, ...]:
+def _chosen_policies(subject: Subject, asked: Sequence[str]) -> tuple[str, ...]:
     for text in asked:
         try:
-            parse_policy(text)
+            subject.functions(text)
         except SettingError as error:
             raise InvalidInput(error.message, field="policies", hint=error.hint) from None
     return tuple(dict.fromkeys(asked))
 
 
-def _chosen_sizes(asked: Sequence[int]) -> tuple[int, ...]:
-    for size in asked:
-        if size < 1:
-            raise InvalidInput(f"{size} bytes is no cache size", field="sizes", hint="such as 50MB")
+def _chosen_values(axis: Axis, asked: Sequence[int]) -> tuple[int, ...]:
+    for value in asked:
+        if value < 1:
+            raise InvalidInput(
+                f"{value} is none of the {axis.plural}",
+                field="sizes",
+                hint=f"such as {axis.told(axis.unit).replace(' ', '')}",
+            )
     return tuple(sorted(set(asked)))
 
 
-def _conditions(experiment: Experiment, extent: Extent, options: Options) -> Conditions:
-    """The declared settings, the extent's over them, and the user's over both."""
-    edge: dict[str, Any] = {}
-    network: dict[str, Any] = {}
+def _recordings(experiment: Experiment, options: Options) -> tuple[Recording, ...]:
+    if options.data is None:
+        return ()
+    if experiment.recordings is None:
+        raise InvalidInput(
+            f"{experiment.name} plays no recordings", field="data", hint="leave --data out"
+        )
+    found = experiment.recordings(options.data)
+    return tuple(sorted(found, key=lambda one: one.value))
+
+
+def _circumstances(
+    experiment: Experiment, extent: Extent, options: Options
+) -> dict[str, Circumstances]:
+    """The declared settings, the extent's over them, the reading's, and the user's over all."""
+    subject = experiment.subject
+    kinds = (subject.workload, subject.surroundings)
     between = {key for reading in experiment.readings for key in reading.settings}
-    for key, text in options.settings.items():
-        if key in between:
-            raise InvalidInput(
-                f"{key} is what the readings of {experiment.name} differ in",
-                field="set",
-                hint="choose with --readings",
+    chosen = f"it is what the readings of {experiment.name} differ in: choose with --readings"
+    given = divided(options.settings, kinds, dict.fromkeys(between, chosen))
+    readings = {reading.name: reading.settings for reading in experiment.readings}
+    if experiment.recordings is not None:
+        readings[RECORDED] = {}
+    found = {}
+    for name, settings in readings.items():
+        together = experiment.settings | extent.settings | settings
+        workload, surroundings = (
+            converted(
+                {key: value for key, value in together.items() if key in kind.__struct_fields__}
+                | mine,
+                kind,
             )
-        if key in EdgeSettings.__struct_fields__:
-            edge[key] = _value(text)
-        elif key in Network.__struct_fields__:
-            network[key] = _value(text)
-        else:
-            known = (*EdgeSettings.__struct_fields__, *Network.__struct_fields__)
-            names = ", ".join(name for name in known if name not in between)
-            raise InvalidInput(f"there is no setting {key!r}", field="set", hint=f"one of {names}")
-    return Conditions(
-        experiment=experiment.name,
-        quick=options.quick,
-        readings={
-            reading.name: _convert(extent.settings | reading.settings | edge, EdgeSettings)
-            for reading in experiment.readings
-        },
-        network=_convert(network, Network),
-    )
+            for kind, mine in zip(kinds, given, strict=True)
+        )
+        found[name] = Circumstances(workload, surroundings)
+    return found
 
 
-def _value(text: str) -> Any:
-    """A number, a word, or several of them separated by commas."""
-    parts = [part for part in re.split(r"[,\s()\[\]]+", text) if part]
-    return parts[0] if len(parts) == 1 else parts
-
-
-def _convert(values: dict[str, Any], kind: type[T]) -> T:
-    try:
-        return msgspec.convert(values, kind, strict=False)
-    except (msgspec.ValidationError, ValueError) as error:
-        name = field_named(error) or ""
-        given = f"{name}={values[name]}: " if name in values else ""
-        raise InvalidInput(f"--set {given}{error}", field="set") from None
+def _plainly(circumstances: Circumstances) -> dict[str, Any]:
+    """As a file of JSON gives them back."""
+    both = [
+        msgspec.json.decode(msgspec.json.encode(one))
+        for one in (circumstances.workload, circumstances.surroundings)
+    ]
+    return {**both[0], **both[1]}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tocsin.lab.declaring.axis import CACHE_SIZES
 from tocsin.lab.declaring.checks import (
-    SIZE,
+    AXIS,
     adds_up,
     beats,
     both,
-    changes_with_size,
+    changes_along,
     goes_with,
     nearer_to_one,
     ordered,
@@ -18,6 +19,7 @@ from tocsin.lab.declaring.checks import (
 from tocsin.lab.declaring.claims import Claim
 from tocsin.lab.declaring.experiment import Experiment, Extent, Reading
 from tocsin.lab.declaring.figures import Figure, Series
+from tocsin.lab.subjects.result_cache import RESULT_CACHE
 
 EVICTING = ("lru", "lsc", "lscz", "lsd", "exp")
 PAPERS = (*EVICTING, "ttl")
@@ -137,28 +139,28 @@ CLAIMS = (
         says=GROWING + "the hit ratio … increase in all schemes",
         where="3(a)",
         rule="each step to a larger size raises it, for each of the paper's policies",
-        check=changes_with_size("hit_ratio", PAPERS, rises=True),
+        check=changes_along("hit_ratio", PAPERS, rises=True),
     ),
     Claim(
         name="hit-bytes-grow",
         says=GROWING + "the … hit byte increase in all schemes",
         where="3(b)",
         rule="each step to a larger size raises it, for each of the paper's policies",
-        check=changes_with_size("hit_bytes", PAPERS, rises=True),
+        check=changes_along("hit_bytes", PAPERS, rises=True),
     ),
     Claim(
         name="latency-falls",
         says=GROWING + "… subscriber latency … decreases",
         where="4(b)",
         rule="each step to a larger size lowers it, for each of the paper's policies",
-        check=changes_with_size("latency_mean_s", PAPERS, rises=False),
+        check=changes_along("latency_mean_s", PAPERS, rises=False),
     ),
     Claim(
         name="fetch-falls",
         says=GROWING + "… the amount of data fetched from the data cluster decreases",
         where="4(a)",
         rule="each step to a larger size lowers it, for each of the paper's policies",
-        check=changes_with_size("fetched_bytes", PAPERS, rises=False),
+        check=changes_along("fetched_bytes", PAPERS, rises=False),
     ),
     Claim(
         name="ttl-highest-hit-ratio",
@@ -283,14 +285,14 @@ CLAIMS = (
         says="… slightly higher total cache size",
         where="5(a)",
         rule="TTL's time-averaged size is between 1 and 1.1 times the allowed one at every size",
-        check=ratio("cache_mean_bytes", SIZE, ("ttl",), low=1.0, high=1.1),
+        check=ratio("cache_mean_bytes", AXIS, ("ttl",), low=1.0, high=1.1),
     ),
     Claim(
         name="eviction-within-limit",
         says="eviction-based schemes limit themselves within the allowed sizes",
         where="5(a)",
         rule="the largest size ever is at most the allowed one, in every point",
-        check=ratio("cache_max_bytes", SIZE, EVICTING, high=1.0, every_seed=True),
+        check=ratio("cache_max_bytes", AXIS, EVICTING, high=1.0, every_seed=True),
     ),
     Claim(
         name="ttl-exceeds-limit",
@@ -298,7 +300,7 @@ CLAIMS = (
         "indeed exceeds the limit",
         where="5(a)",
         rule="TTL's largest size is above the allowed one in every seed, at every size",
-        check=ratio("cache_max_bytes", SIZE, ("ttl",), low=1.0 + 1e-9, every_seed=True),
+        check=ratio("cache_max_bytes", AXIS, ("ttl",), low=1.0 + 1e-9, every_seed=True),
     ),
     Claim(
         name="rho-t-fits",
@@ -306,7 +308,7 @@ CLAIMS = (
         where="5(a)",
         rule="TTL's mean Σρ_iT_i, with its interval, is within 5 % of the allowed size at every "
         "size",
-        check=ratio("rho_t_bytes", SIZE, ("ttl",), low=0.95, high=1.05),
+        check=ratio("rho_t_bytes", AXIS, ("ttl",), low=0.95, high=1.05),
     ),
     Claim(
         name="holding-matches-ttl",
@@ -351,7 +353,7 @@ CLAIMS = (
         says="no policy that keeps its budget passes the bound on the hit ratio",
         where="3(a)",
         rule="at most the bound, in every point that has one",
-        check=within_bound("hit_ratio", more=True),
+        check=within_bound("hit_ratio", more=True, spent="cache_max_bytes"),
         own=True,
     ),
     Claim(
@@ -359,7 +361,7 @@ CLAIMS = (
         says="no policy that keeps its budget passes the bound on latency",
         where="4(b)",
         rule="at least the bound, in every point that has one",
-        check=within_bound("latency_mean_s", more=False),
+        check=within_bound("latency_mean_s", more=False, spent="cache_max_bytes"),
         own=True,
     ),
 )
@@ -368,18 +370,19 @@ EXPERIMENT = Experiment(
     name="edge-caching",
     purpose="which policy and how large a cache a broker needs (BAD, Figures 3 to 5)",
     source="BAD, section V, Table II and Figures 3 to 5",
+    subject=RESULT_CACHE,
+    axis=CACHE_SIZES,
     readings=READINGS,
     policies=(*PAPERS, "fifo", "gdsf", OURS),
-    full=Extent(
-        sizes_bytes=tuple(range(50_000_000, 500_000_001, 50_000_000)), seeds=10, bound_seeds=1
-    ),
+    full=Extent(values=tuple(range(50_000_000, 500_000_001, 50_000_000)), seeds=10, bound_seeds=1),
     # A tenth of the people, of the backend subscriptions and so of the cache: the same load on it.
     quick=Extent(
-        sizes_bytes=(5_000_000, 20_000_000, 50_000_000),
+        values=(5_000_000, 20_000_000, 50_000_000),
         seeds=3,
         bound_seeds=1,
         settings={"subscribers": 1_000, "backends": 100, "hours": 1.0},
     ),
     figures=FIGURES,
     claims=CLAIMS,
+    means={"hit_ratio": "Hit ratio", "latency_mean_s": "Mean latency (s)"},
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.checks import SIZE, beats, ratio, within_bound
+from tocsin.lab.declaring.checks import AXIS, beats, ratio, within_bound
 from tocsin.lab.declaring.claims import Claim
 from tocsin.lab.declaring.experiment import Experiment, Extent, Reading
 from tocsin.lab.declaring.figures import Figure, Series
@@ -89,7 +89,7 @@ CLAIMS = (
         says="homing never exceeds its budget",
         where="latency",
         rule="the largest size ever is at most the allowed one, in every point",
-        check=ratio("cache_max_bytes", SIZE, (OURS,), high=1.0, every_seed=True),
+        check=ratio("cache_max_bytes", AXIS, (OURS,), high=1.0, every_seed=True),
         own=True,
     ),
     Claim(
@@ -97,7 +97,7 @@ CLAIMS = (
         says="no policy that keeps its budget passes the bound on the hit ratio",
         where="hit ratio",
         rule="at most the bound, in every point that has one",
-        check=within_bound("hit_ratio", more=True),
+        check=within_bound("hit_ratio", more=True, spent="cache_max_bytes"),
         own=True,
     ),
 )
@@ -106,20 +106,23 @@ EXPERIMENT = Experiment(
     name="homing",
     purpose="where homing wins, ties and loses: held-out seeds, other circumstances",
     source="Tocsin, docs/lab/homing.md",
+    subject=EDGE_CACHING.subject,
+    axis=EDGE_CACHING.axis,
     readings=(*EDGE_CACHING.readings, *OTHERS),
     policies=EDGE_CACHING.policies,
     full=Extent(
-        sizes_bytes=tuple(size * 1_000_000 for size in (20, 50, 100, 200, 500, 1000)),
+        values=tuple(size * 1_000_000 for size in (20, 50, 100, 200, 500, 1000)),
         seeds=10,
         first_seed=HELD_OUT,
         bound_seeds=1,
     ),
     quick=Extent(
-        sizes_bytes=(50_000_000, 500_000_000),
+        values=(50_000_000, 500_000_000),
         seeds=2,
         first_seed=HELD_OUT,
         settings={"hours": 1.0},
     ),
     figures=FIGURES,
     claims=CLAIMS,
+    means=EDGE_CACHING.means,
 )

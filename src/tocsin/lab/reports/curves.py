@@ -5,23 +5,27 @@ Knows no drawing library: `pictures` draws the same curves into files, `interact
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 from msgspec import Struct
 
+from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.columns import bound_columns
 from tocsin.lab.declaring.figures import Dash, Figure, Series
-from tocsin.lab.declaring.statistics import estimate
+from tocsin.lab.declaring.statistics import Estimate, estimate
 
 REFERENCE = ""  # the policy of a curve that belongs to none
 
 
 class Curve(Struct, frozen=True, kw_only=True):
-    """Means over seeds with their 95 % band, by size in MB."""
+    """Means over seeds with their 95 % band, by values of the axis in its unit, or by place among
+    the panel's `names`."""
 
     policy: str
     label: str
     dash: Dash
-    sizes_mb: list[float]
+    xs: list[float]
     mean: list[float]
     low: list[float]
     high: list[float]
@@ -30,7 +34,7 @@ class Curve(Struct, frozen=True, kw_only=True):
 class Bound(Struct, frozen=True, kw_only=True):
     """No policy does better than `best`; one that knows the future reaches `reached`."""
 
-    sizes_mb: list[float]
+    xs: list[float]
     best: list[float]
     reached: list[float]
 
@@ -41,89 +45,136 @@ class Panel(Struct, frozen=True, kw_only=True):
     reading: str
     curves: list[Curve]
     bound: Bound | None
-    allowed_mb: list[float]  # sizes, where the figure draws them
+    allowed: list[float]  # values of the axis, where the figure draws them
+    names: list[str] = []  # of what stands side by side, instead of values
 
 
-def panels(figure: Figure, points: pd.DataFrame) -> list[Panel]:
+def panels(figure: Figure, points: pd.DataFrame, axis: Axis) -> list[Panel]:
     """The figure's curves, reading by reading, in the order in which the points name them."""
     found = []
     for reading in dict.fromkeys(points["reading"]):
         here = points[points["reading"] == reading]
         simulated = here[here["kind"] == "simulation"]
         bounded = here[here["kind"] == "bound"]
-        sizes = sorted(simulated["size_bytes"].unique())
-        curves = [
-            curve for series in figure.series for curve in _curves(series, simulated, figure.unit)
-        ]
-        panel = Panel(
-            reading=str(reading),
-            curves=curves,
-            bound=_bound(figure, simulated, bounded),
-            allowed_mb=[size / 1e6 for size in sizes] if figure.allowed else [],
-        )
-        if curves:
+        if figure.at is not None:
+            panel = _side_by_side(figure, str(reading), simulated, axis)
+        else:
+            values = sorted(simulated[axis.column].unique())
+            panel = Panel(
+                reading=str(reading),
+                curves=[
+                    curve
+                    for series in figure.series
+                    for curve in _curves(series, simulated, figure.unit, axis)
+                ],
+                bound=_bound(figure, simulated, bounded, axis),
+                allowed=[value / axis.unit for value in values] if figure.allowed else [],
+            )
+        if panel.curves:
             found.append(panel)
     return found
 
 
-def _curves(series: Series, points: pd.DataFrame, unit: float) -> list[Curve]:
+def _side_by_side(figure: Figure, reading: str, points: pd.DataFrame, axis: Axis) -> Panel:
+    """Policies at one value of the axis, in the order in which the figure names them."""
+    here = points[points[axis.column] == figure.at]
+    names: list[str] = []
+    curves = []
+    for series in figure.series:
+        if series.metric not in here or here[series.metric].isna().all():
+            continue
+        there = set(here["policy"])
+        names = [name for name in series.policies or dict.fromkeys(here["policy"]) if name in there]
+        means = [
+            estimate(here.loc[here["policy"] == name, series.metric] / figure.unit)
+            for name in names
+        ]
+        curves.append(_of_means(REFERENCE, series, series.label, range(len(names)), means))
+    return Panel(
+        reading=reading,
+        curves=[curve for curve in curves if curve.xs],
+        bound=None,
+        allowed=[],
+        names=_shortened(names),
+    )
+
+
+def _shortened(names: list[str]) -> list[str]:
+    """Of policies that differ in their numbers alone, the numbers."""
+    parts = [name.partition("(") for name in names]
+    if len({name for name, _, _ in parts}) > 1 or not all(numbers for _, _, numbers in parts):
+        return names
+    return [numbers.removesuffix(")").replace(",", ", ") for _, _, numbers in parts]
+
+
+def _curves(series: Series, points: pd.DataFrame, unit: float, axis: Axis) -> list[Curve]:
     if series.metric not in points or points[series.metric].isna().all():
         return []
     if series.against:
-        points = _differences(points, series.metric, series.against)
+        points = _differences(points, series.metric, series.against, axis)
     if series.pooled:
-        return [_curve(REFERENCE, series.label, series, points, unit)]
+        return [_curve(REFERENCE, series.label, series, points, unit, axis)]
     found = []
     for policy in dict.fromkeys(points["policy"]):
         if series.policies is None or policy in series.policies:
             label = f"{policy} {series.label}".strip()
             mine = points[points["policy"] == policy]
-            found.append(_curve(str(policy), label, series, mine, unit))
+            found.append(_curve(str(policy), label, series, mine, unit, axis))
     return found
 
 
-def _curve(policy: str, label: str, series: Series, points: pd.DataFrame, unit: float) -> Curve:
-    sizes, means = [], []
-    for size, values in points.groupby("size_bytes")[series.metric]:
+def _curve(
+    policy: str, label: str, series: Series, points: pd.DataFrame, unit: float, axis: Axis
+) -> Curve:
+    xs, means = [], []
+    for value, values in points.groupby(axis.column)[series.metric]:
         if series.pooled:  # the same for all policies: seeds are what varies
             values = values.groupby(points.loc[values.index, "seed"]).mean()
         found = estimate(values / unit)
         if found.seeds:
-            sizes.append(float(size) / 1e6)  # type: ignore[arg-type]
+            xs.append(float(value) / axis.unit)  # type: ignore[arg-type]
             means.append(found)
+    return _of_means(policy, series, label, xs, means)
+
+
+def _of_means(
+    policy: str, series: Series, label: str, xs: Iterable[float], means: list[Estimate]
+) -> Curve:
     return Curve(
         policy=policy,
         label=label,
         dash=series.dash,
-        sizes_mb=sizes,
+        xs=list(xs),
         mean=[found.mean for found in means],
         low=[found.low for found in means],
         high=[found.high for found in means],
     )
 
 
-def _differences(points: pd.DataFrame, metric: str, against: str) -> pd.DataFrame:
-    """The metric less that of the policy `against`, at the same size and seed. Seeds differ more
+def _differences(points: pd.DataFrame, metric: str, against: str, axis: Axis) -> pd.DataFrame:
+    """The metric less that of the policy `against`, at the same value and seed. Seeds differ more
     from each other than policies do: a pair shows what the means hide."""
-    cell = ["size_bytes", "seed"]
+    cell = [axis.column, "seed"]
     base = points[points["policy"] == against].set_index(cell)[metric]
     others = points[points["policy"] != against]
     places = pd.MultiIndex.from_frame(others[cell])
     return others.assign(**{metric: others[metric] - base.reindex(places).to_numpy()})
 
 
-def _bound(figure: Figure, simulated: pd.DataFrame, bounds: pd.DataFrame) -> Bound | None:
+def _bound(
+    figure: Figure, simulated: pd.DataFrame, bounds: pd.DataFrame, axis: Axis
+) -> Bound | None:
     best, reached = bound_columns(figure.bound)
     if not figure.bound or best not in bounds or bounds[best].isna().all():
         return None
-    sizes, shifted = [], []
-    for size, rows in bounds.groupby("size_bytes"):
-        here = simulated[simulated["size_bytes"] == size]
+    xs, shifted = [], []
+    for value, rows in bounds.groupby(axis.column):
+        here = simulated[simulated[axis.column] == value]
         move = _shift(here, figure, set(rows["seed"]))
-        sizes.append(float(size) / 1e6)  # type: ignore[arg-type]
+        xs.append(float(value) / axis.unit)  # type: ignore[arg-type]
         shifted.append((rows[[best, reached]].mean() + move) / figure.unit)
     return Bound(
-        sizes_mb=sizes,
+        xs=xs,
         best=[float(one[best]) for one in shifted],
         reached=[float(one[reached]) for one in shifted],
     )

@@ -11,9 +11,17 @@ from typing import Any
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
+from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.figures import Figure
 from tocsin.lab.reports.curves import Curve, Panel
-from tocsin.lab.reports.looks import BAND, PLOTLY_DASHES, PLOTLY_MARKERS, look, rows_and_columns
+from tocsin.lab.reports.looks import (
+    BAND,
+    COLOURS,
+    PLOTLY_DASHES,
+    PLOTLY_MARKERS,
+    look,
+    rows_and_columns,
+)
 
 HEIGHT_PIXELS, BETWEEN_PIXELS = 480, 110
 GREY = "#666666"
@@ -25,7 +33,7 @@ def script() -> str:
     return str(get_plotlyjs())
 
 
-def division(figure: Figure, panels: list[Panel], policies: list[str]) -> str:
+def division(figure: Figure, panels: list[Panel], policies: list[str], axis: Axis) -> str:
     """The figure as a <div> for a page that has the script."""
     traces: list[Trace] = []
     told: set[str] = set()  # one entry in the legend for all panels
@@ -38,7 +46,7 @@ def division(figure: Figure, panels: list[Panel], policies: list[str]) -> str:
             traces.append(trace)
     return str(
         to_html(
-            {"data": traces, "layout": _layout(figure, panels)},
+            {"data": traces, "layout": _layout(figure, panels, axis)},
             full_html=False,
             include_plotlyjs=False,
             div_id=f"figure-{figure.name}",
@@ -48,7 +56,7 @@ def division(figure: Figure, panels: list[Panel], policies: list[str]) -> str:
     )
 
 
-def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
+def _layout(figure: Figure, panels: list[Panel], axis: Axis) -> dict[str, Any]:
     gap = 0.04 if figure.one_scale else 0.07
     rows, columns = rows_and_columns(len(panels))
     width = (1 - gap * (columns - 1)) / columns
@@ -71,9 +79,11 @@ def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
         layout[f"xaxis{number}"] = {
             "domain": [left, left + width],
             "anchor": f"y{number}",
-            "title": {"text": "allowed cache size (MB)"},
+            "title": {"text": "" if panel.names else axis.label},
             **lines,
         }
+        if axis.logarithmic and not panel.names:
+            layout[f"xaxis{number}"] |= _ticks(panel)
         layout[f"yaxis{number}"] = {
             "domain": [max(0.0, top - height), top],
             "anchor": f"x{number}",
@@ -97,14 +107,46 @@ def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
     return layout
 
 
+def _ticks(panel: Panel) -> dict[str, Any]:
+    """Values on a logarithmic axis, themselves as ticks."""
+    ticks = sorted({x for curve in panel.curves for x in curve.xs})
+    told = [f"{tick:,g}" for tick in ticks]
+    return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": told}
+
+
+def _named_traces(panel: Panel) -> list[Trace]:
+    """What stands side by side: a mark and its interval each."""
+    found = []
+    for curve in panel.curves:
+        above = [high - mean for high, mean in zip(curve.high, curve.mean, strict=True)]
+        marks = _line(curve.label, curve.xs, curve.mean, curve.label or "means")
+        found.append(
+            marks
+            | {
+                "x": panel.names,
+                "mode": "markers",
+                "marker": {"color": COLOURS[0], "size": 9},
+                "error_y": {
+                    "type": "data",
+                    "array": [0.0 if math.isnan(one) else one for one in above],
+                },
+                "hovertemplate": "%{y:.5g}",
+                "showlegend": bool(curve.label),
+            }
+        )
+    return found
+
+
 def _traces(panel: Panel, policies: list[str]) -> list[Trace]:
+    if panel.names:
+        return _named_traces(panel)
     found = [trace for curve in panel.curves for trace in _curve_traces(curve, policies)]
-    if panel.allowed_mb:
-        allowed = _line("allowed size", panel.allowed_mb, panel.allowed_mb, "allowed")
+    if panel.allowed:
+        allowed = _line("allowed", panel.allowed, panel.allowed, "allowed")
         allowed["line"]["dash"] = "dash"
         found.insert(0, allowed)
     if panel.bound is not None:
-        sizes = panel.bound.sizes_mb
+        sizes = panel.bound.xs
         reached = _line("reached with foresight", sizes, panel.bound.reached, "bound")
         best = _line("optimum lies here", sizes, panel.bound.best, "bound")
         shade = {"fill": "tonexty", "fillcolor": "rgba(150,150,150,0.5)"}
@@ -129,7 +171,7 @@ def _curve_traces(curve: Curve, policies: list[str]) -> list[Trace]:
     style = look(curve.policy, policies)
     half = [(high - low) / 2 for high, low in zip(curve.high, curve.low, strict=True)]
     banded = not any(math.isnan(value) for value in half)
-    line = _line(curve.label, curve.sizes_mb, curve.mean, curve.label) | {
+    line = _line(curve.label, curve.xs, curve.mean, curve.label) | {
         "mode": "lines+markers" if style.marker else "lines",
         "line": {"color": style.colour, "width": style.width, "dash": PLOTLY_DASHES[curve.dash]},
         "marker": {"symbol": PLOTLY_MARKERS[style.marker], "size": 8},
@@ -141,7 +183,7 @@ def _curve_traces(curve: Curve, policies: list[str]) -> list[Trace]:
     red, green, blue = (int(style.colour[k : k + 2], 16) for k in (1, 3, 5))
     band = _line(
         curve.label,
-        curve.sizes_mb + curve.sizes_mb[::-1],
+        curve.xs + curve.xs[::-1],
         curve.high + curve.low[::-1],
         curve.label,
     ) | {

@@ -9,9 +9,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.figures import Figure
 from tocsin.lab.reports.curves import Curve, Panel
-from tocsin.lab.reports.looks import BAND, LINE_STYLES, look, rows_and_columns
+from tocsin.lab.reports.looks import BAND, COLOURS, LINE_STYLES, MARKERS, look, rows_and_columns
 
 PANEL_INCHES = (5.6, 4.0)
 LEFT_INCHES, RIGHT_INCHES = 1.15, 2.3  # the legend is at the right
@@ -20,7 +21,7 @@ DOTS_PER_INCH = 130
 FONT_POINTS = 12
 
 
-def draw(figure: Figure, panels: list[Panel], policies: list[str], file: Path) -> None:
+def draw(figure: Figure, panels: list[Panel], policies: list[str], axis: Axis, file: Path) -> None:
     """Write the figure. `policies` fixes which colour each of them has in every figure."""
     rows, columns = rows_and_columns(len(panels))
     wide = PANEL_INCHES[0] * columns + LEFT_INCHES + RIGHT_INCHES
@@ -38,9 +39,14 @@ def draw(figure: Figure, panels: list[Panel], policies: list[str], file: Path) -
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     for axes, panel in zip(grid.flat, panels, strict=False):
-        _draw_panel(axes, panel, policies)
+        if panel.names:
+            _draw_names(axes, panel)
+        else:
+            _draw_panel(axes, panel, policies)
+            axes.set_xlabel(axis.label, fontsize=FONT_POINTS)
+            if axis.logarithmic:
+                _logarithmic(axes, panel)
         axes.set_title(f"reading: {panel.reading}", fontsize=FONT_POINTS)
-        axes.set_xlabel("allowed cache size (MB)", fontsize=FONT_POINTS)
     for row in grid:
         row[0].set_ylabel(figure.axis, fontsize=FONT_POINTS)
     canvas.suptitle(figure.title, fontsize=FONT_POINTS + 2, fontweight="bold")
@@ -48,25 +54,65 @@ def draw(figure: Figure, panels: list[Panel], policies: list[str], file: Path) -
     for axes in grid.flat:
         found, labels = axes.get_legend_handles_labels()
         handles |= dict(zip(labels, found, strict=True))
-    canvas.legend(
-        list(handles.values()),
-        list(handles),
-        loc="center left",
-        bbox_to_anchor=(1 - (RIGHT_INCHES - 0.1) / wide, 0.5),
-        fontsize=FONT_POINTS - 2,
-        frameon=False,
-    )
+    if handles:
+        canvas.legend(
+            list(handles.values()),
+            list(handles),
+            loc="center left",
+            bbox_to_anchor=(1 - (RIGHT_INCHES - 0.1) / wide, 0.5),
+            fontsize=FONT_POINTS - 2,
+            frameon=False,
+        )
     canvas.savefig(file)
 
 
-def _draw_panel(axes: Axes, panel: Panel, policies: list[str]) -> None:
+def _plain(axes: Axes) -> None:
     axes.grid(visible=True, color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=FONT_POINTS - 1)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _logarithmic(axes: Axes, panel: Panel) -> None:
+    """With the values themselves as ticks."""
+    axes.set_xscale("log")
+    ticks = sorted({x for curve in panel.curves for x in curve.xs})
+    axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+    axes.minorticks_off()
+
+
+def _draw_names(axes: Axes, panel: Panel) -> None:
+    """What stands side by side: a mark and its interval each."""
+    _plain(axes)
+    for curve in panel.curves:
+        ends = [
+            [
+                0.0 if math.isnan(end) else abs(end - mean)
+                for mean, end in zip(curve.mean, side, strict=True)
+            ]
+            for side in (curve.low, curve.high)
+        ]
+        axes.errorbar(
+            curve.xs,
+            curve.mean,
+            yerr=ends,
+            fmt=MARKERS[0],
+            color=COLOURS[0],
+            capsize=4,
+            label=curve.label or None,
+        )
+    longest = max(len(name) for name in panel.names)
+    axes.set_xticks(range(len(panel.names)), panel.names)
+    if longest * len(panel.names) > 64:
+        axes.tick_params(axis="x", rotation=20)
+    axes.set_xlim(-0.5, len(panel.names) - 0.5)
+
+
+def _draw_panel(axes: Axes, panel: Panel, policies: list[str]) -> None:
+    _plain(axes)
     if panel.bound is not None:
         axes.fill_between(
-            panel.bound.sizes_mb,
+            panel.bound.xs,
             panel.bound.reached,
             panel.bound.best,
             color="#bbbbbb",
@@ -75,15 +121,15 @@ def _draw_panel(axes: Axes, panel: Panel, policies: list[str]) -> None:
             label="optimum lies here",
             zorder=2.5,  # above the bands, below the curves
         )
-        axes.plot(panel.bound.sizes_mb, panel.bound.best, color="#666666", linewidth=1, zorder=2.5)
-    if panel.allowed_mb:
+        axes.plot(panel.bound.xs, panel.bound.best, color="#666666", linewidth=1, zorder=2.5)
+    if panel.allowed:
         axes.plot(
-            panel.allowed_mb,
-            panel.allowed_mb,
+            panel.allowed,
+            panel.allowed,
             color="#666666",
             linewidth=1.2,
             linestyle=LINE_STYLES["dashed"],
-            label="allowed size",
+            label="allowed",
         )
     for curve in panel.curves:
         _draw_curve(axes, curve, policies)
@@ -93,10 +139,10 @@ def _draw_curve(axes: Axes, curve: Curve, policies: list[str]) -> None:
     style = look(curve.policy, policies)
     if not any(math.isnan(value) for value in curve.low):
         axes.fill_between(
-            curve.sizes_mb, curve.low, curve.high, color=style.colour, alpha=BAND, linewidth=0
+            curve.xs, curve.low, curve.high, color=style.colour, alpha=BAND, linewidth=0
         )
     axes.plot(
-        curve.sizes_mb,
+        curve.xs,
         curve.mean,
         color=style.colour,
         linewidth=style.width,

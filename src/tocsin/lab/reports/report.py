@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pandas as pd
 from msgspec import Struct
 
 from tocsin import __version__
+from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.claims import Judged, judge
 from tocsin.lab.declaring.columns import bound_columns
-from tocsin.lab.declaring.experiment import Experiment
+from tocsin.lab.declaring.experiment import RECORDED, Experiment
 from tocsin.lab.declaring.plan import Conditions
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.reports import interactive, pictures, verdicts
@@ -26,7 +28,6 @@ from tocsin.lab.reports.contests import KEY, contests
 from tocsin.lab.reports.curves import panels
 from tocsin.lab.sweeps.points import read_points, write_whole
 
-MEANS = {"hit_ratio": "Hit ratio", "latency_mean_s": "Mean latency (s)"}
 COLOURS = {
     "reproduced": "#117733",
     "partly": "#997700",
@@ -57,24 +58,30 @@ def write_report(directory: Path) -> Report:
     """Make everything anew from the directory's points."""
     points, conditions = read_points(directory)
     experiment = experiment_named(conditions.experiment)
-    judged = judge(experiment.claims, points)
+    axis = experiment.axis
+    judged = judge(experiment.claims, points, axis)
     policies = [policy for policy in dict.fromkeys(points["policy"]) if policy]
-    drawn = [(figure, panels(figure, points)) for figure in experiment.figures]
+    drawn = [(figure, panels(figure, points, axis)) for figure in experiment.figures]
     drawn = [(figure, found) for figure, found in drawn if found]
     (directory / "figures").mkdir(exist_ok=True)
     for figure, found in drawn:
-        pictures.draw(figure, found, policies, directory / "figures" / f"{figure.name}.png")
+        pictures.draw(figure, found, policies, axis, directory / "figures" / f"{figure.name}.png")
     title = f"{experiment.name}: claims"
     write_whole(directory / "claims.md", verdicts.markdown(judged, title).encode())
     verdicts.write_cases(judged, directory / "claims.parquet")
     about = _about(experiment, conditions, points)
-    tables = _contests(judged) + [_means(points, metric) for metric in MEANS if metric in points]
+    tables = _contests(judged) + [
+        _means(points, metric, title, axis)
+        for metric, title in experiment.means.items()
+        if metric in points
+    ]
     still = [f"![{figure.title}](figures/{figure.name}.png)" for figure, _ in drawn]
     write_whole(
         directory / "report.md", _markdown(experiment, about, tables, still, judged).encode()
     )
     live = [
-        (figure.title, interactive.division(figure, found, policies)) for figure, found in drawn
+        (figure.title, interactive.division(figure, found, policies, axis))
+        for figure, found in drawn
     ]
     write_whole(directory / "report.html", _page(experiment, about, tables, live, judged).encode())
     return Report(experiment, conditions, judged, len(points))
@@ -95,62 +102,71 @@ def _contests(judged: list[Judged]) -> list[_Table]:
     ]
 
 
-def _means(points: pd.DataFrame, metric: str) -> _Table:
-    """A metric's means: one row a reading and policy, one column a size."""
+def _means(points: pd.DataFrame, metric: str, title: str, axis: Axis) -> _Table:
+    """A metric's means: one row a reading and policy, one column a value of the axis."""
     simulated = points[points["kind"] == "simulation"]
-    sizes = sorted(simulated["size_bytes"].unique())
+    values = sorted(simulated[axis.column].unique())
     rows = []
     for reading in dict.fromkeys(simulated["reading"]):
         here = simulated[simulated["reading"] == reading]
         for policy in dict.fromkeys(here["policy"]):
-            by_size = here[here["policy"] == policy].groupby("size_bytes")[metric].mean()
-            rows.append([str(reading), str(policy), *_cells(by_size, sizes)])
+            by_value = here[here["policy"] == policy].groupby(axis.column)[metric].mean()
+            rows.append([str(reading), str(policy), *_cells(by_value, values)])
         best = bound_columns(metric)[0]
         if best in points:
             bounds = points[(points["kind"] == "bound") & (points["reading"] == reading)]
             if not bounds.empty:
-                by_size = bounds.groupby("size_bytes")[best].mean()
-                rows.append([str(reading), "(bound)", *_cells(by_size, sizes)])
-    columns = ["reading", "policy", *(f"{size / 1e6:g} MB" for size in sizes)]
-    return _Table(MEANS[metric], columns, rows, 2)
+                by_value = bounds.groupby(axis.column)[best].mean()
+                rows.append([str(reading), "(bound)", *_cells(by_value, values)])
+    columns = ["reading", "policy", *(axis.told(value) for value in values)]
+    return _Table(title, columns, rows, 2)
 
 
-def _cells(by_size: pd.Series[float], sizes: list[int]) -> list[str]:
-    return [f"{by_size[size]:.4f}" if size in by_size.index else "" for size in sizes]
+def _cells(by_value: pd.Series[float], values: list[int]) -> list[str]:
+    return [f"{by_value[value]:.4f}" if value in by_value.index else "" for value in values]
 
 
 def _about(experiment: Experiment, conditions: Conditions, points: pd.DataFrame) -> list[str]:
     """What was run, in sentences."""
     simulated = points[points["kind"] == "simulation"]
-    seeds = simulated.groupby(["reading", "policy", "size_bytes"])["seed"].nunique()
+    cells = ["reading", "policy", experiment.axis.column]
+    seeds = simulated.groupby(cells)["seed"].nunique()
     each = f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
     lines = [
         f"{experiment.purpose[0].upper()}{experiment.purpose[1:]}. Figures and claims: "
         f"{experiment.source}.",
-        f"{len(simulated)} simulations ({each} seeds for each policy and size), "
+        f"{len(simulated)} simulations ({each} seeds for each policy and value), "
         f"{len(points) - len(simulated)} bounds, tocsin {__version__}."
         + (" A quick look at a smaller workload." if conditions.quick else ""),
     ]
     present = set(points["reading"])
     for reading in experiment.readings:
         if reading.name in present:
-            changed = _changed(conditions.readings[reading.name], set(reading.settings))
+            changed = _changed(experiment, conditions.readings[reading.name], set(reading.settings))
             lines.append(
                 f"Reading “{reading.name}”: {reading.meaning}."
                 + (f" Settings: {changed}." if changed else "")
             )
-    changed = _changed(conditions.network, set())
-    if changed:
-        lines.append(f"Network: {changed}.")
+    if RECORDED in present:
+        changed = _changed(experiment, conditions.readings[RECORDED], set())
+        lines.append(
+            f"Reading “{RECORDED}”: what was recorded."
+            + (f" Settings: {changed}." if changed else "")
+        )
     return lines
 
 
-def _changed(settings: Struct, but: set[str]) -> str:
-    """What is not as in the paper's table."""
-    defaults = msgspec.to_builtins(type(settings)())
-    here = msgspec.to_builtins(settings)
-    told = [f"{key}={value}" for key, value in here.items() if value != defaults[key]]
-    return ", ".join(one for one in told if one.split("=")[0] not in but)
+def _changed(experiment: Experiment, settings: dict[str, Any], but: set[str]) -> str:
+    """What is not as the subject, or the paper's table, has it."""
+    subject = experiment.subject
+    defaults: dict[str, Any] = {}
+    for kind in (subject.workload, subject.surroundings):
+        defaults |= msgspec.json.decode(msgspec.json.encode(kind()))
+    return ", ".join(
+        f"{key}={value}"
+        for key, value in settings.items()
+        if value != defaults.get(key) and key not in but
+    )
 
 
 def _markdown(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tocsin.lab.declaring.claims import Case, Finding, Judged, megabytes
+from tocsin.lab.declaring.claims import Case, Finding, Judged
 from tocsin.lab.declaring.statistics import Estimate
 
 SHOWN_FAILURES = 3
@@ -29,8 +29,7 @@ def numbers(finding: Finding) -> str:
     if finding.missing:
         return finding.missing
     groups = finding.groups
-    kind = "sizes" if all(name.endswith("MB") for name in groups) else "policies"
-    held = f"{sum(groups.values())} of {len(groups)} {kind}"
+    held = f"{sum(groups.values())} of {len(groups)} {finding.groups_are}"
     failing = failures(finding)
     if failing:
         shown = "; ".join(told(case) for case in failing[:SHOWN_FAILURES])
@@ -56,7 +55,7 @@ def _clearness(value: Estimate) -> float:
 
 
 def told(case: Case) -> str:
-    at = "" if case.told.startswith(case.group) else f" at {megabytes(case.size_bytes)}"
+    at = "" if case.told.startswith(case.group) else f" at {case.place}"
     name = "" if case.unitless else f" {case.metric}"
     return f"{case.told}{name}{at} {shown(case)}"
 
@@ -67,10 +66,12 @@ def shown(case: Case) -> str:
     largest = max(abs(value.mean), abs(value.low), abs(value.high))
     if not case.unitless and case.metric.endswith("_bytes"):
         scale, unit = (1e9, " GB") if largest >= 1e9 else (1e6, " MB")
-    elif not case.unitless and case.metric.endswith("_s"):
+    elif not case.unitless and case.metric.endswith("_s") and not case.metric.endswith("_per_s"):
         scale, unit = (1e-3, " ms") if largest < 0.1 else (1.0, " s")
     ends = [value.mean, value.low, value.high] if value.certain else [value.mean]
-    mean, *interval = (_figure(end / scale, signed=not case.unitless) for end in ends)
+    mean, *interval = (
+        _figure(end / scale, signed=not (case.unitless or case.level)) for end in ends
+    )
     return f"{mean} [{', '.join(interval)}]{unit}" if interval else f"{mean}{unit}"
 
 
@@ -154,7 +155,7 @@ def write_cases(judged: Sequence[Judged], file: Path) -> None:
             about
             | {
                 "group": case.group,
-                "size_bytes": case.size_bytes,
+                "at": case.at,
                 "case": case.told,
                 "metric": case.metric,
                 "value": case.value.mean,

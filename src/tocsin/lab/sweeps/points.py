@@ -1,6 +1,6 @@
 """The points of one directory: finished ones are never lost, and never mixed with others.
 
-    conditions.json   what all points here share: experiment, workload settings, network
+    conditions.json   what all points here share: experiment, settings of each reading
     finished/         what is not yet in the table: one small file for each batch of points
     points.parquet    the table: one row a point; carries the conditions, and is enough for a report
     workloads/        made once for all tasks; removed when nothing is left to do
@@ -25,11 +25,12 @@ import pyarrow.parquet as pq
 
 from tocsin.errors import Conflict, InvalidInput
 from tocsin.lab.declaring.plan import Conditions
-from tocsin.lab.sweeps.tasks import Row, Task
+from tocsin.lab.declaring.subject import Row
+from tocsin.lab.sweeps.tasks import Task
 
 TABLE = "points.parquet"
 METADATA = b"tocsin.lab"
-IDENTITY = ("kind", "reading", "policy", "size_bytes", "seed", "sources")
+CELL = ("kind", "reading", "policy", "seed")  # and the value of the axis: which point it is
 
 
 class Store:
@@ -84,21 +85,26 @@ class Store:
             refuse_other(self.directory, read_points(self.directory)[1], self.conditions)
         write_whole(kept, msgspec.json.format(msgspec.json.encode(self.conditions)))
         for row in _rows_of_table(self.directory / TABLE):
-            self._rows[_identity(row)] = row
+            self._rows[self._cell(row)] = row
         for file in sorted(self._finished.glob("*.json")):
             for row in _rows_of_batch(file):
-                self._rows[_identity(row)] = row
+                self._rows[self._cell(row)] = row
             self._batch = max(self._batch, int(file.stem) + 1)
 
     def has(self, task: Task) -> bool:
-        return task.identity in self._rows
+        """Whether the point is there, made by the code and of the data that are here now."""
+        row = self._rows.get(self._cell(task.row({})))
+        return row is not None and row["sources"] == task.sources
+
+    def _cell(self, row: Row) -> tuple[Any, ...]:
+        return (*(row[name] for name in CELL), row[self.conditions.axis])
 
     def add(self, rows: list[Row]) -> None:
         """Keep finished points, durably, before anybody is told of them."""
         write_whole(self._finished / f"{self._batch:06d}.json", msgspec.json.encode(rows))
         self._batch += 1
         for row in rows:
-            self._rows[_identity(row)] = row
+            self._rows[self._cell(row)] = row
 
     def fold(self, current: Iterable[tuple[Any, ...]], order: list[str]) -> int:
         """Write the table and empty `finished`. Points whose code has changed since (their digest
@@ -111,14 +117,15 @@ class Store:
         def place(row: Row) -> tuple[Any, ...]:
             policy = places.get(row["policy"], len(places))
             reading = readings.index(row["reading"])
-            return row["kind"], reading, policy, row["policy"], row["size_bytes"], row["seed"]
+            value = row[self.conditions.axis]
+            return row["kind"], reading, policy, row["policy"], value, row["seed"]
 
         rows = [row for row in self._rows.values() if _code(row) in valid]
         if rows:
             write_points(self.directory, sorted(rows, key=place), self.conditions)
         for file in self._finished.glob("*.json"):
             file.unlink()
-        self._rows = {_identity(row): row for row in rows}
+        self._rows = {self._cell(row): row for row in rows}
         return len(rows)
 
     def forget_workloads(self) -> None:
@@ -149,7 +156,8 @@ def read_points(directory: Path) -> tuple[pd.DataFrame, Conditions]:
         )
     table = _table(file)
     conditions = _decoded((table.schema.metadata or {}).get(METADATA, b""), file)
-    lacking = [name for name in IDENTITY if name not in table.column_names]
+    wanted = (*CELL, conditions.axis, "sources")
+    lacking = [name for name in wanted if name not in table.column_names]
     if lacking:
         raise _broken(file, f"it lacks the column {lacking[0]}")
     if not table.num_rows:
@@ -193,12 +201,9 @@ def _settle(aside: Path, file: Path) -> None:
         os.close(descriptor)
 
 
-def _identity(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in IDENTITY)
-
-
 def _code(row: Row) -> tuple[str, str, str]:
-    return row["kind"], row["policy"], row["sources"]
+    """Of a recording, the part of the digest that is of code."""
+    return row["kind"], row["policy"], row["sources"].split("-")[0]
 
 
 def _rows_of_table(file: Path) -> list[Row]:
@@ -241,12 +246,11 @@ def _differences(there: Conditions, here: Conditions) -> str:
     told = []
     if there.quick != here.quick:
         told.append("a quick look" if there.quick else "a full run")
-    pairs = [(f"{name}: ", there.readings.get(name), mine) for name, mine in here.readings.items()]
-    for prefix, theirs, mine in [*pairs, ("", there.network, here.network)]:
-        old, new = msgspec.to_builtins(theirs) or {}, msgspec.to_builtins(mine)
+    for name, mine in here.readings.items():
+        theirs = there.readings.get(name, {})
         told += [
-            f"{prefix}{key}={old.get(key)} there, {value} here"
-            for key, value in new.items()
-            if old.get(key) != value
+            f"{name}: {key}={theirs.get(key)} there, {value} here"
+            for key, value in mine.items()
+            if theirs.get(key) != value
         ]
     return "; ".join(dict.fromkeys(told)) or "another version's"

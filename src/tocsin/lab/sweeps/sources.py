@@ -12,26 +12,31 @@ from pathlib import Path
 import numpy as np
 
 from tocsin.lab.compiling.imports import digest, imported
-from tocsin.policies import parse_policy
+from tocsin.lab.declaring.subject import Subject
 
-SIMULATOR = "tocsin.lab.simulators.result_cache.simulator"
-BOUND = "tocsin.lab.sweeps.bound_rows"
-WORKLOAD = "tocsin.lab.workloads.edge"
 MADE_WITH = np.__version__  # its random streams
 
 
+def policy_digest(subject: Subject, policy: str) -> str:
+    """Of what is played, of this policy's own files and of what they import."""
+    return _digest((*subject.played_by,), tuple(subject.functions(policy)), _own_file(subject))
+
+
+def bound_digest(subject: Subject) -> str:
+    return _digest((*subject.played_by, *subject.bounded_by), (), _own_file(subject))
+
+
+def _own_file(subject: Subject) -> str:
+    """Where its functions stand: between what it plays and the row that comes of it."""
+    return inspect.getsourcefile(subject.play) or ""
+
+
 @cache
-def policy_digest(policy: str) -> str:
-    """Of the simulation, of this policy's own files and of what they import."""
-    chosen = parse_policy(policy)
-    files = imported(SIMULATOR) | imported(WORKLOAD)
-    for function in (chosen.admit, chosen.evict, chosen.expire):
-        if function is not None:
-            own = inspect.getsourcefile(inspect.unwrap(function))
-            files |= imported(function.__module__) | ({Path(own)} if own else set())
+def _digest(modules: tuple[str, ...], functions: tuple[object, ...], file: str) -> str:
+    files: set[Path] = {Path(file)} if file else set()
+    for module in modules:
+        files |= imported(module)
+    for function in functions:
+        own = inspect.getsourcefile(inspect.unwrap(function))  # type: ignore[arg-type]
+        files |= imported(function.__module__) | ({Path(own)} if own else set())
     return digest(files, MADE_WITH)
-
-
-@cache
-def bound_digest() -> str:
-    return digest(imported(BOUND) | imported(WORKLOAD), MADE_WITH)

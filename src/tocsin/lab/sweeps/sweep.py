@@ -14,11 +14,13 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tocsin.errors import TocsinError
-from tocsin.lab.declaring.plan import Plan
+from tocsin.lab.declaring.experiment import RECORDED
+from tocsin.lab.declaring.plan import Circumstances, Plan
+from tocsin.lab.declaring.subject import Row
 from tocsin.lab.sweeps.points import Store
 from tocsin.lab.sweeps.sources import bound_digest, policy_digest
 from tocsin.lab.sweeps.spark_tasks import each_as_it_ends, job_errors, session_on
-from tocsin.lab.sweeps.tasks import Failure, Place, Row, Task, make_workload, perform
+from tocsin.lab.sweeps.tasks import Failure, Place, Task, perform, workload_key, workload_of
 
 
 class Progress(Protocol):
@@ -46,25 +48,41 @@ def tasks_of(plan: Plan) -> list[Task]:
         bounded = seed < plan.first_seed + plan.bound_seeds
         policies = [*plan.policies, ""] if bounded else plan.policies
         found += [
-            _task(plan, reading, policy, size, seed)
+            _task(plan, reading, policy, value, seed, plan.circumstances[reading])
             for policy in policies
-            for reading in plan.readings
-            for size in plan.sizes_bytes
+            for reading in (plan.readings if policy else plan.bounded)
+            for value in plan.values
         ]
+    found += [
+        _task(plan, RECORDED, policy, one.value, seed, circumstances, one.digest)
+        for one, seed, circumstances in plan.recorded()
+        for policy in plan.policies
+    ]
     first = next((task for task in found if task.kind == "bound"), None)
     return found if first is None else [first, *(task for task in found if task is not first)]
 
 
-def _task(plan: Plan, reading: str, policy: str, size_bytes: int, seed: int) -> Task:
+def _task(
+    plan: Plan,
+    reading: str,
+    policy: str,
+    value: int,
+    seed: int,
+    circumstances: Circumstances,
+    recording: str = "",
+) -> Task:
+    subject = plan.subject
+    code = policy_digest(subject, policy) if policy else bound_digest(subject)
     return Task(
+        subject=subject,
+        axis=plan.axis.column,
         kind="simulation" if policy else "bound",
         reading=reading,
         policy=policy,
-        size_bytes=size_bytes,
+        value=value,
         seed=seed,
-        settings=plan.conditions.readings[reading],
-        network=plan.conditions.network,
-        sources=policy_digest(policy) if policy else bound_digest(),
+        circumstances=circumstances,
+        sources=f"{code}-{recording}" if recording else code,
     )
 
 
@@ -101,11 +119,11 @@ def sweep(
 def _make_workloads(
     context: SparkContext, tasks: Sequence[Task], place: Place, progress: Progress
 ) -> None:
-    wanted = {(task.reading, task.seed): task for task in tasks}
+    wanted = {workload_key(task): task for task in tasks}
     progress.begin("workloads", len(wanted))
 
     def make(task: Task) -> int:
-        make_workload(task.settings, task.seed, place)
+        workload_of(task, place)
         return 1
 
     for made in each_as_it_ends(context, list(wanted.values()), make):

@@ -20,14 +20,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from tocsin.lab.simulators.result_cache.simulator import simulate
-from tocsin.lab.workloads.edge import EdgeSettings, edge_workload
-from tocsin.lab.workloads.network import Network
-from tocsin.lab.workloads.workload import Workload
-from tocsin.policies import parse_policy
+from tocsin.lab.declaring.plan import Circumstances
+from tocsin.lab.declaring.subject import Row, Subject
 
 Kind = Literal["simulation", "bound"]
-Row = dict[str, Any]
 
 
 class Place(Struct, frozen=True):
@@ -53,18 +49,32 @@ class Place(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True, kw_only=True):
+    subject: Subject
+    axis: str  # the column of the value
     kind: Kind
     reading: str
     policy: str  # empty for a bound
-    size_bytes: int
+    value: int
     seed: int
-    settings: EdgeSettings
-    network: Network
-    sources: str  # digest of the code that decides the result
+    circumstances: Circumstances
+    sources: str  # digest of the code, and of a recording, that decide the result
 
     @property
-    def identity(self) -> tuple[str, str, str, int, int, str]:
-        return (self.kind, self.reading, self.policy, self.size_bytes, self.seed, self.sources)
+    def workload(self) -> Any:
+        """The settings of its workload."""
+        return self.subject.at(self.circumstances.workload, self.value)
+
+    def row(self, measured: Row) -> Row:
+        """The point: which one it is, and what was measured."""
+        return {
+            "kind": self.kind,
+            "reading": self.reading,
+            "policy": self.policy,
+            self.axis: self.value,
+            "seed": self.seed,
+            **measured,
+            "sources": self.sources,
+        }
 
 
 class Failure(Struct, frozen=True):
@@ -77,48 +87,39 @@ class Failure(Struct, frozen=True):
 def perform(task: Task, place: Place) -> Row:
     """The finished row of one point."""
     begun = time.perf_counter()
-    workload = workload_of(task.settings, task.seed, place)
+    workload = workload_of(task, place)
+    subject, surroundings = task.subject, task.circumstances.surroundings
     if task.kind == "bound":
-        from tocsin.lab.sweeps.bound_rows import bound_row
-
-        measured = bound_row(workload, task.size_bytes, task.network)
+        assert subject.bound is not None
+        measured = subject.bound(workload, task.value, surroundings)
     else:
-        policy = parse_policy(task.policy)
-        measured = simulate(workload, policy, task.size_bytes, task.network).row()
-    return {
-        "kind": task.kind,
-        "reading": task.reading,
-        "policy": task.policy,
-        "size_bytes": task.size_bytes,
-        "seed": task.seed,
-        **measured,
-        "task_s": time.perf_counter() - begun,
-        "sources": task.sources,
-    }
+        measured = subject.play(workload, task.policy, task.value, surroundings)
+    return task.row(measured | {"task_s": time.perf_counter() - begun})
 
 
-def make_workload(settings: EdgeSettings, seed: int, place: Place) -> None:
-    workload_of(settings, seed, place)
+def workload_key(task: Task) -> str:
+    """The same for tasks that play the same workload."""
+    told = msgspec.json.encode([task.subject.name, task.workload])
+    return f"{hashlib.sha256(told).hexdigest()[:12]}-{task.seed}"
 
 
-def workload_of(settings: EdgeSettings, seed: int, place: Place) -> Workload:
+def workload_of(task: Task, place: Place) -> Any:
     """Mapped from its files; made first if nobody has."""
     directory = place.here()
-    digest = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:12]
-    kept = directory / f"{digest}-{seed}"
+    kept = directory / workload_key(task)
     if not kept.exists():
         directory.mkdir(parents=True, exist_ok=True)
         with _locked(directory / f"{kept.name}.lock"):
             if not kept.exists():
-                _make(settings, seed, kept)
-    return Workload.load(kept, mmap=True)
+                _make(task, kept)
+    return task.subject.load(kept)
 
 
-def _make(settings: EdgeSettings, seed: int, kept: Path) -> None:
+def _make(task: Task, kept: Path) -> None:
     """Written aside and renamed: what is there is whole."""
     aside = Path(tempfile.mkdtemp(prefix="making-", dir=kept.parent))
     try:
-        edge_workload(settings, seed).save(aside)
+        task.subject.make(task.workload, task.seed).save(aside)
         aside.rename(kept)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)

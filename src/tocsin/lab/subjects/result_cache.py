@@ -1,20 +1,29 @@
-"""What no policy can beat at one cache size, as the row of a sweep.
+"""A broker's result cache on BAD's simulated day; the axis is its size.
 
-The columns are named as those of a simulation, with `best_` (nobody passes it) and `reached_` (a
-run that knows the future does reach it) before them.
+The columns of a bound are named as those of a simulation, with `best_` (nobody passes it) and
+`reached_` (a run that knows the future does reach it) before them.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from tocsin.lab.bounds import Interval, certify
 from tocsin.lab.declaring.columns import bound_columns
+from tocsin.lab.declaring.subject import Row, Subject
 from tocsin.lab.simulators.result_cache.simulator import simulate
+from tocsin.lab.workloads.edge import EdgeSettings, edge_workload
 from tocsin.lab.workloads.network import Network
 from tocsin.lab.workloads.workload import Workload
 from tocsin.policies import parse_policy
 
 
-def bound_row(workload: Workload, size_bytes: int, network: Network) -> dict[str, float]:
+def play(workload: Workload, policy: str, size_bytes: int, network: Network) -> Row:
+    return dict(simulate(workload, parse_policy(policy), size_bytes, network).row())
+
+
+def bound(workload: Workload, size_bytes: int, network: Network) -> Row:
     """Intervals for hit ratio, bytes and latency. Each may need a schedule of its own."""
     found = certify(workload, size_bytes, network)
     plain = simulate(workload, parse_policy("none"), size_bytes, network)
@@ -33,3 +42,26 @@ def bound_row(workload: Workload, size_bytes: int, network: Network) -> dict[str
         best, reached = bound_columns(metric)
         row[best], row[reached] = float(interval.limit), float(interval.reached)
     return row
+
+
+def functions(policy: str) -> list[Any]:
+    chosen = parse_policy(policy)
+    return [one for one in (chosen.admit, chosen.evict, chosen.expire) if one is not None]
+
+
+def load(directory: Path) -> Workload:
+    return Workload.load(directory, mmap=True)
+
+
+RESULT_CACHE = Subject(
+    name="result-cache",
+    workload=EdgeSettings,
+    surroundings=Network,
+    make=edge_workload,
+    load=load,
+    play=play,
+    bound=bound,
+    functions=functions,
+    played_by=("tocsin.lab.simulators.result_cache.simulator", "tocsin.lab.workloads.edge"),
+    bounded_by=("tocsin.lab.bounds", "tocsin.lab.workloads.edge"),
+)
