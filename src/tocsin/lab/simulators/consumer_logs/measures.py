@@ -24,6 +24,8 @@ class Measures(Struct, frozen=True, kw_only=True):
     hits: int
     misses: int
     copies: int  # of admitted records: one for each consumer
+    shared_records: int  # for several consumers
+    shared_admitted: int
     longest_admitted: int  # the longest run of records that were all admitted
     longest_refused: int
     admitted_bytes: int  # written because of admissions
@@ -51,6 +53,21 @@ class Measures(Struct, frozen=True, kw_only=True):
         return self.admitted / self.records if self.records else 0.0
 
     @property
+    def shared_hit_rate(self) -> float:
+        """Of the records for several consumers, the admitted ones."""
+        return self.shared_admitted / self.shared_records if self.shared_records else 0.0
+
+    @property
+    def copies_per_record(self) -> float:
+        """Hit rate × duplication factor, where something is admitted."""
+        return self.copies / self.records if self.records else 0.0
+
+    @property
+    def admitted_share(self) -> float:
+        """Of the deliveries, those of admitted records: the hits, if logs had no end."""
+        return self.copies / self.deliveries if self.deliveries else 0.0
+
+    @property
     def delivery_hit_rate(self) -> float:
         return self.hits / self.deliveries if self.deliveries else 0.0
 
@@ -69,6 +86,9 @@ class Measures(Struct, frozen=True, kw_only=True):
             "hit_rate": self.hit_rate,
             "duplication_factor": self.duplication_factor,
             "delivery_hit_rate": self.delivery_hit_rate,
+            "shared_hit_rate": self.shared_hit_rate,
+            "copies_per_record": self.copies_per_record,
+            "admitted_share": self.admitted_share,
             "throughput_per_s": self.throughput_per_s,
             **asdict(self),
         }

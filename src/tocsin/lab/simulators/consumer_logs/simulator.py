@@ -41,7 +41,7 @@ def play(offers: Offers, admitted: Flags, logs: Logs) -> tuple[Measures, kernel.
     kernel.play(run, world)
     seconds = time.perf_counter() - started
     totals = {name: run[name][0].item() for name in kernel.RUN.names or ()}
-    return _measures(offers, totals, world.latencies, seconds), world
+    return _measures(offers, admitted, totals, world.latencies, seconds), world
 
 
 def read_times(offers: Offers, logs: Logs) -> NDArray[np.float64]:
@@ -103,6 +103,7 @@ def _world(offers: Offers, admitted: Flags) -> kernel.World:
 
 def _measures(
     offers: Offers,
+    admitted: Flags,
     totals: dict[str, int | float],
     latencies: NDArray[np.float64],
     seconds: float,
@@ -116,6 +117,8 @@ def _measures(
         **counted,  # type: ignore[arg-type]  # whole numbers, by the names of both
         records=len(offers) - int(totals["unmatched"]),
         deliveries=deliveries,
+        shared_records=int((offers.waiting > 1).sum()),
+        shared_admitted=int((admitted & (offers.waiting > 1)).sum()),
         stored_bytes=int(totals["size_bytes"]),
         stored_mean_bytes=totals["byte_s"] / duration_s if duration_s else 0.0,
         stored_max_bytes=int(totals["max_bytes"]),

@@ -9,6 +9,7 @@ several, and stars leave an attribute open. What is wrong with a file is told by
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,6 +32,11 @@ class Recorded(Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.producer)
+
+
+def digest_of(file: Path) -> str:
+    """Of what is in the file."""
+    return hashlib.sha256(_content(file)).hexdigest()[:16]
 
 
 def read_records(file: Path, vocabulary: Vocabulary) -> Recorded:
@@ -113,13 +119,17 @@ def _rows(file: Path, columns: tuple[str, str]) -> Iterator[tuple[int, list[str]
         yield number, cells
 
 
-def _lines(file: Path) -> list[str]:
+def _content(file: Path) -> bytes:
     try:
-        content = file.read_bytes()
+        return file.read_bytes()
     except OSError as error:
         raise InvalidInput(
             f"{file} cannot be read: {error.strerror}", field="file", hint="name a file of records"
         ) from None
+
+
+def _lines(file: Path) -> list[str]:
+    content = _content(file)
     try:
         return content.decode("utf-8").splitlines()
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tocsin.errors import InvalidInput, SettingError
-from tocsin.lab.workloads.offers.files import Recorded, read_records
+from tocsin.lab.workloads.offers.files import Recorded, digest_of, read_records
 from tocsin.lab.workloads.offers.offers import Offers, Subscription
 from tocsin.lab.workloads.offers.vocabulary import Vocabulary
 
@@ -30,6 +30,7 @@ class PaperSettings(Struct, frozen=True, kw_only=True):
     records_per_s: float = 50_000.0  # published: a Poisson process
     size_bytes: int = 100  # of each record
     file: str = ""  # take records from such a file instead of making them
+    digest: str = ""  # of the file
 
     def __post_init__(self) -> None:
         for name in ("records", "producers", "records_per_s", "size_bytes"):
@@ -66,7 +67,10 @@ def paper_offers(settings: PaperSettings, seed: int) -> Offers:
     """Producers, contents and times have random streams of their own."""
     streams = [np.random.default_rng((seed, part)) for part in range(3)]
     if settings.file:
-        recorded = read_records(Path(settings.file), settings.vocabulary)
+        file = Path(settings.file)
+        recorded = read_records(file, settings.vocabulary)
+        if settings.digest and digest_of(file) != settings.digest:
+            raise InvalidInput(f"{file} has changed meanwhile", field="file", hint="run it again")
         if len(recorded) != settings.records:
             raise InvalidInput(
                 f"{settings.file} has {len(recorded)} records, not {settings.records}",

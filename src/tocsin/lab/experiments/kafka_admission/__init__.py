@@ -1,0 +1,56 @@
+"""The *kafka* paper's evaluation, simulated: Figures 8 to 14, and every sentence that claims
+something.
+
+The paper prints tuples as (mu, lambda); a policy is written threshold(lambda, mu).
+"""
+
+from __future__ import annotations
+
+from tocsin.lab.declaring.axis import Axis
+from tocsin.lab.declaring.experiment import Experiment, Extent, Reading
+from tocsin.lab.experiments.kafka_admission import admitted, parameters, speed
+from tocsin.lab.experiments.kafka_admission.figures import FIGURES
+from tocsin.lab.experiments.kafka_admission.policies import FIVE, OTHERS
+from tocsin.lab.subjects.consumer_logs import PAPERS_LOGS, recordings
+
+AXIS = Axis(
+    column="records",
+    label="records published",
+    plural="numbers of records",
+    suffix="records",
+    logarithmic=True,
+)
+
+READINGS = (
+    Reading(
+        name="half",
+        meaning="half of the records are shared, as in the authors' files",
+        settings={"shared": 0.5},
+    ),
+    Reading(
+        name="printed",
+        meaning="70 % of the records are shared, as the paper says",
+        settings={"shared": 0.7},
+    ),
+)
+
+EXPERIMENT = Experiment(
+    name="kafka-admission",
+    purpose="what to write into consumers' logs (kafka, Figures 8 to 14)",
+    source="kafka, Figures 8 to 14 and their analysis",
+    subject=PAPERS_LOGS,
+    axis=AXIS,
+    readings=READINGS,
+    policies=(*FIVE, *OTHERS),
+    full=Extent(values=(500, 1_000, 5_000, 10_000), seeds=10),
+    quick=Extent(values=(500, 1_000, 2_000), seeds=4),
+    figures=FIGURES,
+    claims=(*admitted.CLAIMS, *speed.CLAIMS, *parameters.CLAIMS),
+    means={
+        "hit_rate": "Hit rate",
+        "duplication_factor": "Duplication factor",
+        "latency_mean_s": "Mean latency (s)",
+        "throughput_per_s": "Records a second",
+    },
+    recordings=recordings,
+)
