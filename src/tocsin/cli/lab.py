@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.status import Status
 
-from tocsin.cli import lab_prototype, lab_trace
+from tocsin.cli import lab_admission, lab_prototype, lab_trace
 from tocsin.cli.lab_progress import Watch
 from tocsin.cli.output import err, show_table
 from tocsin.cli.values import listed, pairs_from, sizes_from
@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
     lab.command()(report)
     lab_prototype.register(lab)
     lab_trace.register(lab)
+    lab_admission.register(lab)
     app.add_typer(lab, name="lab")
 
 
