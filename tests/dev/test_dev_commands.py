@@ -17,9 +17,12 @@ from sqlalchemy import create_engine, text
 
 from real_servers import skip_or_fail
 from tocsin.cli import main
+from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
+from tocsin.dev.server import Server
 from tocsin.dev.servers import Servers
 from tocsin.dev.state import FILE
+from tocsin.errors import Unavailable
 
 pytestmark = pytest.mark.processes
 Call = Callable[..., tuple[int, str, str]]
@@ -72,9 +75,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         Servers(tmp_path / "dev").down([], Silent(), delete=True)
 
 
-def only_server(folder: Path) -> PostgreSQL:
-    [server] = Servers(folder / "dev").known()
-    assert isinstance(server, PostgreSQL)
+def server_in(folder: Path) -> Server:
+    [server] = [one for one in Servers(folder / "dev").known() if one.name == "postgresql"]
     return server
 
 
@@ -97,7 +99,7 @@ def test_a_database_from_up_to_down(folder: Path, call: Call) -> None:
     assert "running already" in err
 
     # It dies; it comes back as it was.
-    server = only_server(folder)
+    server = server_in(folder)
     os.kill(server.processes["postgresql"].pid, signal.SIGKILL)
     assert server.processes["postgresql"].wait(60)
     assert "\tdied\t" in call("status", "--data", "dev")[1]
@@ -131,6 +133,23 @@ def test_a_database_from_up_to_down(folder: Path, call: Call) -> None:
     assert not (folder / "dev").exists()
 
 
+def test_when_one_server_fails_the_others_of_that_call_are_stopped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[bool]()
+
+    def fail(server: MariaDB) -> None:
+        seen.append(server_in(folder).alive)
+        raise Unavailable("no MariaDB today")
+
+    monkeypatch.setattr(MariaDB, "install", lambda *_: None)
+    monkeypatch.setattr(MariaDB, "start", fail)
+    with pytest.raises(Unavailable, match="no MariaDB today"):
+        Servers(folder / "dev").up(["postgresql", "mariadb"], Silent())
+    assert seen == [True]
+    assert not server_in(folder).processes
+
+
 def test_what_an_interrupted_up_had_started_is_gone(folder: Path) -> None:
     up = subprocess.Popen(
         words_of("up", "postgresql", "--data", "dev"),
@@ -141,11 +160,11 @@ def test_what_an_interrupted_up_had_started_is_gone(folder: Path) -> None:
     )
     file = folder / "dev" / FILE
     deadline = time.monotonic() + 100
-    while not (file.exists() and only_server(folder).processes):
+    while not (file.exists() and server_in(folder).processes):
         assert time.monotonic() < deadline
         assert up.poll() is None, up.stdout and up.stdout.read()
         time.sleep(0.005)
-    process = only_server(folder).processes["postgresql"]
+    process = server_in(folder).processes["postgresql"]
     up.send_signal(signal.SIGTERM)
     told, _ = up.communicate(timeout=100)
     if up.returncode == 0:  # it was quicker than the signal
@@ -153,7 +172,7 @@ def test_what_an_interrupted_up_had_started_is_gone(folder: Path) -> None:
     else:
         assert up.returncode == 143, told
         assert not process.alive
-        assert not only_server(folder).processes
+        assert not server_in(folder).processes
 
 
 @pytest.mark.parametrize(

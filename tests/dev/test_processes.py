@@ -94,7 +94,7 @@ def test_one_that_is_paused_hears_the_stop(log: Path, started: list[Process]) ->
     process.send(signal.SIGTERM)
     assert process.alive
     process.stop(signal.SIGTERM, limit_s=60)
-    assert not process.alive
+    assert os.WTERMSIG(os.waitpid(process.pid, 0)[1]) == signal.SIGTERM
 
 
 def test_a_kill_takes_children_that_have_gone_to_sessions_of_their_own(
