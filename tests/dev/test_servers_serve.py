@@ -11,11 +11,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from sqlalchemy import create_engine, text
 
-from real_servers import RealServers
+from real_servers import RealServers, skip_or_fail
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
-from tocsin.errors import Conflict, InvalidInput
+from tocsin.dev.processes import Detached, processes_in
+from tocsin.dev.throwaway import Throwaway
+from tocsin.errors import Conflict, InvalidInput, Unavailable
 
 pytestmark = pytest.mark.processes
 
@@ -107,6 +109,23 @@ def test_only_fresh_databases_are_dropped(database: PostgreSQL | MariaDB) -> Non
     for url in (database.url, "sqlite:///tocsin_1"):
         with pytest.raises(InvalidInput, match="no fresh database"):
             database.drop(url)
+
+
+def test_a_server_that_cannot_start_says_why_and_leaves_nothing_running() -> None:
+    if reason := PostgreSQL.missing():
+        skip_or_fail(reason)
+    with Throwaway() as servers:
+        server = servers.start(PostgreSQL)
+        server.stop()
+        forgetful = PostgreSQL(servers.directory, Detached())
+        with pytest.raises(Unavailable, match="older than the password"):
+            forgetful.start()
+        assert not forgetful.processes
+        assert processes_in(server.data) == []
+        (server.data / "postgresql.conf").write_text("rubbish\nrubbish\n")
+        with pytest.raises(Unavailable, match=r"ended while it started: .*syntax error"):
+            server.start()
+        assert not server.processes
 
 
 def produce(kafka: Kafka, topic: str, value: bytes) -> None:

@@ -79,7 +79,7 @@ class Kafka(Server):
 
     def _java(self, *words: str) -> list[str]:
         libraries = f"{KAFKA.directory}/*"
-        options = ["-Xmx512m", "-Dlog4j2.level=WARN"]
+        options = ["-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         if self._short_lived:
             options += SHORT_LIVED_JAVA.split()
         return [str(require_java() / "bin" / "java"), *options, "-cp", libraries, *words]

@@ -1,6 +1,7 @@
 """The jars of Kafka's server: what org.apache.kafka:kafka_2.13 of this version needs, all pinned.
 
-For another version, resolve it once with Maven or Ivy and write down what it found.
+For another version, resolve it once with Maven or Ivy and write down what it found. Besides, the
+logger that lets it say why it does not start.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ KAFKA = JarSet(
         "org.scala-lang:scala-library:2.13.18",
         "org.scala-lang:scala-reflect:2.13.18",
         "org.slf4j:slf4j-api:1.7.36",
+        "org.slf4j:slf4j-simple:1.7.36",
         "org.xerial.snappy:snappy-java:1.1.10.7",
         "org.yaml:snakeyaml:2.5",
     ),

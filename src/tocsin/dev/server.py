@@ -211,6 +211,11 @@ class Server(ABC):
         """With the line of its log that most likely says why."""
         told = self.log.read_bytes()[self._log_read_from :].decode(errors="replace")
         lines = [line.strip() for line in told.splitlines() if line.strip()]
-        bad = [line for line in lines if re.search(r"error|fatal|exception", line, re.IGNORECASE)]
-        why = (bad or lines or ["it said nothing"])[0 if bad else -1]
+        for telling in (r"(Exception|Error): \S", r"(?i)error|fatal"):
+            for line in lines:
+                if re.search(telling, line):
+                    return self._unavailable(what, line)
+        return self._unavailable(what, lines[-1] if lines else "it said nothing")
+
+    def _unavailable(self, what: str, why: str) -> Unavailable:
         return Unavailable(f"{self.title} {what}: {why}", hint=f"its log is {self.log}")
