@@ -24,7 +24,7 @@ from tocsin.language import CreateChannel, bind_arguments
 from tocsin.language.tokens import NAME, NAME_RULE
 from tocsin.model import Broker, Channel, Dataset, Subscription
 from tocsin.pipeline.adhoc import Answer
-from tocsin.pipeline.channels import settle
+from tocsin.pipeline.channels import mask_of, settle
 from tocsin.pipeline.engine import Engine
 from tocsin.pipeline.session import runs_in_real_time
 from tocsin.service.tokens import check_secret
@@ -218,6 +218,9 @@ class Cluster:
     ) -> Subscription:
         found = await asyncio.to_thread(self.store.catalog.channel, channel)
         arguments = settle(found, bind_arguments(found, given))
+        mask = mask_of(arguments)
+        if mask and self._engine is not None:  # who resumes while Spark starts does not wait for it
+            await asyncio.to_thread(self._engine.check_open, channel, mask)
         subscription, _ = await asyncio.to_thread(
             self.store.subscriptions.subscribe, subscriber, channel, arguments, broker
         )

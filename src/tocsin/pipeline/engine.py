@@ -168,6 +168,10 @@ class Engine:
             raise
         return channel
 
+    def check_open(self, name: str, mask: Mask) -> None:
+        """Raises InvalidInput when the channel cannot run with these parameters open."""
+        self._runner.check_open(name, mask)
+
     def drop(self, name: str) -> None:
         with self._lock:
             self._schedule.remove(name)

@@ -24,9 +24,11 @@ from tocsin.language import CreateChannel
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels import (
     CompiledChannel,
+    Mask,
     Parameters,
     ParameterTable,
     analyse,
+    check_open,
     compile_channel,
     match,
 )
@@ -61,6 +63,7 @@ class _Prepared:
     channel: Channel
     compiled: CompiledChannel
     parameters: ParameterTable
+    checked: set[Mask] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     failures: int = 0
 
@@ -93,6 +96,13 @@ class Runner:
     def prepare(self, channel: Channel, compiled: CompiledChannel) -> None:
         table = ParameterTable(self._spark, compiled)
         self._prepared[channel.name] = _Prepared(channel, compiled, table)
+
+    def check_open(self, name: str, mask: Mask) -> None:
+        """Refuse open parameters with which Spark cannot run the channel."""
+        prepared = self._prepared.get(name)
+        if prepared is not None and mask not in prepared.checked:
+            check_open(self._spark, prepared.compiled, mask)
+            prepared.checked.add(mask)
 
     def forget(self, name: str) -> None:
         prepared = self._prepared.pop(name, None)

@@ -123,7 +123,7 @@ JOINS: dict[str, dict[str, Test]] = {
 JOINS["LEFT JOIN places AS p ON"] = {
     on: JOINS["JOIN places AS p ON"][on] for on in ("p.kind = r.kind", "p.pid >= :lo")
 }
-SHAPES = ("plain", "grouped", "distinct", "top", "counted", "union")
+SHAPES = ("plain", "grouped", "distinct", "top", "counted", "ranked", "union")
 
 
 def parameters_of(text: str) -> set[str]:
@@ -167,6 +167,9 @@ class Question:
             case "top":
                 found = self._select(plain, self.conditions)
                 return f"{found} ORDER BY r.sev DESC, r.id{extra} LIMIT 2"
+            case "ranked":
+                order = f"row_number() OVER (ORDER BY r.sev DESC, r.id{extra}) AS rank"
+                return self._select(f"r.id, {order}", self.conditions)
             case "counted":
                 return self._select("count(*) AS n, min(r.sev) AS least", self.conditions)
             case _:
@@ -206,6 +209,9 @@ class Question:
             case "top":
                 rows.sort(key=_rank)
                 return [self._plain(row, given) for row in rows[:2]]
+            case "ranked":
+                rows.sort(key=_rank)
+                return [{"id": row[0]["id"], "rank": n} for n, row in enumerate(rows, start=1)]
             case "counted":
                 sevs = [row[0]["sev"] for row in rows if row[0]["sev"] is not None]
                 return [{"n": len(rows), "least": min(sevs, default=None)}]

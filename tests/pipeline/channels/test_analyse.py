@@ -5,11 +5,17 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tocsin.errors import StatementError
+from tocsin.errors import InvalidInput, StatementError
 from tocsin.language import parse_one
 from tocsin.language.statements import CreateChannel
 from tocsin.model import Column, Dataset
-from tocsin.pipeline.channels import CompiledChannel, analyse, compile_channel, plain_query
+from tocsin.pipeline.channels import (
+    CompiledChannel,
+    analyse,
+    check_open,
+    compile_channel,
+    plain_query,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -149,6 +155,20 @@ def test_refused_queries_say_why_and_where(
         analyse(spark, compiled(parameters, query), DATASETS)
     assert says in str(caught.value)
     assert (caught.value.line, caught.value.column) == (line, column)
+
+
+def test_open_parameters_that_spark_cannot_do_without_are_refused(spark: SparkSession) -> None:
+    made = compiled(
+        "t STRING, a DOUBLE, o DOUBLE, km DOUBLE",
+        "SELECT count(*) AS n FROM NEW reports WHERE near(lat, lon, :a, :o, :km)"
+        " AND EXISTS (SELECT 1 FROM users WHERE uid = :t)",
+    )
+    analyse(spark, made, DATASETS)
+    with pytest.raises(InvalidInput, match="'c' cannot run with a, km, o open: Spark") as caught:
+        check_open(spark, made, frozenset(("a", "o", "km")))
+    assert caught.value.field == "a"
+    simple = compiled("t STRING", "SELECT count(*) AS n FROM NEW reports WHERE type = :t")
+    check_open(spark, simple, frozenset("t"))
 
 
 def test_a_plain_query_names_its_datasets_and_nothing_else() -> None:

@@ -125,6 +125,19 @@ RECORDS = [
             " SELECT max(id) AS id, sev FROM NEW reports WHERE kind > :kind GROUP BY sev",
             "lat DOUBLE, lon DOUBLE, km DOUBLE, lo INT, kind STRING",
         ),
+        (
+            "SELECT count(*) AS n FROM NEW reports WHERE near(lat, lon, :lat, :lon, :km)",
+            "lat DOUBLE, lon DOUBLE, km DOUBLE",
+        ),
+        (
+            "SELECT id, rank() OVER (ORDER BY lat) AS r FROM NEW reports WHERE sev >= :lo",
+            "lo INT",
+        ),
+        (
+            "SELECT max(r.id) AS most FROM NEW reports r JOIN reports s ON r.kind = :kind"
+            " AND near(r.lat, r.lon, s.lat, s.lon, :km)",
+            "kind STRING, km DOUBLE",
+        ),
     ],
 )
 @pytest.mark.parametrize("broadcast", ["10485760", "-1"])

@@ -114,7 +114,7 @@ def _question(draw: st.DrawFn) -> Question:
     join = draw(st.sampled_from(sorted(JOINS)))
     on = some(JOINS[join], 1, 2) if join else ()
     # One level deeper a parameter in EXISTS is refused; that has its own test.
-    deep = shape in ("top", "counted", "union")
+    deep = shape in ("top", "counted", "ranked", "union")
     usable = [each for each in CONDITIONS if not (deep and each.startswith("EXISTS"))]
     conditions = some(usable)
     others = some(usable) if shape == "union" else ()
@@ -126,10 +126,10 @@ def _sets(draw: st.DrawFn, question: Question) -> list[Record]:
     """Parameter sets, of which some leave open what they may."""
     free = sorted(PARAMETERS.keys() - question.needed())
     linking = sorted(question.used() - question.needed()) or free
-    masks = [draw(st.sets(st.sampled_from(each), max_size=3)) for each in (linking, linking, free)]
+    masks = [draw(st.sets(st.sampled_from(each), max_size=3)) for each in (linking, free)]
     made = []
     for _ in range(draw(st.integers(0, 6))):
-        mask = draw(st.sampled_from([set(), set(), *masks]))
+        mask = draw(st.sampled_from([set(), *masks]))
         made.append(draw(_arguments()) | dict.fromkeys(mask, OPEN))
     return made
 

@@ -1,7 +1,8 @@
 """Spark's verdict on a channel before it is created: names, types, and whether it can be planned.
 
 The author's own text is analysed first, so that Spark's positions are the author's; then the
-compiled query is planned over empty tables, so that what Spark cannot run is refused now.
+compiled query is planned over empty tables, so that what Spark cannot run is refused now. The same
+is done for open parameters, when the first subscription would leave them open.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tocsin.errors import StatementError
+from tocsin.errors import InvalidInput, StatementError
 from tocsin.language.tokens import tokenize
 from tocsin.model import Column, Dataset, Parameter
 from tocsin.pipeline.channels import near
 from tocsin.pipeline.channels.compile import CompiledChannel
 from tocsin.pipeline.channels.dialect import QueryText
 from tocsin.pipeline.channels.matching import payloads, rows, visible
+from tocsin.pipeline.channels.openings import Mask
 from tocsin.pipeline.channels.parameters import parameter_frame, prepare
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,21 +54,9 @@ def analyse(
     spark: SparkSession, compiled: CompiledChannel, datasets: Mapping[str, Dataset]
 ) -> list[Column]:
     """The columns of the channel's results; a StatementError says what Spark refuses, and where."""
-    names = dict.fromkeys((*compiled.stored, *compiled.new))
-    empty = {name: spark.createDataFrame([], view_schema(datasets[name])) for name in names}
     written = _as_written(spark, compiled, datasets)
     _check_names(compiled.query, written.columns)
-    window = (_EPOCH, _EPOCH) if compiled.uses_window else None
-    try:
-        frame = parameter_frame(spark, compiled.channel.parameters, [])
-        parts = [prepare(part, frame) for part in compiled.parts]
-        found = rows(spark, compiled, parts, empty, empty, window)
-        payloads(found)._jdf.queryExecution().executedPlan()
-    except PySparkException as error:
-        raise _refusal(compiled.query, error) from None
-    except Exception as error:  # py4j wraps what the planner throws
-        reason = str(getattr(error, "java_exception", error)).splitlines()[0]
-        raise compiled.query.error(f"Spark cannot plan this query: {reason}", 0) from None
+    found = _planned(spark, compiled, frozenset())
     _check_same(compiled.query, written.schema, found.schema)
     kept = set(visible(written.columns))
     return [
@@ -74,6 +64,41 @@ def analyse(
         for field in written.schema.fields
         if field.name in kept
     ]
+
+
+def check_open(spark: SparkSession, compiled: CompiledChannel, mask: Mask) -> None:
+    """Refuse what Spark cannot run with these parameters open: it would stop the whole channel."""
+    try:
+        _planned(spark, compiled, mask)
+    except StatementError as error:
+        names = sorted(mask)
+        raise InvalidInput(
+            f"channel {compiled.channel.name!r} cannot run with {', '.join(names)} open:"
+            f" {error.message}",
+            field=names[0],
+            hint="give values",
+        ) from None
+
+
+def _planned(spark: SparkSession, compiled: CompiledChannel, mask: Mask) -> DataFrame:
+    """The rows of no records and no parameter sets, planned to the end."""
+    names = dict.fromkeys((*compiled.stored, *compiled.new))
+    schemas = {name: view_schema(compiled.datasets[name]) for name in names}
+    empty = {name: spark.createDataFrame([], schema) for name, schema in schemas.items()}
+    window = (_EPOCH, _EPOCH) if compiled.uses_window else None
+    try:
+        parts = [
+            prepare(part, parameter_frame(spark, part.parameters, []))
+            for part in compiled.parts_with(mask)
+        ]
+        found = rows(spark, compiled, parts, empty, empty, window)
+        payloads(found)._jdf.queryExecution().executedPlan()
+    except PySparkException as error:
+        raise _refusal(compiled.query, error) from None
+    except Exception as error:  # py4j wraps what the planner throws
+        reason = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise compiled.query.error(f"Spark cannot plan this query: {reason}", 0) from None
+    return found
 
 
 def _as_written(

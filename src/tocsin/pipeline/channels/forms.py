@@ -35,9 +35,10 @@ _CLAUSES = {
 
 
 class Shape(Struct):
-    """`select` is None for the lateral form; `reason` says why. `moved` are conditions taken out of
-    inner joins. `leading` is the alias whose `_position` orders the results. `parameters_first`: an
-    outer join looks at parameters, so they must stand before it in FROM."""
+    """`reason` says why it is the lateral form; its `select` is a copy of the query when parameters
+    stand in conditions alone, so that it may be given keys, and else None. `moved` are conditions
+    taken out of inner joins. `leading` is the alias whose `_position` orders the results.
+    `parameters_first`: an outer join looks at parameters, so they must stand before it in FROM."""
 
     form: str
     select: exp.Select | None
@@ -51,10 +52,13 @@ class Shape(Struct):
     limit: int | None = None
 
 
-def shape_of(tree: exp.Query) -> Shape:
-    reason = _why_not_joined(tree)
+def shape_of(tree: exp.Query, why_lateral: str | None = None) -> Shape:
+    """The tree is used up, but not by the lateral form."""
+    reason = why_lateral or _why_not_joined(tree)
     if reason is not None:
-        return Shape("lateral", None, reason)
+        if not _may_have_keys(tree):
+            return Shape("lateral", None, reason)
+        tree = tree.copy()
     assert isinstance(tree, exp.Select)
     joins: list[exp.Join] = tree.args.get("joins") or []
     only_inner = all(is_inner(join) for join in joins)
@@ -73,6 +77,8 @@ def shape_of(tree: exp.Query) -> Shape:
         has_parameter(join.args["on"]) for join in joins if join.args.get("on") is not None
     )
     tables = _inner_tables(tree, mirrored)
+    if reason is not None:
+        return Shape("lateral", tree, reason, moved=moved, tables=tables)
     marked = [table for table in tables if table.meta.get("new")]
     leading = next(iter(marked or tables), None)
     limit = tree.args.get("limit")
@@ -165,6 +171,23 @@ def _why_not_joined(tree: exp.Query) -> str | None:
     if tree.args.get("from_") is None:
         return "it has no FROM"
     return _parameters_misplaced(tree) or _aggregation(tree)
+
+
+def _may_have_keys(tree: exp.Query) -> bool:
+    """Whether the lateral form stays right when the parameter table is one more source of it:
+    parameters stand in WHERE and inner ON alone, and nobody counts columns."""
+    if not isinstance(tree, exp.Select) or tree.args.get("from_") is None:
+        return False
+    if tree.args.get("laterals") or any(each.is_star for each in tree.selects):
+        return False
+    joins: list[exp.Join] = tree.args.get("joins") or []
+    if not all(is_inner(join) for join in joins):
+        return False
+    rest = tree.copy()
+    rest.set("where", None)
+    for join in rest.args.get("joins") or []:
+        join.set("on", None)
+    return not has_parameter(rest)
 
 
 def _aggregation(tree: exp.Select) -> str | None:

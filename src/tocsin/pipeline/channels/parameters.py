@@ -122,7 +122,7 @@ def add_keys(part: Part, frame: DataFrame, facts: Mapping[str, Any]) -> DataFram
     """One row per key that a parameter set is found by."""
     if part.keys is None:
         return frame
-    sql = f"SELECT *, EXPLODE({part.keys}) AS __key FROM __parameters AS __p"  # noqa: S608
+    sql = f"SELECT *, {part.keys} FROM __parameters AS __p"  # noqa: S608
     return run_sql(frame.sparkSession, sql, {"__parameters": frame}, facts)
 
 

@@ -2,7 +2,8 @@
 
 Three forms. *flat*: records joined with the parameter table, the fast one. *grouped*: the same,
 with the backend subscription added to GROUP BY or DISTINCT. *lateral*: the query, whatever it is,
-once for each parameter set; Spark turns it into joins.
+once for each parameter set; Spark turns it into joins. Where a key can help it, the query inside
+meets the parameter sets by that key, and each set then takes what is its own.
 """
 
 from __future__ import annotations
@@ -38,13 +39,15 @@ PARAMETERS_MARKER = "__parameters"
 BACKEND = "__out_backend"
 ORDER = "__out_order"
 _PROBE = "__x"
+_PROBE_MARKER = "__probe_marker"
+_SETS = "__s"
 
 
 class Part(Struct, frozen=True):
     """`sql` names its tables by markers, which `match` replaces by the views of one run.
 
-    Its parameter table has a column for each of `parameters`, and a row for each of the `keys` (an
-    array over those columns) that a parameter set is found by; without `keys`, one row. `facts` are
+    Its parameter table has a column for each of `parameters`, and what `keys` generates of them: a
+    row for each `__key` that a parameter set is found by. Without `keys`, one row. `facts` are
     aggregates over the table, whose values `sql` and `keys` take by name. `keyed` are the views of
     datasets that `sql` reads, with the key that each is given.
     """
@@ -77,13 +80,16 @@ def make_part(
 ) -> Part:
     """The query in the fastest form it can take; the tree is used up. `even`: exactly the query's
     own columns and ours, since others stand beside it in a union."""
-    reason = "in a union it needs a plain list of columns" if even and _is_uneven(tree) else None
-    shape = shape_of(tree) if reason is None else Shape("lateral", None, reason)
-    if shape.select is None:
-        made = _lateral(query, tree)
-        why = shape.reason
-        return Part(made, "lateral", "once per parameter set", why, parameters, not_streamable=why)
-    return _joined(query, shape, parameters, datasets)
+    uneven = "in a union it needs a plain list of columns"
+    shape = shape_of(tree, uneven if even and _is_uneven(tree) else None)
+    if shape.form != "lateral":
+        return _joined(query, shape, parameters, datasets)
+    keyed = _keyed_lateral(query, shape, parameters, datasets)
+    if keyed is not None:
+        return keyed
+    sql = _lateral(query, tree, f"{PARAMETERS_MARKER} AS {PARAMETERS}")
+    why = shape.reason
+    return Part(sql, "lateral", "once per parameter set", why, parameters, not_streamable=why)
 
 
 def _is_uneven(tree: exp.Query) -> bool:
@@ -118,11 +124,7 @@ def _joined(
         strategy += ", datasets joined on grid cells"
     conditions += cells
     if index is not None:
-        probe = index.probe
-        if index.probes:
-            probe = f"{_PROBE}.__k"
-            _add_join(select, exp.Table(this=exp.to_identifier("__probe_marker")))
-        conditions.append(snippet(f"{probe} = {PARAMETERS}.__key"))
+        conditions.append(_probe(select, index))
     _add_parameters(select, first=shape.parameters_first)
     if conditions:
         select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
@@ -136,10 +138,7 @@ def _joined(
         for column in ("__backend", *(parameter_column(n) for n in used if n[:2] != "__")):
             group.append("expressions", exp.column(column, table=PARAMETERS))
     _hint(select, shape)
-    sql = _finished(query, select)
-    if index is not None and index.probes:
-        lateral = f"LATERAL EXPLODE({index.probe}) AS {_PROBE}(__k)"
-        sql = sql.replace("__probe_marker", lateral)
+    sql = _probed(_finished(query, select), index)
     if shape.limit is not None:
         sql = f"SELECT * FROM ({sql}) AS __w WHERE {ORDER} <= {shape.limit}"  # noqa: S608
     return Part(
@@ -150,10 +149,24 @@ def _joined(
         parameters,
         shape.needs_new_records,
         tuple(keyed),
-        index.keys if index else None,
+        f"EXPLODE({index.keys}) AS __key" if index else None,
         (*(index.facts if index else ()), *reaches),
         not_streamable,
     )
+
+
+def _probe(select: exp.Select, index: Index) -> exp.Expr:
+    """The condition by which records meet the keys of parameter sets."""
+    if not index.probes:
+        return snippet(f"{index.probe} = {PARAMETERS}.__key")
+    _add_join(select, exp.Table(this=exp.to_identifier(_PROBE_MARKER)))
+    return snippet(f"{_PROBE}.__k = {PARAMETERS}.__key")
+
+
+def _probed(sql: str, index: Index | None) -> str:
+    if index is None or not index.probes:
+        return sql
+    return sql.replace(_PROBE_MARKER, f"LATERAL EXPLODE({index.probe}) AS {_PROBE}(__k)")
 
 
 def _popped(select: exp.Select, part: str) -> exp.Expr | None:
@@ -262,7 +275,48 @@ def _hint(select: exp.Select, shape: Shape) -> None:
         select.set("hint", exp.Hint(expressions=[hint]))
 
 
-def _lateral(query: QueryText, tree: exp.Query) -> str:
+def _keyed_lateral(
+    query: QueryText,
+    shape: Shape,
+    parameters: tuple[Parameter, ...],
+    datasets: Mapping[str, Dataset],
+) -> Part | None:
+    """The lateral form with a key to join on; None when there is none to be had."""
+    select = shape.select
+    if select is None:
+        return None
+    conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
+    index, strategy, _ = _strategy(conditions, parameters, shape, datasets)
+    cells, keyed, reaches = join_by_cells(conditions, shape.tables, datasets)
+    if index is None and not cells:
+        return None
+    conditions += cells
+    sets = f"{PARAMETERS_MARKER} AS {_SETS}"
+    if index is not None:
+        conditions.append(_probe(select, index))
+        # A set has a row for each of its keys, and one at least.
+        once = ("SELECT * FROM", PARAMETERS_MARKER, "WHERE COALESCE(__at, 0) = 0")
+        sets = f"({' '.join(once)}) AS {_SETS}"
+    if any(map(has_parameter, conditions)):
+        conditions.append(snippet(f"{PARAMETERS}.__backend = {_SETS}.__backend"))
+        _add_parameters(select, first=False)
+    select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
+    also = ", datasets joined on grid cells" if cells else ""
+    return Part(
+        _probed(_lateral(query, select, sets), index),
+        "lateral",
+        f"once per parameter set, {strategy}{also}",
+        shape.reason,
+        parameters,
+        keyed=tuple(keyed),
+        keys=f"POSEXPLODE_OUTER({index.keys}) AS (__at, __key)" if index else None,
+        facts=(*(index.facts if index else ()), *reaches),
+        not_streamable=shape.reason,
+    )
+
+
+def _lateral(query: QueryText, tree: exp.Query, sets: str) -> str:
+    """The query for each of `sets`: a table of parameter sets, and its alias."""
     order = tree.args.get("order")
     if order is None:
         tree = _with_output(tree, "CAST(0 AS BIGINT)", wrap=True)
@@ -274,8 +328,8 @@ def _lateral(query: QueryText, tree: exp.Query) -> str:
     else:
         keys = ", ".join(to_spark(each) for each in order.expressions)
         tree = _with_output(tree, _numbered(keys), wrap=True)
-    outputs = f"__q.*, {PARAMETERS}.__backend AS {BACKEND}"
-    sources = f"{PARAMETERS_MARKER} AS {PARAMETERS}, LATERAL ({_finished(query, tree)}) AS __q"
+    outputs = f"__q.*, {sets.rpartition(' ')[2]}.__backend AS {BACKEND}"
+    sources = f"{sets}, LATERAL ({_finished(query, tree)}) AS __q"
     return " ".join(("SELECT", outputs, "FROM", sources))
 
 
