@@ -21,6 +21,9 @@ CREATE CONTINUOUS CHANNEL IF NOT EXISTS open_offers(restaurant STRING, food STRI
   WHERE o.restaurant = :restaurant AND o.food = :food AND o.discount >= :discount;
 CREATE CONTINUOUS CHANNEL IF NOT EXISTS open_shown(food STRING) AS
   SELECT o.id, :food AS wanted FROM NEW open_offered o WHERE o.food = :food;
+CREATE CONTINUOUS CHANNEL IF NOT EXISTS open_counted(least INT, food STRING) AS
+  SELECT count(*) AS n FROM NEW open_offered o WHERE o.discount >= :least
+  AND EXISTS (SELECT 1 FROM open_offered p WHERE p.food = :food);
 """
 RECORDS = [
     {"id": 1, "restaurant": "R1", "food": "pizza", "discount": 30},
@@ -79,6 +82,12 @@ async def test_every_way_to_say_it_is_the_same_subscription(client: Client, live
     async with await client.subscribe("open_offers", "R7", ANY, 20) as by_client:
         assert by_client.id == told["subscription"]
         await by_client.unsubscribe()
+
+
+async def test_what_spark_cannot_run_is_refused_before_it_stops_the_channel(client: Client) -> None:
+    with pytest.raises(InvalidInput, match="cannot run with least open") as caught:
+        await client.subscribe("open_counted", least=ANY, food="pizza")
+    assert caught.value.field == "least"
 
 
 async def test_what_cannot_be_open_is_refused_by_name(client: Client) -> None:
