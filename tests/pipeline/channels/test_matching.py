@@ -226,6 +226,18 @@ def test_masks_come_and_go_with_the_sets_that_use_them(spark: SparkSession) -> N
     assert delta.current() is None
 
 
+def test_who_counts_is_told_once_also_of_nothing(spark: SparkSession) -> None:
+    channel = compiled(
+        "CONTINUOUS CHANNEL c(lat DOUBLE, km DOUBLE) AS"
+        " SELECT count(*) AS n FROM NEW reports WHERE near(lat, lon, :lat, 10, :km)"
+    )
+    assert dict(channel.describe())["matching"].endswith("grid cells")
+    asked = [(50.0, 1.0), (50.0, 6.0), (50.0, -1.0), (-80.0, 6.0), (50.25, 1000.0)]
+    made = table(spark, channel, [{"lat": lat, "km": km} for lat, km in asked])
+    got = results(spark, channel, made, frame(spark, RECORDS))
+    assert got == [(n, {"n": found}) for n, found in enumerate((1, 3, 0, 0, 40), start=1)]
+
+
 def test_queries_of_a_union_with_the_same_keys_share_a_table(spark: SparkSession) -> None:
     channel = compiled(
         "CONTINUOUS CHANNEL c(kind STRING, lo INT) AS SELECT id FROM NEW reports WHERE kind = :kind"

@@ -177,6 +177,14 @@ def test_each_query_of_a_union_is_matched_by_its_own_keys() -> None:
     assert len({part.keys for part in channel.parts}) == 2
 
 
+def test_queries_of_a_union_have_the_same_columns_whatever_their_form() -> None:
+    stars = "SELECT * FROM NEW offers o WHERE o.food = :f"
+    channel = compiled(" UNION ALL ".join((stars, "SELECT DISTINCT o.* FROM offers o", stars)))
+    assert {part.form for part in channel.parts} == {"lateral"}
+    channel = compiled("WHERE o.food = :f UNION ALL SELECT DISTINCT p.name FROM places p")
+    assert [part.form for part in channel.parts] == ["flat", "lateral"]
+
+
 NEARBY = "WHERE near(o.lat, o.lon, :lat, :lon, :km) AND o.food = :f AND o.discount > :d"
 
 
