@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from log.media import MEDIA
 from real_servers import RealServers
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
@@ -19,11 +21,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from tocsin.pipeline.jars import connector_jars
     from tocsin.pipeline.session import build_session
     from tocsin.settings import SHORT_LIVED_JAVA, Settings
 
     data = tmp_path_factory.mktemp("spark")
-    settings = Settings(data=data, master="local[2]", java_options=SHORT_LIVED_JAVA)
+    settings = Settings(
+        data=data,
+        master="local[2]",
+        java_options=SHORT_LIVED_JAVA,
+        log="kafka://127.0.0.1:1" if connector_jars() else "",  # it loads what reads from there
+    )
     session = build_session(settings, app_name="tocsin-tests")
     yield session
     session.stop()
@@ -57,6 +65,12 @@ def mariadb(real_servers: RealServers) -> MariaDB:
 def spark_cluster(real_servers: RealServers) -> SparkCluster:
     """A standalone cluster of two workers, one core each: `.master_url`."""
     return real_servers.start(SparkCluster)
+
+
+@pytest.fixture
+def log_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a log that nobody else uses; `over_every_log` makes it each medium in turn."""
+    return MEDIA[getattr(request, "param", "segments")](request, tmp_path).address
 
 
 @pytest.fixture(autouse=True)

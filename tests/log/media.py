@@ -79,6 +79,9 @@ MEDIA: dict[str, Callable[[pytest.FixtureRequest, Path], MediumUnderTest]] = {
     "kafka": OnKafka,
 }
 
+over_every_log = pytest.mark.parametrize("log_address", MEDIA, indirect=True)
+"""Runs a test that takes `log_address` over each."""
+
 
 class Gate(Disk):
     """A disk whose syncs can be held back."""

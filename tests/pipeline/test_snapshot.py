@@ -35,16 +35,24 @@ def contents(frame: DataFrame) -> set[tuple[Any, ...]]:
     return set(rows)
 
 
-@pytest.mark.parametrize("small_bytes", [0, 4_000_000])
+@pytest.mark.parametrize(
+    ("log_address", "small_bytes"),
+    [("segments", 0), ("segments", 4_000_000), ("kafka", 0)],
+    indirect=["log_address"],
+)
 def test_stored_views_follow_the_log_through_flushes_and_retention(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_bytes: int
+    spark: SparkSession,
+    tmp_path: Path,
+    log_address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    small_bytes: int,
 ) -> None:
     monkeypatch.setattr(snapshot, "SMALL_BYTES", small_bytes)
     now = [1_000_000.0]
     chance = random.Random(7)
     with (
         Store.open(f"sqlite:///{tmp_path}/store.db") as store,
-        open_log(tmp_path / "log", segment_bytes=500, clock=lambda: now[0]) as log,
+        open_log(log_address, segment_bytes=500, clock=lambda: now[0]) as log,
     ):
         log.open_dataset("users")
         tables = Tables(spark, open_reader(log.address), tmp_path / "datasets", store.files)

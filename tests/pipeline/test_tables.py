@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from log.media import over_every_log
 from tocsin.model import Column, Dataset
 from tocsin.pipeline import table_files
 from tocsin.pipeline.table_files import choose_run
 from tocsin.pipeline.tables import Tables
 from tocsin.storage.data_file import DataFile
 from tocsin.storage.log import open_log, open_reader
-from tocsin.storage.log.segments import read_lines
 
 PLAIN = Dataset("reports", (Column("n", "INT"), Column("k", "STRING")))
 KEYED = Dataset("users", (Column("n", "INT"), Column("k", "STRING")), primary_key=("k",))
@@ -54,11 +54,11 @@ class MemoryManifest:
 class Bench:
     """A log and tables over it, on a clock that only the test moves."""
 
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, directory: Path, log_address: str) -> None:
         self.now = 1_000_000_000.0
         self.spark = spark
         self.directory = directory
-        self.log = open_log(directory / "log", segment_bytes=400, clock=self.clock)
+        self.log = open_log(log_address, segment_bytes=400, clock=self.clock)
         self.manifest = MemoryManifest(self.clock)
         self.small_tail_bytes = 0
         self.tables = self.open_tables()
@@ -91,8 +91,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, tmp_path: Path) -> Any:
-    made = Bench(spark, tmp_path)
+def bench(spark: SparkSession, tmp_path: Path, log_address: str) -> Any:
+    made = Bench(spark, tmp_path, log_address)
     yield made
     made.log.close()
 
@@ -123,6 +123,7 @@ EVERY_TYPE = Dataset(
 
 
 @pytest.mark.spark
+@over_every_log
 def test_every_type_comes_back_exactly_from_the_log_and_from_parquet(bench: Bench) -> None:
     record = (
         '{"s":"zwölf \\r\\n \\u2028 \\"","i":-5,"l":9007199254740993,"d":0.1,"b":true,'
@@ -155,7 +156,11 @@ def test_every_type_comes_back_exactly_from_the_log_and_from_parquet(bench: Benc
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("log_address", "seed"),
+    [("segments", 0), ("segments", 1), ("segments", 2), ("kafka", 1), ("kafka", 2)],
+    indirect=["log_address"],
+)
 def test_reads_equal_a_plain_dictionary_through_random_flushes_and_compactions(
     bench: Bench, seed: int
 ) -> None:
@@ -302,6 +307,7 @@ def test_retain_hides_old_records_and_compaction_drops_their_files(bench: Bench)
 
 
 @pytest.mark.spark
+@over_every_log
 def test_a_dropped_dataset_made_again_is_empty(bench: Bench) -> None:
     bench.publish(PLAIN, {"n": 1})
     bench.tables.flush(PLAIN, bench.end(PLAIN))
@@ -317,18 +323,20 @@ def test_a_dropped_dataset_made_again_is_empty(bench: Bench) -> None:
 
 
 @pytest.mark.spark
+@over_every_log
 def test_a_long_tail_becomes_several_files_that_meet(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tocsin.pipeline.tables.FLUSH_BYTES", 500)
-    for n in range(40):
+    record_bytes = open_reader(bench.log.address).size_bytes(0, bench.publish(PLAIN, {"n": 0}))
+    monkeypatch.setattr("tocsin.pipeline.tables.FLUSH_BYTES", 10 * record_bytes)
+    for n in range(1, 40):
         bench.publish(PLAIN, {"n": n})
     assert bench.tables.flush(PLAIN, bench.end(PLAIN)) > 1
     files = bench.manifest.files("reports")
     assert [f.first_position for f in files[1:]] == [f.end_position for f in files[:-1]]
     assert files[-1].end_position == bench.end(PLAIN)
-    stamps = [json.loads(b)["t"] for _, b in read_lines(bench.directory / "log", "reports", 0, 1)]
-    assert files[-1].max_received_us == stamps[0] + 39
+    ((_, first),) = open_reader(bench.log.address).lines("reports", 0, 1)
+    assert files[-1].max_received_us == json.loads(first)["t"] + 39
     assert sum(f.rows for f in files) == 40
     assert numbers(bench.tables.stored(PLAIN, bench.end(PLAIN))) == list(range(40))
 

@@ -10,8 +10,8 @@ from tocsin.storage.log import Reader
 from tocsin.storage.log.kafka import KafkaAddress, KafkaReader
 from tocsin.storage.log.segments import SegmentReader, segments
 
-KAFKA_LINE = """concat('{"p":', offset, ',', substring(CAST(value AS STRING), 2))"""
-"""A message of a dataset's topic as a line of the log."""
+_KAFKA_LINE = """concat('{"p":', offset, ',', substring(CAST(value AS STRING), 2))"""
+_KAFKA_RECORD = """CAST(value AS STRING) RLIKE '^\\\\{"t":[0-9]+,"r":\\\\{'"""
 
 
 def log_lines(spark: SparkSession, log: Reader, dataset: str, start: int, end: int) -> DataFrame:
@@ -25,11 +25,17 @@ def log_lines(spark: SparkSession, log: Reader, dataset: str, start: int, end: i
             .option("startingOffsets", _offsets(topic, start))
             .option("endingOffsets", _offsets(topic, end))
             .load()
-            .selectExpr(f"{KAFKA_LINE} AS line")
+            .transform(keep_records)
         )
     assert isinstance(log, SegmentReader)
     paths = [str(path) for path in segments(log.directory, dataset, start, end)]
     return spark.read.text(paths, lineSep="\n").transform(keep_positions, start, end)
+
+
+def keep_records(messages: DataFrame) -> DataFrame:
+    """Of the messages of a dataset's topic those that are records, as JSON in the column `line`.
+    Others may have written there too."""
+    return messages.where(_KAFKA_RECORD).selectExpr(f"{_KAFKA_LINE} AS line")
 
 
 def kafka_options(address: KafkaAddress) -> dict[str, str]:

@@ -35,7 +35,7 @@ from tocsin.pipeline.channels.parts import PARAMETERS_MARKER, Part
 from tocsin.pipeline.channels.query import new_marker
 from tocsin.pipeline.channels.views import run_sql
 from tocsin.pipeline.jdbc import Jdbc
-from tocsin.pipeline.log_lines import KAFKA_LINE, kafka_options
+from tocsin.pipeline.log_lines import kafka_options, keep_records
 from tocsin.pipeline.records import parse
 from tocsin.storage.log.kafka import KafkaAddress
 
@@ -201,7 +201,7 @@ class RealTime:
             .option("subscribe", topic)
             .option("startingOffsets", msgspec.json.encode({topic: {"0": start}}).decode())
             .load()
-            .selectExpr(f"{KAFKA_LINE} AS line")
+            .transform(keep_records)
         )
         (part,) = feed.compiled.parts_with(mask)
         records = parse(lines, self._dataset(feed.dataset))

@@ -42,7 +42,7 @@ class Publisher(threading.Thread):
     """Publishes without pause; what failed is sent again under its key."""
 
     def __init__(self, log: PublicationLog, who: int) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.done = 0
         self.errors: list[str] = []
         self.stopping = False

@@ -102,3 +102,14 @@ def test_the_oldest_keys_are_forgotten_first(
         again = [log.append("reports", RECORDS, f"key-{n}").result().again for n in (3, 2, 1)]
         assert again == [True] * 3
         assert not log.append("reports", RECORDS, "key-0").result().again
+
+
+def test_a_beginning_that_is_there_twice_is_not_taken_for_the_whole(
+    medium: OnKafka, topic: Topic
+) -> None:
+    opened(medium).close()
+    for _ in range(2):
+        arrived(topic, COUNT // 2)
+    with opened(medium) as log:
+        assert not log.append("reports", RECORDS, "5e1f").result().again
+        assert [record["n"] for record in records(log)] == [0, 1, 0, 1, 2, 3]

@@ -42,6 +42,9 @@ class KafkaReader:
         self._own: Consumer | None = None
         self._follower: Follower | None = None
 
+    def __reduce__(self) -> tuple[type[KafkaReader], tuple[KafkaAddress]]:
+        return KafkaReader, (self._address,)  # Spark sends it to other processes
+
     @property
     def address(self) -> str:
         return self._address.text
