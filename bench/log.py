@@ -1,7 +1,7 @@
-"""Group commit: publications a second that are durable, against one fsync for each.
+"""Group commit: publications a second that are durable, against one commit for each.
 
 The baseline is the same log with its publishers let in one at a time, so that no two of them can
-share an fsync. Both run on the same disk in the same minute, in turns.
+share an fsync, or a request to Kafka. Both run in the same minute, in turns.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from bench.findings import Finding
+from tocsin.dev.kafka import Kafka
+from tocsin.dev.throwaway import Throwaway
 from tocsin.storage.log import open_log
 
 PUBLISHERS = (1, 16, 64)
@@ -24,41 +27,55 @@ ROUNDS = 3
 
 def run(quick: bool, say: Callable[[str], None]) -> list[Finding]:
     seconds = 0.5 if quick else 2.0
-    findings = []
     with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as folder:
         fsyncs = _fsyncs_a_second(Path(folder) / "plain", seconds)
-        for publishers in PUBLISHERS:
-            say(f"{publishers} publishers")
-            shared, alone = [], []
-            for number in range(ROUNDS):  # in turns: a disk's mood changes from second to second
-                place = Path(folder) / f"{publishers}-{number}"
-                shared.append(_publishes_a_second(place / "shared", publishers, seconds, None))
-                alone.append(
-                    _publishes_a_second(place / "alone", publishers, seconds, threading.Lock())
-                )
-            findings.append(
-                Finding(
-                    claim=f"durable publishes, {publishers} at once",
-                    unit="/s",
-                    ours=_median(shared),
-                    baseline=_median(alone),
-                    baseline_is="the same log, one fsync per publish",
-                    details={
-                        "rounds": {"ours": shared, "baseline": alone},
-                        "record_bytes": len(RECORD),
-                        "plain_fsyncs_a_second": fsyncs,
-                    },
-                )
+        findings = _compared(
+            "durable publishes", folder, seconds, say, {"plain_fsyncs_a_second": fsyncs}
+        )
+    if Kafka.missing():
+        say("Kafka is not here: call tocsin dev install kafka")
+        return findings
+    with Throwaway() as servers:
+        say("starting Kafka")
+        address = servers.start(Kafka).url
+        return findings + _compared("durable publishes on Kafka", address, seconds, say, {})
+
+
+def _compared(
+    claim: str, place: str, seconds: float, say: Callable[[str], None], details: dict[str, Any]
+) -> list[Finding]:
+    findings = []
+    for publishers in PUBLISHERS:
+        say(f"{claim}: {publishers} publishers")
+        shared, alone = [], []
+        for number in range(ROUNDS):  # in turns: a disk's mood changes from second to second
+            own = f"{place}/{publishers}-{number}"
+            shared.append(_publishes_a_second(f"{own}-shared", publishers, seconds, None))
+            alone.append(_publishes_a_second(f"{own}-alone", publishers, seconds, threading.Lock()))
+        findings.append(
+            Finding(
+                claim=f"{claim}, {publishers} at once",
+                unit="/s",
+                ours=_median(shared),
+                baseline=_median(alone),
+                baseline_is="the same log, one commit per publish",
+                details={
+                    "rounds": {"ours": shared, "baseline": alone},
+                    "record_bytes": len(RECORD),
+                    **details,
+                },
             )
+        )
     return findings
 
 
 def _publishes_a_second(
-    directory: Path, publishers: int, seconds: float, gate: threading.Lock | None
+    address: str, publishers: int, seconds: float, gate: threading.Lock | None
 ) -> float:
     counts = [0] * publishers
-    with open_log(directory, segment_bytes=16 * 1024 * 1024) as log:
+    with open_log(address, segment_bytes=16 * 1024 * 1024) as log:
         log.open_dataset("reports")
+        log.append("reports", [RECORD]).result()  # Kafka's producer introduces itself
         entrance: AbstractContextManager[object] = gate or nullcontext()
         start = threading.Barrier(publishers + 1)
         stop = threading.Event()
