@@ -93,6 +93,13 @@ def test_claims_are_judged_for_each_reading_alone() -> None:
     assert verdicts == {"always": "reproduced", "spread": "not tested"}
 
 
+def test_a_case_that_two_parts_of_a_claim_share_counts_once() -> None:
+    (claim,) = (claim for claim in CLAIMS if claim.name == "latency-order")
+    (judged,) = judge([claim], table(OPPOSITE), CACHE_SIZES)
+    told = [(case.told, case.at) for case in judged.finding.cases]
+    assert len(told) == len(set(told)) == 2 * (len(EVICTING) + 1)
+
+
 def test_every_figure_of_the_paper_is_there() -> None:
     panels = {figure.name.split("-")[0] for figure in FIGURES}
     assert {"3a", "3b", "3c", "4a", "4b", "4c", "5a", "5b"} <= panels

@@ -165,6 +165,13 @@ def test_difference_is_paired() -> None:
     assert panel.bound.best == pytest.approx([0.5, 0.5])  # seed 1 has 1.0
 
 
+def test_bound_in_the_table_of_means_is_moved_too(tmp_path: Path) -> None:
+    values: dict[str, Value] = {"hit_ratio": lambda policy, size, seed: seed / 10}
+    points = with_bounds(table(values), {"hit_ratio": lambda *_: 0.15})
+    write_report(saved(tmp_path, points))
+    assert "| always | (bound) | 0.2500 | 0.2500 |" in (tmp_path / "report.md").read_text()
+
+
 def test_bound_of_a_few_seeds_is_moved_to_the_mean_of_all() -> None:
     points = with_bounds(table({"hit_ratio": lambda policy, size, seed: seed / 10}), {
         "hit_ratio": lambda *_: 0.15

@@ -93,6 +93,7 @@ def ordered(metric: str, policies: Sequence[str], *, falling: bool) -> Check:
                     metric=metric,
                     value=apart,
                     holds=apart.above(0) if falling else apart.below(0),
+                    better=1 if falling else -1,
                 )
 
     return lambda view: finding(view, policies, [metric], cases)
@@ -304,7 +305,7 @@ def both(*checks: Check) -> Check:
 
     def check(view: View) -> Finding:
         found = [one(view) for one in checks]
-        cases = tuple(case for one in found for case in one.cases)
+        cases = tuple(dict.fromkeys(case for one in found for case in one.cases))
         missing = next((one.missing for one in found if one.missing), "")
         return Finding(cases, missing, found[0].groups_are)
 

@@ -67,7 +67,9 @@ def panels(figure: Figure, points: pd.DataFrame, axis: Axis) -> list[Panel]:
                     for series in figure.series
                     for curve in _curves(series, simulated, figure.unit, axis)
                 ],
-                bound=_bound(figure, simulated, bounded, axis),
+                bound=bound_of(
+                    figure.bound, simulated, bounded, axis, figure.unit, figure.series[0].against
+                ),
                 allowed=[value / axis.unit for value in values] if figure.allowed else [],
             )
         if panel.curves:
@@ -161,18 +163,24 @@ def _differences(points: pd.DataFrame, metric: str, against: str, axis: Axis) ->
     return others.assign(**{metric: others[metric] - base.reindex(places).to_numpy()})
 
 
-def _bound(
-    figure: Figure, simulated: pd.DataFrame, bounds: pd.DataFrame, axis: Axis
+def bound_of(
+    metric: str,
+    simulated: pd.DataFrame,
+    bounds: pd.DataFrame,
+    axis: Axis,
+    unit: float = 1.0,
+    against: str = "",
 ) -> Bound | None:
-    best, reached = bound_columns(figure.bound)
-    if not figure.bound or best not in bounds or bounds[best].isna().all():
+    """Comparable with means over all seeds, or with differences to the policy `against`."""
+    best, reached = bound_columns(metric)
+    if not metric or best not in bounds or bounds[best].isna().all():
         return None
     xs, shifted = [], []
     for value, rows in bounds.groupby(axis.column):
         here = simulated[simulated[axis.column] == value]
-        move = _shift(here, figure, set(rows["seed"]))
+        move = _shift(here, metric, against, set(rows["seed"]))
         xs.append(float(value) / axis.unit)  # type: ignore[arg-type]
-        shifted.append((rows[[best, reached]].mean() + move) / figure.unit)
+        shifted.append((rows[[best, reached]].mean() + move) / unit)
     return Bound(
         xs=xs,
         best=[float(one[best]) for one in shifted],
@@ -180,14 +188,13 @@ def _bound(
     )
 
 
-def _shift(points: pd.DataFrame, figure: Figure, seeds: set[int]) -> float:
+def _shift(points: pd.DataFrame, metric: str, against: str, seeds: set[int]) -> float:
     """Bounds are computed for a few seeds only, and seeds differ more from each other than a bound
     from a policy: add how far the mean of all seeds is from that of these, over all policies.
-    Where the figure shows differences to a policy, subtract that policy's value instead."""
-    against = figure.series[0].against
+    Where differences to a policy are shown, subtract that policy's value instead."""
     if against:
         points = points[points["policy"] == against]
-    by_seed = points.groupby("seed")[figure.bound].mean()
+    by_seed = points.groupby("seed")[metric].mean()
     few = by_seed[by_seed.index.isin(seeds)]
     if few.empty:
         return 0.0

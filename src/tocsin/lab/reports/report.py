@@ -19,15 +19,18 @@ from msgspec import Struct
 from tocsin import __version__
 from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.claims import Judged, judge
-from tocsin.lab.declaring.columns import bound_columns
 from tocsin.lab.declaring.experiment import RECORDED, Experiment
 from tocsin.lab.declaring.plan import Conditions
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.reports import interactive, pictures, verdicts
 from tocsin.lab.reports.contests import KEY, contests
-from tocsin.lab.reports.curves import panels
+from tocsin.lab.reports.curves import bound_of, panels
 from tocsin.lab.sweeps.points import read_points, write_whole
 
+BOUND_KEY = (
+    "The bound is computed for a few seeds, and moved by as much as the policies' mean over these "
+    "differs from that over all. Point by point: claims bound-…"
+)
 COLOURS = {
     "reproduced": "#117733",
     "partly": "#997700",
@@ -112,14 +115,14 @@ def _means(points: pd.DataFrame, metric: str, title: str, axis: Axis) -> _Table:
         for policy in dict.fromkeys(here["policy"]):
             by_value = here[here["policy"] == policy].groupby(axis.column)[metric].mean()
             rows.append([str(reading), str(policy), *_cells(by_value, values)])
-        best = bound_columns(metric)[0]
-        if best in points:
-            bounds = points[(points["kind"] == "bound") & (points["reading"] == reading)]
-            if not bounds.empty:
-                by_value = bounds.groupby(axis.column)[best].mean()
-                rows.append([str(reading), "(bound)", *_cells(by_value, values)])
+        bounds = points[(points["kind"] == "bound") & (points["reading"] == reading)]
+        bound = bound_of(metric, here, bounds, axis)
+        if bound is not None:
+            by_value = pd.Series(bound.best, index=[round(x * axis.unit) for x in bound.xs])
+            rows.append([str(reading), "(bound)", *_cells(by_value, values)])
     columns = ["reading", "policy", *(axis.told(value) for value in values)]
-    return _Table(title, columns, rows, 2)
+    bounded = any(row[1] == "(bound)" for row in rows)
+    return _Table(title, columns, rows, 2, BOUND_KEY if bounded else "")
 
 
 def _cells(by_value: pd.Series[float], values: list[int]) -> list[str]:
