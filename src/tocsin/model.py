@@ -44,6 +44,16 @@ class Parameter(Struct, frozen=True):
     type: str
 
 
+class Delivery(Struct, frozen=True, kw_only=True):
+    """How results leave besides through brokers: into one Kafka topic of the user's, or (without a
+    `topic`) into a log of each consumer's own."""
+
+    topic: str = ""
+    admit: str = "all"  # which publications are written into the consumer logs at once
+    keep_bytes: int | None = None  # the most that each consumer log keeps
+    shared: bool = False  # values are in one log, consumer logs refer to them
+
+
 class Channel(Struct, frozen=True):
     """A parameterised query. `query` is the text as its author wrote it."""
 
@@ -59,6 +69,7 @@ class Channel(Struct, frozen=True):
     starts: dict[str, int] = {}  # the logs' ends at its creation: it hears of what comes after
     mode: Mode = "micro-batches"
     mode_reason: str = ""
+    delivery: Delivery | None = None
 
 
 class Broker(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tocsin.language import (
     parse,
     parse_one,
 )
-from tocsin.model import Column, Dataset, Parameter
+from tocsin.model import Column, Dataset, Delivery, Parameter
 
 
 def test_dataset_with_every_clause() -> None:
@@ -224,3 +225,61 @@ def test_statements_are_values() -> None:
     assert one == parse_one("SHOW DATASETS")
     with pytest.raises(AttributeError):
         one.what = "channels"
+
+
+CHANNEL = "CREATE CONTINUOUS CHANNEL c(kind STRING) {} AS SELECT r.id FROM NEW reports r"
+
+
+@pytest.mark.parametrize(
+    ("clause", "wanted"),
+    [
+        ("", None),
+        ("PUSH DELIVER TO KAFKA 'city.alerts'", Delivery(topic="city.alerts")),
+        ("deliver to consumer logs", Delivery()),
+        (
+            "DELIVER TO CONSUMER LOGS KEEP 5000 BYTES SHARED ADMIT threshold(0.2, 0.8)",
+            Delivery(admit="threshold(0.2,0.8)", keep_bytes=5000, shared=True),
+        ),
+        ("DELIVER TO CONSUMER LOGS ADMIT none", Delivery(admit="none")),
+        ("DELIVER TO CONSUMER LOGS ADMIT all KEEP 1 BYTES", Delivery(keep_bytes=1)),
+    ],
+)
+def test_channel_says_how_its_results_leave(clause: str, wanted: Delivery | None) -> None:
+    made = parse_one(CHANNEL.format(clause))
+    assert isinstance(made, CreateChannel)
+    assert made.delivery == wanted
+    assert made.query == "SELECT r.id FROM NEW reports r"
+
+
+@pytest.mark.parametrize(
+    ("clause", "at", "message"),
+    [
+        ("DELIVER", "AS", "expected TO"),
+        ("DELIVER TO POSTGRES", "POSTGRES", "expected KAFKA 'topic' or CONSUMER LOGS"),
+        ("DELIVER TO KAFKA alerts", "alerts", "expected the topic's name in quotes"),
+        ("DELIVER TO KAFKA 'a b'", "'a b'", "cannot name a Kafka topic"),
+        ("DELIVER TO CONSUMER LOGS TWICE", "TWICE", "expected SHARED, ADMIT policy, KEEP n BYTES"),
+        ("DELIVER TO CONSUMER LOGS SHARED SHARED", None, "each once"),
+        ("DELIVER TO CONSUMER LOGS ADMIT lru", "lru", "no admission policy is called 'lru'"),
+        ("DELIVER TO CONSUMER LOGS ADMIT mean(0)", "mean", "mean's batch is '0'"),
+        ("DELIVER TO CONSUMER LOGS ADMIT threshold(1)", "threshold", "takes lambda, mu"),
+        ("DELIVER TO CONSUMER LOGS KEEP 0 BYTES", "0", "must keep something"),
+        ("DELIVER TO CONSUMER LOGS KEEP 5", "AS", "expected BYTES"),
+        ("DELIVER TO CONSUMER LOGS KEEP '5' BYTES", "'5'", "a number of bytes"),
+    ],
+)
+def test_delivery_that_cannot_be_read_is_told_where(
+    clause: str, at: str | None, message: str
+) -> None:
+    text = CHANNEL.format(clause)
+    with pytest.raises(StatementError, match=re.escape(message)) as caught:
+        parse_one(text)
+    if at is not None:
+        assert caught.value.column == text.index(at, text.index("DELIVER") + 1) + 1
+
+
+def test_repetitive_channel_has_no_consumer_logs() -> None:
+    text = "CREATE REPETITIVE CHANNEL c() EVERY INTERVAL 1 DAY DELIVER TO CONSUMER LOGS AS SELECT 1"
+    with pytest.raises(StatementError, match="only a continuous channel has consumer logs"):
+        parse_one(text)
+    assert parse_one(text.replace("CONSUMER LOGS", "KAFKA 't'"))

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published
@@ -56,6 +57,7 @@ class Cluster:
         self.intake = Intake(self.log, self.store.catalog.dataset, settings.record_limit_bytes)
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.notifier = Notifier(self.store, settings.secret)
+        self.deliveries = Deliveries(settings, self.store)
         self._matches = self._match_taker()
         self._engine: Engine | None = None
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
@@ -82,6 +84,7 @@ class Cluster:
         self.notifier.start()
         if self._matches is not None:
             await asyncio.to_thread(self._matches.start)
+        self.deliveries.start(self.store.catalog.channels())
         self._tasks = [
             asyncio.create_task(self._start_engine()),
             asyncio.create_task(self.inbox.watch()),
@@ -96,6 +99,7 @@ class Cluster:
             await asyncio.to_thread(self._engine.stop)
         if self._matches is not None:
             await asyncio.to_thread(self._matches.stop)
+        await asyncio.to_thread(self.deliveries.stop)
         await self.notifier.stop()
         self.log.close()
         self.store.close()
@@ -125,6 +129,7 @@ class Cluster:
 
     def _committed(self, channel: Channel, committed: Committed) -> None:
         """Called on a pipeline thread."""
+        self.deliveries.committed(channel.name)
         self._loop.call_soon_threadsafe(self.notifier.results_committed, channel, committed)
 
     # Catalog
@@ -158,8 +163,11 @@ class Cluster:
         engine = self.engine
         async with self._changing:
             await asyncio.to_thread(self._refuse_known_channel, asked.name)
+            if asked.delivery is not None:
+                await asyncio.to_thread(self.deliveries.check, asked.delivery)
             compiled = await asyncio.to_thread(engine.check, asked)
-            await asyncio.to_thread(engine.create, compiled)
+            channel = await asyncio.to_thread(engine.create, compiled)
+            self.deliveries.add(channel)
 
     def _refuse_known_channel(self, name: str) -> None:
         """Before Spark is asked: that takes longer, and its complaint would come first."""
@@ -172,6 +180,7 @@ class Cluster:
         async with self._changing:
             await asyncio.to_thread(self.store.catalog.drop_channel, name)
             await asyncio.to_thread(engine.drop, name)
+            await asyncio.to_thread(self.deliveries.drop, name)
 
     async def create_broker(self, name: str, url: str) -> None:
         broker = await asyncio.to_thread(self.store.catalog.create_broker, name, url.rstrip("/"))

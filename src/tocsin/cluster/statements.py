@@ -227,6 +227,7 @@ def _describe_channel(cluster: Cluster, channel: Channel) -> Outcome:
         ["delivery", "push" if channel.push else "pull"],
         ["backend subscriptions", cluster.store.subscriptions.count_parameter_sets(channel.name)],
     ]
+    rows += [list(pair) for pair in cluster.deliveries.describe(channel)]
     rows += [list(pair) for pair in cluster.engine.describe(channel.name)]
     runs = cluster.store.runs.recent_runs(channel.name, 1)
     for run in runs:

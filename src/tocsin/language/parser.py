@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from sqlglot.tokenizer_core import TokenType
 
+from tocsin.language.delivery import read_delivery
 from tocsin.language.literals import read_argument, read_interval_s, read_literal
 from tocsin.language.statements import (
     ChangeSubscription,
@@ -247,6 +248,7 @@ def _create_channel(reader: Reader, kind: ChannelKind) -> Read:
     elif reader.sees("EVERY"):
         reader.fail("AS or PUSH", hint="only a repetitive channel has a period")
     given["push"] = reader.accept("PUSH")
+    given["delivery"] = read_delivery(reader, kind) if reader.accept("DELIVER") else None
     reader.expect("AS")
     if not (reader.sees("SELECT") or reader.sees("WITH") or reader.sees("(")):
         reader.fail("a query: SELECT or WITH")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from tocsin.errors import StatementError
-from tocsin.model import ChannelKind, Column, Dataset, Parameter
+from tocsin.model import ChannelKind, Column, Dataset, Delivery, Parameter
 
 Kind = Literal["dataset", "channel", "broker"]
 Shown = Literal["datasets", "channels", "brokers", "subscriptions"]
@@ -44,6 +44,7 @@ class CreateChannel(Statement, frozen=True, kw_only=True):
     query_column: int = 1
     period_s: float | None = None
     push: bool = False
+    delivery: Delivery | None = None
     if_not_exists: bool = False
 
 

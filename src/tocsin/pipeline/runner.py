@@ -136,10 +136,11 @@ class Runner:
         started_at = time.time()
         error: str | None = None
         rows: list[tuple[int, bytes]] = []
+        orders: list[int] = []
         with prepared.lock:
             try:
                 if not (nothing_new and prepared.compiled.needs_new_records):
-                    rows = self._match(prepared, run, window, snapshot, new)
+                    rows, orders = self._match(prepared, run, window, snapshot, new)
             except Exception as failure:
                 error = _reason(failure)
                 prepared.failures += 1
@@ -163,7 +164,8 @@ class Runner:
         )
         try:
             with _phase("commit"):
-                committed = self._store.runs.commit_run(record, rows)
+                records = orders if prepared.compiled.by_record else None
+                committed = self._store.runs.commit_run(record, rows, records)
         except NotFound:  # the channel was dropped meanwhile
             return True
         RUN_TIME.labels(name).observe(record.ended_at - started_at)
@@ -179,12 +181,13 @@ class Runner:
         window: Window,
         snapshot: Snapshot,
         new: Callable[[str], DataFrame],
-    ) -> list[tuple[int, bytes]]:
+    ) -> tuple[list[tuple[int, bytes]], list[int]]:
+        """Results in the order to store them, and the number that each was ordered by."""
         channel, compiled = prepared.channel, prepared.compiled
         with _phase("parameters"):
             parameters = self._refreshed(prepared)
         if parameters is None:
-            return []
+            return [], []
         group = f"{channel.name}/{run}"
         context = self._spark.sparkContext
         timer = threading.Timer(self._limit_s, context.cancelJobGroup, [group])
@@ -206,7 +209,8 @@ class Runner:
         )
         payloads = found.column("payload").to_pylist()
         backends = found.column("__backend").to_pylist()
-        return [(b, p.encode()) for b, p in zip(backends, payloads, strict=True)]
+        rows = [(b, p.encode()) for b, p in zip(backends, payloads, strict=True)]
+        return rows, found.column("__order").to_pylist()
 
     def _refreshed(self, prepared: _Prepared) -> Parameters | None:
         """The parameter sets as of now, by what changed if that is known; None: nobody asks."""

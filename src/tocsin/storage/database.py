@@ -118,7 +118,8 @@ class Database:
                 known = {"schema_version": str(schema.SCHEMA_VERSION), "id": secrets.token_hex(16)}
                 rows = [{"name": name, "value": value} for name, value in known.items()]
                 connection.execute(insert(meta), rows)
-                connection.execute(insert(counters), [{"name": _SEQUENCE, "value": 0}])
+                names = (_SEQUENCE, schema.RESULT_COUNTER)
+                connection.execute(insert(counters), [{"name": one, "value": 0} for one in names])
             return known["id"], current_sequence(connection)
 
 

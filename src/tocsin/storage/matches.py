@@ -66,7 +66,9 @@ class Matches:
 def _store(write: Write, channel: str, new: dict[str, Match]) -> Committed:
     backends = backends_of(write.connection, channel, {one.backend for one in new.values()})
     named = [
-        (number, one.backend, one.payload) for number, one in new.items() if one.backend in backends
+        (number, one.backend, one.payload, one.position)
+        for number, one in new.items()
+        if one.backend in backends
     ]
     return store_results(write, channel, RUN, named, backends, at=write.now)
 

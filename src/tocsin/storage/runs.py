@@ -5,6 +5,7 @@ Knows nothing of Spark: a run is a name and rows of (backend subscription, paylo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -59,12 +60,17 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def commit_run(self, run: Run, rows: Sequence[tuple[int, bytes]]) -> Committed | None:
+    def commit_run(
+        self,
+        run: Run,
+        rows: Sequence[tuple[int, bytes]],
+        records: Sequence[int] | None = None,
+    ) -> Committed | None:
         """Store the run and its results, all or nothing; None if that run is there already.
 
         Results get the positions after the head of their backend subscription, in the order
         given, and are dated by the end of the run. Rows of backend subscriptions that are gone
-        are dropped.
+        are dropped. `records` says for each row which record it stems from, if it is just one.
         """
         with self._database.write() as write:
             connection = write.connection
@@ -76,7 +82,13 @@ class Runs:
                 number: result_ids(run.channel, run.run, one.arguments)
                 for number, one in backends.items()
             }
-            named = [(next(ids[one]), one, payload) for one, payload in rows if one in backends]
+            named = [
+                (next(ids[one]), one, payload, record)
+                for (one, payload), record in zip(
+                    rows, records or itertools.repeat(None, len(rows)), strict=True
+                )
+                if one in backends
+            ]
             return store_results(write, run.channel, run.run, named, backends, at=run.ended_at)
 
     def last_window_end_us(self) -> int:
@@ -133,21 +145,25 @@ def store_results(
     write: Write,
     channel: str,
     run: str,
-    named: Sequence[tuple[str, int, bytes]],
+    named: Sequence[tuple[str, int, bytes, int | None]],
     backends: dict[int, Backend],
     *,
     at: float,
 ) -> Committed:
-    """Store results (id, backend subscription, payload) behind the heads, in the order given."""
+    """Store results (id, backend subscription, payload, record) behind the heads, in the order
+    given."""
     heads = {number: one.head for number, one in backends.items()}
     rows: list[dict[str, Any]] = []
-    for number, backend, payload in named:
+    first = _next_number(write.connection, len(named)) if named else 0
+    for number, (name, backend, payload, record) in enumerate(named, start=first):
         heads[backend] += 1
         rows.append(
             {
-                "id": number,
+                "number": number,
+                "id": name,
                 "backend": backend,
                 "position": heads[backend],
+                "record": record,
                 "created_at": at,
                 "payload": payload,
             }
@@ -164,6 +180,16 @@ def store_results(
         count=len(rows),
         bytes=sum(len(row["payload"]) for row in rows),
     )
+
+
+def _next_number(connection: Connection, count: int) -> int:
+    """The first of `count` numbers. The counter's row stays locked until the commit, so whoever
+    sees a number sees all that are smaller."""
+    counters = schema.counters
+    mine = counters.c.name == schema.RESULT_COUNTER
+    connection.execute(update(counters).where(mine).values(value=counters.c.value + count))
+    last = connection.execute(select(counters.c.value).where(mine)).scalar_one()
+    return int(last) - count + 1
 
 
 def _raise_heads(write: Write, heads: dict[int, int]) -> None:

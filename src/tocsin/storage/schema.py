@@ -23,10 +23,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 NAME_CHARACTERS = 190  # two names, or a name and a path, must fit an index of MariaDB (3072 bytes)
 PATH_CHARACTERS = 500
+RESULT_COUNTER = "result"  # the counter of the last result's number
 
 Name = String(NAME_CHARACTERS)
 Path = String(PATH_CHARACTERS)
@@ -135,10 +136,12 @@ detachments = Table(
 results = Table(
     "results",
     metadata,
-    Column("number", Id, primary_key=True),
+    # Ours to give, so that numbers grow in the order of commits and are never given again.
+    Column("number", Id, primary_key=True, autoincrement=False),
     Column("id", Hash, nullable=False),
     Column("backend", Id, ForeignKey(backend_subscriptions.c.id), nullable=False),
     Column("position", BigInteger, nullable=False),
+    Column("record", BigInteger, nullable=True),  # its position in the log, if it is of one record
     Column("created_at", Double, nullable=False),
     Column("payload", Payload, nullable=False),
     Index("result_by_id", "id", unique=True),

@@ -12,6 +12,7 @@ from typing import Self
 
 from tocsin.storage.catalog import Catalog
 from tocsin.storage.database import Database, current_sequence
+from tocsin.storage.deliveries import Deliveries
 from tocsin.storage.files import DatasetFiles
 from tocsin.storage.matches import Matches
 from tocsin.storage.results import Results
@@ -28,6 +29,7 @@ class Store:
         self.runs = Runs(database)
         self.matches = Matches(database)
         self.results = Results(database)
+        self.deliveries = Deliveries(database)
         self.files = DatasetFiles(database)
 
     @classmethod

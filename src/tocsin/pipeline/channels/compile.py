@@ -62,6 +62,11 @@ class CompiledChannel(Struct, frozen=True):
         """Whatever is open: without new records there is no result."""
         return all(part.needs_new_records for part in self.parts)
 
+    @property
+    def by_record(self) -> bool:
+        """Each result stems from one new record of one dataset, whose position orders it."""
+        return len(self.new) == 1 and all(part.by_record for part in self.parts)
+
     def describe(self, masks: Iterable[Mask] = ()) -> list[tuple[str, str]]:
         """How it will run, for DESCRIBE CHANNEL; `masks` are those in use."""
         several = len(self.parts) > 1
@@ -138,6 +143,7 @@ def _channel(
         new=new,
         period_s=source.period_s,
         push=source.push,
+        delivery=source.delivery,
     )
 
 

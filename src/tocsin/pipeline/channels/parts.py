@@ -62,6 +62,7 @@ class Part(Struct, frozen=True):
     keys: str | None = None
     facts: tuple[tuple[str, str], ...] = ()
     not_streamable: str = ""
+    by_record: bool = False  # each row stems from one new record, whose position orders it
 
     @property
     def streaming_sql(self) -> str:
@@ -117,6 +118,12 @@ def _joined(
     not_streamable = why_not_streamable(select, shape)
     if shape.form != "flat":
         not_streamable = "it groups its rows"
+    by_record = (
+        shape.form == "flat"
+        and shape.leading in shape.new_aliases
+        and shape.limit is None
+        and not (select.args.get("order") or select.args.get("distinct"))
+    )
     conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
     index, strategy, why = _strategy(conditions, parameters, shape, datasets)
     cells, keyed, reaches = join_by_cells(conditions, shape.tables, datasets)
@@ -152,6 +159,7 @@ def _joined(
         f"EXPLODE({index.keys}) AS __key" if index else None,
         (*(index.facts if index else ()), *reaches),
         not_streamable,
+        by_record,
     )
 
 

@@ -105,6 +105,27 @@ class KafkaAddress(Struct, frozen=True):
     def matches_topic(self) -> str:
         return f"{self.prefix}.matches"
 
+    @property
+    def deliveries_topic(self) -> str:
+        """How far each delivery has come."""
+        return f"{self.prefix}.deliveries"
+
+    @property
+    def missing_topic(self) -> str:
+        """What consumers ask for."""
+        return f"{self.prefix}.missing"
+
+    @property
+    def consumer_topics(self) -> str:
+        """How the names of all consumer logs begin."""
+        return f"{self.prefix}.consumer."
+
+    def consumer_topic(self, subscription: int) -> str:
+        return f"{self.consumer_topics}{subscription}"
+
+    def shared_topic(self, channel: str) -> str:
+        return f"{self.prefix}.shared.{channel}"
+
     def client(self, **more: Any) -> dict[str, Any]:
         """A configuration for librdkafka."""
         return {"bootstrap.servers": self.servers} | _CALM | self.options | more

@@ -1,0 +1,143 @@
+"""One channel's delivery: from the store's results to Kafka, in order, once each.
+
+A batch of results and the delivery's progress are one Kafka transaction. Nothing is kept here that
+Kafka and the store do not know: after any failure it opens again and goes on from its progress.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+from prometheus_client import Counter
+
+from tocsin.cluster.deliveries.transactions import Fenced, Progress, Transactions
+from tocsin.errors import TocsinError
+from tocsin.model import Channel
+from tocsin.storage.deliveries import Deliverable
+from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.storage.store import Store
+
+log = structlog.get_logger()
+
+DELIVERED = Counter("tocsin_delivered_total", "Results delivered to Kafka", ["channel"])
+EXPIRED = Counter(
+    "tocsin_expired_undelivered_total", "Results that expired before delivery", ["channel"]
+)
+
+MOST_AT_ONCE = 1000
+POLL_S = 0.5
+RETRY_S = 1.0
+
+
+class Way(Protocol):
+    """How results are written. Called by one thread."""
+
+    def opened(self, memory: dict[str, float]) -> None:
+        """Begin (again), with what it remembered at the last commit."""
+
+    def write(self, results: Sequence[Deliverable], out: Transactions) -> dict[str, float]:
+        """Write within the open transaction; returns what to remember."""
+
+    def due(self, caught_up: bool) -> bool:
+        """Is there something to write besides results?"""
+
+    def write_due(self, out: Transactions) -> None:
+        """Write that, within the open transaction."""
+
+    def next_due_s(self) -> float | None:
+        """How long until there may be something; None: not by the clock."""
+
+
+class Delivery:
+    """A thread. `describe` may be called from any."""
+
+    def __init__(self, channel: Channel, address: KafkaAddress, store: Store, way: Way) -> None:
+        self.channel = channel
+        self._address = address
+        self._store = store
+        self._way = way
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"delivery-{channel.name}", daemon=True
+        )
+        self._number = 0
+        self._trouble = ""
+        self._expired = 0
+        self._next: dict[int, int] = {}  # backend → the position to come
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def describe(self) -> list[tuple[str, str]]:
+        rows = [("delivered up to", f"{self._number} of {self._store.deliveries.last_number()}")]
+        if self._expired:
+            rows.append(("expired undelivered", str(self._expired)))
+        return [*rows, ("delivery's trouble", self._trouble or "none")]
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            out = Transactions(
+                self._address,
+                self.channel.name,
+                f"{self.channel.name}@{self.channel.created_at!r}",
+            )
+            try:
+                progress = out.open()
+                self._way.opened(progress.memory)
+                self._deliver(out, progress)
+            except Fenced as error:
+                self._trouble = str(error)
+                log.error("a delivery ended", channel=self.channel.name, reason=str(error))
+                return
+            except Exception as error:  # Kafka or the store is away: begin again where it stands
+                self._trouble = str(error)
+                tell = log.warning if isinstance(error, TocsinError) else log.exception
+                tell("results wait for delivery", channel=self.channel.name, reason=str(error))
+                self._stopping.wait(RETRY_S)
+            finally:
+                out.close()
+
+    def _deliver(self, out: Transactions, progress: Progress) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            batch = self._store.deliveries.read(self.channel.name, progress.number, MOST_AT_ONCE)
+            progress = Progress(batch.upto, progress.memory)
+            due = self._way.due(batch.all_)
+            if batch.results or due:
+                out.begin()
+                if batch.results:
+                    memory = self._way.write(batch.results, out)
+                    progress = Progress(batch.upto, memory)
+                if due:
+                    self._way.write_due(out)
+                out.commit(progress)
+                DELIVERED.labels(self.channel.name).inc(len(batch.results))
+                self._tell_of_expired(batch.results)
+            self._number = progress.number
+            self._trouble = ""
+            if batch.all_:
+                self._wake.wait(min(POLL_S, self._way.next_due_s() or POLL_S))
+
+    def _tell_of_expired(self, results: Sequence[Deliverable]) -> None:
+        """Positions have no holes, so what is missing was dropped by retention."""
+        missing = 0
+        for one in results:
+            missing += one.position - self._next.get(one.backend, one.position)
+            self._next[one.backend] = one.position + 1
+        if missing > 0:
+            self._expired += missing
+            EXPIRED.labels(self.channel.name).inc(missing)
+            log.error("results expired undelivered", channel=self.channel.name, count=missing)
