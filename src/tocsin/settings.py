@@ -59,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     body_limit_bytes: int = 64 * 1024 * 1024  # the largest request body
     run_limit_s: float = 60.0  # a channel's run that takes longer is stopped and reported
 
+    consumer_log_mark_s: float = 1.0  # a consumer log that is behind for so long is told the head
+
     cache_policy: str = "lsc"  # the broker's result cache policy (docs/reference/policies.md)
     cache_bytes: int = 64 * 1024 * 1024  # byte budget of the broker's result cache
     connection_bytes: int = 1024 * 1024  # unsent bytes after which a stalled client is closed
@@ -102,7 +104,13 @@ def convert(values: Mapping[str, Any]) -> Settings:
         raise SettingError(f"setting {field}: {error}", field=field) from None
     for name in ("segment_bytes", "batch_bytes", "record_limit_bytes", "body_limit_bytes"):
         _positive(settings, name)
-    for name in ("flush_interval_s", "heartbeat_s", "news_poll_s", "run_limit_s"):
+    for name in (
+        "flush_interval_s",
+        "heartbeat_s",
+        "news_poll_s",
+        "run_limit_s",
+        "consumer_log_mark_s",
+    ):
         _positive(settings, name)
     _positive(settings, "real_time_batch_s")
     if settings.real_time_slots < 0:

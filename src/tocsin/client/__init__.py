@@ -8,6 +8,7 @@ async with Client("http://127.0.0.1:7410", token=token) as tocsin:
 
 from tocsin.client.client import Client, Subscription
 from tocsin.client.cluster import Cluster, Published, Refused, StatementResult
+from tocsin.client.consumer_log import ConsumerLog, LoggedResult, consumer_log
 from tocsin.client.feed import Gap, Result
 from tocsin.client.sync import SyncClient, SyncSubscription
 from tocsin.model import ANY
@@ -16,7 +17,9 @@ __all__ = [
     "ANY",
     "Client",
     "Cluster",
+    "ConsumerLog",
     "Gap",
+    "LoggedResult",
     "Published",
     "Refused",
     "Result",
@@ -24,4 +27,5 @@ __all__ = [
     "Subscription",
     "SyncClient",
     "SyncSubscription",
+    "consumer_log",
 ]

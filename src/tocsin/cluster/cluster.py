@@ -233,11 +233,13 @@ class Cluster:
         subscription, _ = await asyncio.to_thread(
             self.store.subscriptions.subscribe, subscriber, channel, arguments, broker
         )
+        await asyncio.to_thread(self.deliveries.subscribed, subscription)
         self.notifier.wake()
         return subscription
 
     async def unsubscribe(self, number: int, subscriber: str | None) -> Subscription:
         gone = await asyncio.to_thread(self.store.subscriptions.unsubscribe, number, subscriber)
+        self.deliveries.unsubscribed(gone)
         self.notifier.wake()
         return gone
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from tocsin.errors import NotFound, SettingError
 from tocsin.model import Delivery
 from tocsin.settings import Settings
 
-from .world import World, make_topic, read_topic
+from .world import World, make_topic, read_topic, until, working
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -67,13 +65,6 @@ def by_key(found: list[tuple[bytes, Any]]) -> dict[int, list[Any]]:
 
 def expected(world: World) -> dict[int, list[Any]]:
     return by_key([(b"%d" % one["backend"], one) for one in stored(world)])
-
-
-def until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
-    ends_at = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < ends_at, "it never came to be"
-        time.sleep(0.05)
 
 
 def test_every_result_is_in_the_topic_in_order(
@@ -155,14 +146,6 @@ def test_nothing_is_lost_or_doubled_when_everything_is_killed(
         assert by_key(found) == expected(world)
     finally:
         world.close()
-
-
-def working(file: Path) -> subprocess.Popen[str]:
-    words = [sys.executable, str(Path(__file__).with_name("world.py")), str(file)]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "works\n"
-    return child
 
 
 def test_only_one_cluster_delivers_a_channel(world: World, place: dict[str, Any]) -> None:

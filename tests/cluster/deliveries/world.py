@@ -4,8 +4,10 @@ it is killed: `python world.py settings.json`."""
 from __future__ import annotations
 
 import itertools
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tocsin.cluster.deliveries import Deliveries
-from tocsin.errors import NotFound
+from tocsin.errors import NotFound, TocsinError
 from tocsin.model import Channel, Dataset, Delivery, Parameter
 from tocsin.settings import Settings
 from tocsin.storage.runs import Run
 from tocsin.storage.store import Store
 
-KINDS = ("flood", "fire", "storm")
+CONSUMERS = (("ann", "flood"), ("bob", "flood"), ("eve", "fire"))
 
 
 class World:
@@ -58,17 +60,32 @@ class World:
     def start(self) -> None:
         self.deliveries.start(self.store.catalog.channels())
 
-    def commit(self, *rows: tuple[int, Any], at: float | None = None, record: int = 0) -> None:
-        """Results of one run: (backend subscription, value); one record each, from `record` on."""
+    def commit(
+        self,
+        *rows: tuple[int, Any],
+        at: float | None = None,
+        record: int = 0,
+        one_record: bool = False,
+    ) -> None:
+        """Results of one run: (backend subscription, value); of one record, or of one each."""
         found = [(backend, msgspec.json.encode(value)) for backend, value in rows]
         now = time.time() if at is None else at
         run = Run("alerts", f"batch-{time.monotonic_ns()}", now, now)
-        assert self.store.runs.commit_run(run, found, list(range(record, record + len(found))))
+        records = [record if one_record else record + number for number in range(len(found))]
+        assert self.store.runs.commit_run(run, found, records)
         self.deliveries.committed("alerts")
 
     def close(self) -> None:
+        """May be called twice."""
         self.deliveries.stop()
         self.store.close()
+
+
+def until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
+    ends_at = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < ends_at, "it never came to be"
+        time.sleep(0.05)
 
 
 def make_topic(servers: str, name: str, partitions: int = 3) -> None:
@@ -87,6 +104,7 @@ def read_topic(servers: str, topic: str, enough: int, *, limit_s: float = 60.0) 
             "enable.auto.commit": False,
         }
     )
+    until(lambda: consumer.list_topics(topic, timeout=30).topics[topic].partitions)
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
     consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
     found: list[Any] = []
@@ -101,19 +119,33 @@ def read_topic(servers: str, topic: str, enough: int, *, limit_s: float = 60.0) 
     return found
 
 
+def open_world(file: Path) -> World:
+    found = msgspec.json.decode(file.read_bytes(), type=dict)
+    settings = Settings(log=found["log"], store=found["store"], consumer_log_mark_s=0.2)
+    return World(settings, Delivery(**found["delivery"]))
+
+
+def working(file: Path) -> subprocess.Popen[str]:
+    """A child that delivers what it commits, without pause."""
+    words = [sys.executable, __file__, str(file)]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "works\n"
+    return child
+
+
 def main() -> None:
-    settings = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=dict)
-    world = World(
-        Settings(log=settings["log"], store=settings["store"]),
-        msgspec.convert(settings["delivery"], Delivery),
-    )
-    backends = [world.subscribe("ann", kind).backend.id for kind in KINDS]
+    world = open_world(Path(sys.argv[1]))
     world.start()
-    last = world.store.deliveries.last_number()
+    both, alone = (world.subscribe(*one).backend.id for one in CONSUMERS[1:])
+    world.subscribe(*CONSUMERS[0])
     print("works", flush=True)
-    for number in itertools.count(last):
-        rows = [(backend, {"n": number, "kind": kind}) for backend in backends for kind in KINDS]
-        world.commit(*rows, record=number)
+    for number in itertools.count():
+        rows = [(both, {"n": number}), (alone, {"n": number})][number % 3 == 0 :]
+        try:
+            world.commit(*rows, record=number, one_record=True)
+        except TocsinError:  # the database was killed: it comes back
+            time.sleep(0.2)
         time.sleep(0.005)
 
 

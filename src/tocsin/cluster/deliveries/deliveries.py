@@ -1,4 +1,4 @@
-"""All deliveries of a cluster: one for each channel that asks for it."""
+"""All deliveries of a cluster: one for each channel that asks for it, and one poller for all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import structlog
 
 from tocsin.cluster.deliveries.delivery import Delivery
+from tocsin.cluster.deliveries.poller import Poller
+from tocsin.cluster.deliveries.to_consumer_logs import ConsumerLogs
 from tocsin.cluster.deliveries.to_topic import ToTopic
 from tocsin.cluster.deliveries.topics import Topics, require_kafka
 from tocsin.errors import TocsinError
@@ -24,6 +26,8 @@ class Deliveries:
         self._settings = settings
         self._store = store
         self._running: dict[str, Delivery] = {}
+        self._logs: dict[str, ConsumerLogs] = {}
+        self._poller: Poller | None = None
 
     def check(self, asked: Asked) -> None:
         """Before the channel is made: can its results be delivered as it says?"""
@@ -42,7 +46,20 @@ class Deliveries:
         if channel.delivery is None:
             return
         address = require_kafka(self._settings.log)
-        way = ToTopic(channel.name, channel.delivery.topic)
+        way: ToTopic | ConsumerLogs
+        if channel.delivery.topic:
+            way = ToTopic(channel.name, channel.delivery.topic)
+        else:
+            way = self._logs[channel.name] = ConsumerLogs(
+                channel,
+                address,
+                self._store,
+                mark_s=self._settings.consumer_log_mark_s,
+                keep_s=self._settings.result_retention_s,
+            )
+            if self._poller is None:
+                self._poller = Poller(address, self._store, self._logs.__contains__)
+                self._poller.start()
         delivery = self._running[channel.name] = Delivery(channel, address, self._store, way)
         delivery.start()
 
@@ -50,9 +67,21 @@ class Deliveries:
         delivery = self._running.pop(channel, None)
         if delivery is not None:
             delivery.stop()
+        logs = self._logs.pop(channel, None)
+        if logs is not None:
+            logs.end()
 
     def subscribed(self, made: Subscription) -> None:
-        """Somebody subscribed to a channel."""
+        """Its log is there when this returns."""
+        logs = self._logs.get(made.backend.channel)
+        if logs is not None:
+            logs.make_log(made.id)
+
+    def unsubscribed(self, gone: Subscription) -> None:
+        logs = self._logs.get(gone.backend.channel)
+        if logs is not None:
+            logs.leave(gone.id)
+            self.committed(gone.backend.channel)
 
     def committed(self, channel: str) -> None:
         """The channel has new results. Called on any thread."""
@@ -68,10 +97,16 @@ class Deliveries:
         return [("delivers to", told(channel.delivery)), *state]
 
     def stop(self) -> None:
-        for name in list(self._running):
-            self.drop(name)
+        for delivery in self._running.values():
+            delivery.stop()
+        if self._poller is not None:
+            self._poller.stop()
 
 
 def told(asked: Asked) -> str:
     """A delivery as people read of it."""
-    return f"Kafka topic {asked.topic}"
+    if asked.topic:
+        return f"Kafka topic {asked.topic}"
+    kept = f", each keeps {asked.keep_bytes} bytes" if asked.keep_bytes else ""
+    shared = ", values shared" if asked.shared else ""
+    return f"consumer logs, admit {asked.admit}{kept}{shared}"

@@ -1,0 +1,178 @@
+"""Fetches what consumers miss from the store, into their logs.
+
+A consumer that sees a hole in its log says so in the topic of the missing. Requests are read many
+at a time, and those that overlap cost one read. Nothing is remembered: a consumer that was not
+heard asks again, and drops what it gets twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+import msgspec
+import structlog
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from msgspec import Struct
+from prometheus_client import Counter
+
+from tocsin.cluster.deliveries.to_consumer_logs import logged
+from tocsin.cluster.deliveries.topics import LARGEST_MESSAGE_BYTES, ensure_topics
+from tocsin.errors import TocsinError, Unavailable
+from tocsin.storage.deliveries import Consumer as Known
+from tocsin.storage.log.kafka import KafkaAddress, unavailable
+from tocsin.storage.results import Range, ResultRange
+from tocsin.storage.store import Store
+
+log = structlog.get_logger()
+
+FILLED = Counter("tocsin_filled_total", "Records that consumers missed and got from the store")
+
+MOST_REQUESTS = 500
+MOST_RESULTS = 1000  # for one request; a consumer asks again for the rest
+WAIT_S = 0.2
+RETRY_S = 1.0
+LONGEST_WAIT_S = 60.0
+_KEPT = {"retention.ms": "3600000", "cleanup.policy": "delete"}
+
+
+class Missing(Struct, frozen=True):
+    """The consumer misses results with after < position <= upto."""
+
+    subscription: int
+    after: int
+    upto: int
+
+
+class Poller:
+    """One thread."""
+
+    def __init__(
+        self, address: KafkaAddress, store: Store, has_logs: Callable[[str], bool]
+    ) -> None:
+        """`has_logs` says whether a channel has consumer logs."""
+        self._address = address
+        self._store = store
+        self._has_logs = has_logs
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="poller", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._poll()
+            except Exception as error:  # Kafka or the store is away: consumers ask again
+                tell = log.warning if isinstance(error, TocsinError) else log.exception
+                tell("what consumers miss cannot be fetched now", reason=str(error))
+                self._stopping.wait(RETRY_S)
+
+    def _poll(self) -> None:
+        address = self._address
+        ensure_topics(AdminClient(address.client()), address, [address.missing_topic], _KEPT)
+        consumer = Consumer(
+            address.client(
+                **{
+                    "group.id": f"{address.prefix}-poller",  # never committed to
+                    "enable.auto.commit": False,
+                    "fetch.wait.max.ms": 20,
+                }
+            )
+        )
+        producer = Producer(
+            address.client(
+                **{
+                    "enable.idempotence": True,
+                    "linger.ms": 5,
+                    "compression.type": "lz4",
+                    "message.max.bytes": LARGEST_MESSAGE_BYTES,
+                    "message.timeout.ms": 30_000,
+                }
+            )
+        )
+        try:
+            consumer.assign([TopicPartition(address.missing_topic, 0, OFFSET_END)])
+            while not self._stopping.is_set():
+                self._fill(self._requests(consumer), producer)
+        except KafkaException as error:
+            raise unavailable(address, error.args[0]) from None
+        finally:
+            consumer.close()
+
+    def _requests(self, consumer: Consumer) -> set[Missing]:
+        found = set()
+        first = consumer.poll(WAIT_S)
+        for message in [] if first is None else [first, *consumer.consume(MOST_REQUESTS, 0)]:
+            failure = message.error()
+            if failure is not None:
+                raise unavailable(self._address, failure)
+            try:
+                found.add(msgspec.json.decode(message.value() or b"", type=Missing))
+            except msgspec.DecodeError as error:  # any client may write here
+                log.warning("a request for missing results cannot be read", reason=str(error))
+        return found
+
+    def _fill(self, requests: set[Missing], producer: Producer) -> None:
+        known = {
+            one.subscription: one
+            for one in self._store.deliveries.consumers_by_id({r.subscription for r in requests})
+            if self._has_logs(one.channel)
+        }
+        asked = [one for one in requests if one.subscription in known]
+        ranges = merged((known[one.subscription].backend, *_bounds(one)) for one in asked)
+        by_backend: dict[int, list[ResultRange]] = {}
+        for found in self._store.results.read_many(ranges):
+            if found is not None:
+                by_backend.setdefault(found.backend, []).append(found)
+        for one in sorted(asked, key=lambda one: (one.subscription, one.after)):
+            consumer = known[one.subscription]
+            self._answer(consumer, *_bounds(one), by_backend.get(consumer.backend, []), producer)
+        if asked and producer.flush(LONGEST_WAIT_S):
+            raise Unavailable(f"Kafka at {self._address.shown} does not take what was missed")
+
+    def _answer(
+        self,
+        consumer: Known,
+        after: int,
+        upto: int,
+        found: Iterable[ResultRange],
+        producer: Producer,
+    ) -> None:
+        topic = self._address.consumer_topic(consumer.subscription)
+
+        def put(position: int, record: bytes) -> None:
+            producer.produce(topic, record, b"%d" % position, partition=0)
+            producer.poll(0)
+
+        for part in found:
+            if part.floor > after:
+                told = {"position": part.floor, "expired": True}
+                put(part.floor, msgspec.json.encode(told))
+            for result in part.results:
+                if after < result.position <= upto:
+                    put(result.position, logged(result.position, result.created_at, result.payload))
+                    FILLED.inc()
+
+
+def _bounds(one: Missing) -> tuple[int, int]:
+    return one.after, min(one.upto, one.after + MOST_RESULTS)
+
+
+def merged(asked: Iterable[tuple[int, int, int]]) -> list[Range]:
+    """(backend, after, upto) → as few ranges as cover them all and touch nothing else."""
+    ranges: list[tuple[int, int, int]] = []
+    for backend, after, upto in sorted(asked):
+        if ranges and ranges[-1][0] == backend and after <= ranges[-1][2]:
+            last = ranges.pop()
+            ranges.append((backend, last[1], max(last[2], upto)))
+        elif upto > after:
+            ranges.append((backend, after, upto))
+    return [Range(*one, limit=one[2] - one[1]) for one in ranges]
