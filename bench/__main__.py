@@ -18,6 +18,7 @@ BENCHES = {
     "matching": "matching records with parameter sets",
     "latency": "from publish to subscriber, end to end",
     "real_time": "real-time mode beside micro-batches and the embedded profile",
+    "consumer_logs": "consumer logs in Kafka, shared and copied",
     "lab": "simulated events and requests a second",
 }
 """Name → what it measures; each is a module here with `run(quick, say) -> list[Finding]`."""

@@ -203,5 +203,5 @@ def test_logs_come_and_go_with_their_subscriptions(make: Make, kafka: Kafka) -> 
 
 def test_a_subscription_without_a_log_is_told(make: Make) -> None:
     world = make()
-    with consumer_log(world.settings.log, 77, 0) as log, pytest.raises(NotFound, match="no consum"):
-        log.take(60.0)
+    with pytest.raises(NotFound, match="subscription 77 has no consumer log"):
+        consumer_log(world.settings.log, 77, 0)
