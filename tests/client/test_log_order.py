@@ -108,3 +108,13 @@ def test_an_empty_reference_is_missing_again() -> None:
     assert order.holes() == [(0, 1)]
     order.put(1, 1, "value")
     assert order.pop() == Taken(1, "value", None)
+
+
+def test_a_repeat_does_not_hide_what_is_missing() -> None:
+    order = LogOrder(0)
+    order.put(1, 0, "a")
+    assert popped(order) == [1]
+    order.put(1, 1, "a")
+    order.mark(2, 2)
+    assert not order.complete
+    assert popped(order) == []
