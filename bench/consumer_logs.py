@@ -21,7 +21,6 @@ from tocsin.client import consumer_log
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.throwaway import Throwaway
-from tocsin.errors import Unavailable
 from tocsin.model import Channel, Dataset, Delivery, Parameter, Subscription
 from tocsin.settings import Settings
 from tocsin.storage.runs import Run
@@ -40,8 +39,6 @@ class Measured(msgspec.Struct, frozen=True):
 
 def run(quick: bool, say: Callable[[str], None]) -> list[Finding]:
     records, rounds = (200, 20) if quick else (2000, 100)
-    if reason := Kafka.lacks():
-        raise Unavailable(reason)
     with Throwaway() as servers, tempfile.TemporaryDirectory(prefix="tocsin-bench-") as folder:
         kafka = servers.start(Kafka)
         found = {}

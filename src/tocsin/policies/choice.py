@@ -83,16 +83,6 @@ def parse_policy(text: str) -> CachePolicy:
     return policy
 
 
-def parse_admission(text: str) -> tuple[Admit, tuple[float, float]]:
-    """An admission policy alone: `threshold(0.2,0.8)`, `all`."""
-    part = _PART.fullmatch(text)
-    if part is None or part["family"] is not None:
-        raise _bad(f"{text!r} is not an admission policy", f"one of {_list(list(ADMISSION))}")
-    policy = ADMISSION[part["name"]]
-    first, second = (*_numbers(policy, part["numbers"]), *[0.0] * MOST_PARAMETERS)[:MOST_PARAMETERS]
-    return policy.function, (first, second)
-
-
 def _parts(text: str) -> list[tuple[str, str, str | None]]:
     found, at = [], 0
     while at < len(text) and not text[at:].isspace():

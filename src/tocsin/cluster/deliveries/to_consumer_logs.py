@@ -23,8 +23,8 @@ from tocsin.cluster.deliveries.topics import Topics
 from tocsin.cluster.deliveries.transactions import Transactions
 from tocsin.errors import Unavailable
 from tocsin.model import Channel, Delivery
+from tocsin.policies import parse_admission
 from tocsin.policies.admission import Memory
-from tocsin.policies.choice import parse_admission
 from tocsin.storage.deliveries import Deliverable
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store import Store
@@ -57,7 +57,7 @@ class ConsumerLogs:
         self._mark_s = mark_s
         self._keep_s = keep_s
         self._clock = clock
-        self._admit, self._numbers = parse_admission(self._asked.admit)
+        self._policy = parse_admission(self._asked.admit)
         self._memory = Memory()
         self._behind: dict[int, tuple[int, float]] = {}  # consumer → head, since when
         self._unmarked = True  # nobody knows which logs were behind when the last delivery ended
@@ -166,7 +166,7 @@ class ConsumerLogs:
         admitted = set()
         for publication, whom in sorted(matched.items(), key=lambda item: item[0]):
             if whom:
-                yes = self._admit(self._memory, len(whom), *self._numbers)
+                yes = self._policy.admit(self._memory, len(whom), *self._policy.parameters)
                 PUBLICATIONS.labels(self._channel, "yes" if yes else "no").inc()
                 if yes:
                     admitted.add(publication)
