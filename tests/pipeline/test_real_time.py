@@ -117,7 +117,9 @@ def test_addresses_of_stores_are_told_to_java_with_their_options() -> None:
     assert (one.user, one.password) == ("ann", "p@ss")
     two = jdbc_of("mariadb+pymysql://ann@db/city?ssl_ca=ca.pem")
     assert two is not None
-    assert two.url == "jdbc:mariadb://db/city?serverSslCert=ca.pem&sslMode=verify-full"
+    assert two.url == (
+        "jdbc:mysql://db/city?permitMysqlScheme=true&serverSslCert=ca.pem&sslMode=verify-full"
+    )
 
 
 def test_wrong_addresses_of_kafka_name_the_setting() -> None:

@@ -43,7 +43,9 @@ def jdbc_of(store: str) -> Jdbc | None:
     if kind in ("mariadb", "mysql"):
         query = {_TLS_OF_MARIADB[k]: v for k, v in url.query.items() if k in _TLS_OF_MARIADB}
         tls = {"sslMode": "verify-full"} if query else {}
-        return _jdbc(url, "mariadb", "org.mariadb.jdbc.Driver", {**query, **tls})
+        # Under the driver's own scheme Spark would quote columns as MariaDB does not.
+        scheme = {"permitMysqlScheme": "true"}
+        return _jdbc(url, "mysql", "org.mariadb.jdbc.Driver", {**scheme, **query, **tls})
     return None
 
 
