@@ -15,6 +15,7 @@ from tocsin.cli.values import listed, pairs_from, sizes_from
 
 DIRECTORY = Path("lab")
 UNTESTED = "not tested"
+SHOWN_POLICIES = 9  # of an experiment, in the list
 
 
 def register(app: typer.Typer) -> None:
@@ -38,8 +39,14 @@ def list_experiments() -> None:
     rows = []
     for one in experiments().values():
         points = len(one.readings) * len(one.policies) * len(one.full.values) * one.full.seeds
-        rows.append([one.name, points, ", ".join(one.policies), one.purpose])
+        rows.append([one.name, points, _some(one.policies), one.purpose])
     show_table(["experiment", "points", "policies", "purpose"], rows)
+
+
+def _some(policies: tuple[str, ...]) -> str:
+    more = len(policies) - SHOWN_POLICIES
+    told = ", ".join(policies[:SHOWN_POLICIES])
+    return f"{told} and {more} more" if more > 0 else told
 
 
 def run(

@@ -143,6 +143,15 @@ def test_retention_drops_the_oldest_which_is_then_asked_for() -> None:
     assert measures.stored_mean_bytes == pytest.approx((30 + 60 + 350) / 9)
 
 
+def test_response_counts_from_the_read_on() -> None:
+    # Published at 1 and 2, read at 10: the first is fetched from the database, the second is there.
+    workload = made([[0]], [(1, 0, 30), (2, 0, 30)], [(10, 10)])
+    setup = free(retention_bytes=30, log_read_s=0.5, database_read_s=2.0)
+    measures, world = play(workload, np.ones(2, bool), setup)
+    assert world.latencies.tolist() == pytest.approx([9 + 0.5 + 2.0 + 0.5, 8 + 0.5])
+    assert measures.response_mean_s == pytest.approx((3.0 + 0.5) / 2)
+
+
 def test_refusing_makes_room_for_others() -> None:
     workload = made([[0]], [(1, 0, 30), (2, 0, 30), (3, 0, 50)], [(10, 10)])
     _, world = play(workload, np.array([True, True, False]), free(retention_bytes=60))

@@ -324,6 +324,17 @@ def only_at(places: Collection[int], one: Check) -> Check:
     return check
 
 
+def only_in(readings: Collection[str], one: Check) -> Check:
+    """The check under these readings alone."""
+
+    def check(view: View) -> Finding:
+        if view.reading in readings:
+            return one(view)
+        return Finding((), f"is about the reading {' or '.join(readings)}")
+
+    return check
+
+
 def quotient(view: View, metric: str, yardstick: str, policy: str, at: int) -> Values:
     """One a seed; NaN where there is no point."""
     parts = view.values(metric, policy, at)

@@ -17,6 +17,7 @@ from tocsin.lab.reports.looks import BAND, COLOURS, LINE_STYLES, MARKERS, look, 
 PANEL_INCHES = (5.6, 4.0)
 LEFT_INCHES, RIGHT_INCHES = 1.15, 2.3  # the legend is at the right
 BOTTOM_INCHES, TOP_INCHES, BETWEEN_INCHES = 0.65, 0.75, 1.0
+SLANTED_INCHES, LETTERS_OF_A_PANEL = 0.5, 70
 DOTS_PER_INCH = 130
 FONT_POINTS = 12
 
@@ -25,13 +26,15 @@ def draw(figure: Figure, panels: list[Panel], policies: list[str], axis: Axis, f
     """Write the figure. `policies` fixes which colour each of them has in every figure."""
     rows, columns = rows_and_columns(len(panels))
     wide = PANEL_INCHES[0] * columns + LEFT_INCHES + RIGHT_INCHES
-    high = PANEL_INCHES[1] * rows + BETWEEN_INCHES * (rows - 1) + BOTTOM_INCHES + TOP_INCHES
+    slanted = any(_are_long(panel.names) for panel in panels)
+    bottom = BOTTOM_INCHES + (SLANTED_INCHES if slanted else 0.0)
+    high = PANEL_INCHES[1] * rows + BETWEEN_INCHES * (rows - 1) + bottom + TOP_INCHES
     canvas = Canvas(figsize=(wide, high), dpi=DOTS_PER_INCH)
     grid = canvas.subplots(rows, columns, squeeze=False, sharey=figure.one_scale)
     canvas.subplots_adjust(
         left=LEFT_INCHES / wide,
         right=1 - RIGHT_INCHES / wide,
-        bottom=BOTTOM_INCHES / high,
+        bottom=bottom / high,
         top=1 - TOP_INCHES / high,
         wspace=0.06 if figure.one_scale else 0.16,
         hspace=BETWEEN_INCHES / PANEL_INCHES[1],
@@ -81,6 +84,11 @@ def _logarithmic(axes: Axes, panel: Panel) -> None:
     axes.minorticks_off()
 
 
+def _are_long(names: list[str]) -> bool:
+    """Whether they do not fit beside each other below a panel."""
+    return sum(len(name) + 2 for name in names) > LETTERS_OF_A_PANEL
+
+
 def _draw_names(axes: Axes, panel: Panel) -> None:
     """What stands side by side: a mark and its interval each."""
     _plain(axes)
@@ -101,10 +109,10 @@ def _draw_names(axes: Axes, panel: Panel) -> None:
             capsize=4,
             label=curve.label or None,
         )
-    longest = max(len(name) for name in panel.names)
     axes.set_xticks(range(len(panel.names)), panel.names)
-    if longest * len(panel.names) > 64:
-        axes.tick_params(axis="x", rotation=20)
+    if _are_long(panel.names):
+        for label in axes.get_xticklabels():
+            label.set(rotation=25, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.5, len(panel.names) - 0.5)
 
 

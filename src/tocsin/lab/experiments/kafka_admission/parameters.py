@@ -9,6 +9,7 @@ from tocsin.lab.experiments.kafka_admission.policies import (
     BATCHES,
     BUFFER,
     BUFFERS,
+    FIVE,
     MEANS,
     PRINTED_WORST,
     SET_POINTS,
@@ -158,6 +159,15 @@ CLAIMS = (
                 for policy, point in SET_POINTS.items()
             )
         ),
+        own=True,
+    ),
+    Claim(
+        name="same-bytes-in-the-end",
+        says="whatever the policy, in the end the same bytes are in the logs: what is refused "
+        "comes there from the database",
+        where="bytes-in-logs",
+        rule="of the five policies, the bytes at the end are the same in every point",
+        check=both(*(similar("stored_bytes", "all", other, 0.0) for other in FIVE[:-1])),
         own=True,
     ),
     Claim(
