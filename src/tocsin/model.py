@@ -18,6 +18,7 @@ ANY: Final[Mapping[str, bool]] = {"any": True}
 """In the place of a value it leaves the parameter open. Parameters are scalar, so no value of one
 can be an object."""
 
+MessageFormat = Literal["json", "csv"]
 ChannelKind = Literal["continuous", "repetitive"]
 Mode = Literal["micro-batches", "real-time"]
 """How Spark feeds a continuous channel; chosen once, when the channel is created."""
@@ -28,8 +29,16 @@ class Column(Struct, frozen=True):
     type: str  # canonical SQL type text, as Spark's DDL reads it: "STRING", "ARRAY<INT>", …
 
 
+class KafkaSource(Struct, frozen=True):
+    """A topic that others fill."""
+
+    topic: str
+    format: MessageFormat = "json"
+
+
 class Dataset(Struct, frozen=True):
-    """A named collection of records. `open` keeps fields that no column declares."""
+    """A named collection of records. `open` keeps fields that no column declares; `source` is what
+    feeds it by itself."""
 
     name: str
     columns: tuple[Column, ...]
@@ -37,6 +46,7 @@ class Dataset(Struct, frozen=True):
     primary_key: tuple[str, ...] = ()
     retain_s: float | None = None
     created_at: float = 0.0
+    source: KafkaSource | None = None
 
 
 class Parameter(Struct, frozen=True):

@@ -15,12 +15,13 @@ from typing import Any
 import structlog
 
 from tocsin.cluster.deliveries import Deliveries
+from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published
 from tocsin.cluster.matches import MatchTaker
 from tocsin.cluster.notices import Notifier
-from tocsin.errors import Conflict, InvalidInput, NotFound, Unavailable
+from tocsin.errors import Conflict, InvalidInput, NotFound, SettingError, Unavailable
 from tocsin.language import CreateChannel, bind_arguments
 from tocsin.language.tokens import NAME, NAME_RULE
 from tocsin.model import Broker, Channel, Dataset, Subscription
@@ -56,6 +57,7 @@ class Cluster:
         )
         self.intake = Intake(self.log, self.store.catalog.dataset, settings.record_limit_bytes)
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
+        self.feeds = Feeds(settings, self.intake, self.store.feeds)
         self.notifier = Notifier(self.store, settings.secret)
         self.deliveries = Deliveries(settings, self.store)
         self._matches = self._match_taker()
@@ -78,9 +80,11 @@ class Cluster:
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         for dataset in self.store.catalog.datasets():
-            self.log.open_dataset(dataset.name, dataset.primary_key)
+            self._open_dataset(dataset)
             self.inbox.open_dataset(dataset.name)
         await self.inbox.recover()
+        for dataset in self.store.catalog.datasets():
+            self.feeds.start(dataset)
         self.notifier.start()
         if self._matches is not None:
             await asyncio.to_thread(self._matches.start)
@@ -90,6 +94,17 @@ class Cluster:
             asyncio.create_task(self.inbox.watch()),
         ]
         return self
+
+    def _open_dataset(self, dataset: Dataset) -> None:
+        end = self.log.open_dataset(dataset.name, dataset.primary_key)
+        stored = self.store.files.stored_end(dataset.name)
+        if end < stored:  # what is published below that position would never be seen
+            raise SettingError(
+                f"the log ends at {end} of dataset {dataset.name}, which is stored up to {stored}:"
+                " it is another log, or it has lost records",
+                field="log",
+                hint="name the log that this store was filled from, or begin with a new store",
+            )
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
@@ -101,6 +116,7 @@ class Cluster:
             await asyncio.to_thread(self._matches.stop)
         await asyncio.to_thread(self.deliveries.stop)
         await self.notifier.stop()
+        await self.feeds.stop()
         self.log.close()
         self.store.close()
 
@@ -137,6 +153,7 @@ class Cluster:
     async def create_dataset(self, dataset: Dataset) -> None:
         async with self._changing:
             await asyncio.to_thread(self._create_dataset, dataset)
+            self.feeds.start(dataset)
 
     def _create_dataset(self, dataset: Dataset) -> None:
         """The catalog's row comes last: a drop that a crash cut short must not bring back what was
@@ -144,7 +161,9 @@ class Cluster:
         with contextlib.suppress(NotFound):
             self.store.catalog.dataset(dataset.name)
             raise Conflict(f"there is a dataset {dataset.name!r} already", field="name")
+        self.feeds.check(dataset)
         self.store.files.drop(dataset.name)
+        self.store.feeds.drop(dataset.name)
         self.log.create_dataset(dataset.name, dataset.primary_key)
         self.inbox.open_dataset(dataset.name)
         self.store.catalog.create_dataset(dataset)
@@ -156,6 +175,7 @@ class Cluster:
         async with self._changing:
             dataset = await asyncio.to_thread(self.store.catalog.dataset, name)
             await asyncio.to_thread(self.store.catalog.drop_dataset, name)
+            await self.feeds.drop(name)
             await asyncio.to_thread(engine.drop_dataset, dataset)
             await asyncio.to_thread(self.log.drop_dataset, name)
 

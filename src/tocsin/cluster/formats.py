@@ -10,7 +10,7 @@ import csv
 import datetime as dt
 import decimal
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from tocsin.errors import InvalidInput
+from tocsin.model import MessageFormat
 
 Format = Literal["json", "jsonl", "csv", "parquet"]
 
@@ -83,6 +84,25 @@ def read(body: bytes, kind: Format) -> Iterator[RawRecord | Unreadable]:
     """Records in the order they were sent; lines count from 1."""
     readers = {"json": _json, "jsonl": _json_lines, "csv": _csv, "parquet": _parquet}
     return readers[kind](body)
+
+
+def read_message(
+    line: int, value: bytes | None, kind: MessageFormat, columns: Sequence[str]
+) -> RawRecord | Unreadable:
+    """The one record of a message. CSV has no header line: values are in the columns' order."""
+    if value is None:
+        return Unreadable(line, "", "the message has no value")
+    try:
+        if kind == "json":
+            return _object(line, msgspec.json.decode(value))
+        rows = list(csv.reader(io.StringIO(value.decode(), newline=""), strict=True))
+    except (msgspec.DecodeError, UnicodeDecodeError, csv.Error) as error:
+        return Unreadable(line, value.decode(errors="replace"), f"not {kind.upper()}: {error}")
+    if len(rows) != 1 or len(rows[0]) != len(columns):
+        found = f"{len(rows[0])} values" if len(rows) == 1 else f"{len(rows)} rows"
+        reason = f"{found}, where one row of {len(columns)} values is expected"
+        return Unreadable(line, value.decode(), reason)
+    return RawRecord(line, dict(zip(columns, rows[0], strict=True)), textual=True)
 
 
 def _json(body: bytes) -> Iterator[RawRecord | Unreadable]:

@@ -71,6 +71,7 @@ async def _create_dataset(session: Session, asked: sql.CreateDataset) -> Outcome
         primary_key=asked.primary_key,
         retain_s=asked.retain_s,
         created_at=time.time(),
+        source=asked.source,
     )
     return await _create(
         "dataset", asked.name, asked.if_not_exists, session.cluster.create_dataset(dataset)
@@ -204,11 +205,22 @@ def _describe_dataset(cluster: Cluster, dataset: Dataset) -> Outcome:
         ["open", "yes: undeclared fields are in _extra" if dataset.open else "no"],
         ["primary key", ", ".join(dataset.primary_key) or "none"],
         ["retained", f"{dataset.retain_s:g} s" if dataset.retain_s else "forever"],
+        *_fed(cluster, dataset),
         ["log end", cluster.log.ends().get(dataset.name, 0)],
         ["stored end", cluster.store.files.stored_end(dataset.name)],
         ["files", f"{len(files)} with {sum(one.rows for one in files)} records"],
     ]
     return Outcome("describe dataset", dataset.name, ["name", "value"], rows)
+
+
+def _fed(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
+    if dataset.source is None:
+        return []
+    source = dataset.source
+    return [
+        ["fed from", f"Kafka topic {source.topic} ({source.format.upper()})"],
+        ["feed", cluster.feeds.state(dataset.name)],
+    ]
 
 
 def _describe_channel(cluster: Cluster, channel: Channel) -> Outcome:

@@ -5,6 +5,7 @@ Queries are kept as text here; `tocsin.pipeline.channels` compiles them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
@@ -30,8 +31,9 @@ from tocsin.language.statements import (
 )
 from tocsin.language.tokens import Reader, place
 from tocsin.language.types import SqlType, parse_type
-from tocsin.model import ChannelKind, Column, Parameter
+from tocsin.model import ChannelKind, Column, KafkaSource, MessageFormat, Parameter
 
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _STARTS = (
     "CREATE, DROP, SUBSCRIBE, UNSUBSCRIBE, CHANGE, INSERT, SHOW, DESCRIBE, SELECT or WITH at the "
     "start of a statement"
@@ -174,9 +176,32 @@ def _create_dataset(reader: Reader) -> Read:
             given["primary_key"] = _primary_key(reader, types)
         elif "retain_s" not in given and reader.accept("RETAIN"):
             given["retain_s"] = read_interval_s(reader)
+        elif "source" not in given and reader.accept("FROM"):
+            given["source"] = _source(reader)
         else:
-            reader.fail("OPEN, PRIMARY KEY, RETAIN INTERVAL (each once) or the statement's end")
+            reader.fail(
+                "OPEN, PRIMARY KEY, RETAIN INTERVAL, FROM KAFKA (each once) or the statement's end"
+            )
     return CreateDataset, given
+
+
+def _source(reader: Reader) -> KafkaSource:
+    reader.expect("KAFKA")
+    start = reader.offset
+    topic = reader.string("a topic's name in quotes")
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        reader.fail_at(
+            start,
+            f"{topic!r} cannot name a topic",
+            field="topic",
+            hint="topics have letters, digits, '.', '_' and '-', at most 249 of them",
+        )
+    if not reader.accept("FORMAT"):
+        return KafkaSource(topic)
+    for kind in get_args(MessageFormat):
+        if reader.accept(kind.upper()):
+            return KafkaSource(topic, kind)
+    raise reader.expected("JSON or CSV")
 
 
 def _primary_key(reader: Reader, types: dict[str, SqlType]) -> tuple[str, ...]:

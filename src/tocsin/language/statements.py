@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from tocsin.errors import StatementError
-from tocsin.model import ChannelKind, Column, Dataset, Delivery, Parameter
+from tocsin.model import ChannelKind, Column, Dataset, Delivery, KafkaSource, Parameter
 
 Kind = Literal["dataset", "channel", "broker"]
 Shown = Literal["datasets", "channels", "brokers", "subscriptions"]
@@ -30,6 +30,7 @@ class CreateDataset(Statement, frozen=True, kw_only=True):
     open: bool = False
     primary_key: tuple[str, ...] = ()
     retain_s: float | None = None
+    source: KafkaSource | None = None
     if_not_exists: bool = False
 
 

@@ -190,3 +190,15 @@ dataset_ends = Table(
     Column("stored_end", BigInteger, nullable=False),
     **_OPTIONS,
 )
+
+# What was taken of the topics that feed datasets. [done, claimed) is in doubt after a crash.
+feeds = Table(
+    "feeds",
+    metadata,
+    Column("dataset", Name, primary_key=True),
+    Column("topic", Name, primary_key=True),  # Kafka's id of it: one made anew is another
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("done", BigInteger, nullable=False),
+    Column("claimed", BigInteger, nullable=False),
+    **_OPTIONS,
+)

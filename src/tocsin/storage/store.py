@@ -13,6 +13,7 @@ from typing import Self
 from tocsin.storage.catalog import Catalog
 from tocsin.storage.database import Database, current_sequence
 from tocsin.storage.deliveries import Deliveries
+from tocsin.storage.feeds import Feeds
 from tocsin.storage.files import DatasetFiles
 from tocsin.storage.matches import Matches
 from tocsin.storage.results import Results
@@ -31,6 +32,7 @@ class Store:
         self.results = Results(database)
         self.deliveries = Deliveries(database)
         self.files = DatasetFiles(database)
+        self.feeds = Feeds(database)
 
     @classmethod
     def open(

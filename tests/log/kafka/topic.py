@@ -5,7 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
@@ -38,6 +45,10 @@ class Topic:
 
     def delete(self) -> None:
         self._admin.delete_topics([self.name])[self.name].result(PATIENCE_S)
+
+    def partitions(self) -> list[int]:
+        described = self._admin.describe_topics(TopicCollection([self.name]))[self.name]
+        return [one.id for one in described.result(PATIENCE_S).partitions]
 
     def config(self, name: str) -> str:
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name)

@@ -1,0 +1,58 @@
+"""What was taken of the topics that feed datasets, partition by partition.
+
+Knows no Kafka: a partition is a number, and so is how far it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sqlalchemy import delete, insert, select
+
+from tocsin.storage import schema
+from tocsin.storage.database import Database
+
+_feeds = schema.feeds
+
+
+class Place(NamedTuple):
+    """All below `done` was taken. What is below `claimed` was about to be, so after a crash it is
+    in doubt."""
+
+    done: int
+    claimed: int
+
+
+class Feeds:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def places(self, dataset: str, topic: str) -> dict[int, Place]:
+        columns = (_feeds.c.partition, _feeds.c.done, _feeds.c.claimed)
+        asked = select(*columns).where(_feeds.c.dataset == dataset, _feeds.c.topic == topic)
+        with self._database.read() as connection:
+            rows = connection.execute(asked).all()
+        return {row.partition: Place(row.done, row.claimed) for row in rows}
+
+    def put(self, dataset: str, topic: str, places: Mapping[int, Place]) -> None:
+        """Remember these partitions' places, all together; the others stay as they are."""
+        rows = [
+            {"dataset": dataset, "topic": topic, "partition": partition, **place._asdict()}
+            for partition, place in places.items()
+        ]
+        if not rows:
+            return
+        with self._database.write() as write:
+            write.connection.execute(
+                delete(_feeds).where(
+                    _feeds.c.dataset == dataset,
+                    _feeds.c.topic == topic,
+                    _feeds.c.partition.in_(list(places)),
+                )
+            )
+            write.connection.execute(insert(_feeds), rows)
+
+    def drop(self, dataset: str) -> None:
+        with self._database.write() as write:
+            write.connection.execute(delete(_feeds).where(_feeds.c.dataset == dataset))
