@@ -3,6 +3,7 @@ the dead letters, exactly once."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -45,6 +46,25 @@ asyncio.run(main())
 """
 
 
+def feed_until_killed(bench: Bench, directory: Path, kafka: Kafka) -> None:
+    dataset = msgspec.json.encode(bench.dataset).decode()
+    feeder = subprocess.Popen(
+        [sys.executable, "-c", FEEDER, str(directory), kafka.url, dataset],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert feeder.stdout is not None
+    start = feeder.stdout.readline()
+    while (line := feeder.stdout.readline()) == start:
+        pass
+    assert line, "the feeder failed"
+    for _ in range(10):  # it is at work now
+        feeder.stdout.readline()
+    feeder.kill()
+    feeder.wait()
+    feeder.stdout.close()
+
+
 @pytest.mark.processes
 async def test_a_killed_feed_loses_and_doubles_nothing(kafka: Kafka, tmp_path: Path) -> None:
     bench = Bench(kafka, tmp_path)
@@ -64,29 +84,8 @@ async def test_a_killed_feed_loses_and_doubles_nothing(kafka: Kafka, tmp_path: P
 
     filling = threading.Thread(target=fill, daemon=True)
     filling.start()
-    for _ in range(4):
-        feeder = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                FEEDER,
-                str(tmp_path),
-                kafka.url,
-                msgspec.json.encode(bench.dataset).decode(),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert feeder.stdout is not None
-        start = feeder.stdout.readline()
-        while (line := feeder.stdout.readline()) == start:
-            pass
-        assert line, "the feeder failed"
-        for _ in range(10):  # it is at work now
-            feeder.stdout.readline()
-        feeder.kill()
-        feeder.wait()
-        feeder.stdout.close()
+    for _ in range(3):
+        await asyncio.to_thread(feed_until_killed, bench, tmp_path, kafka)
     stop.set()
     filling.join()
     async with bench:
