@@ -98,6 +98,12 @@ def compiled(parameters: str, query: str) -> CompiledChannel:
             "dyadic ranges",
         ),
         ("m INT", "SELECT id FROM NEW reports WHERE at > window_start()", "flat", "one for all"),
+        (
+            "a DOUBLE, o DOUBLE",
+            "SELECT id FROM NEW reports WHERE near(lat, lon, :a, :o, hour(window_end()))",
+            "flat",
+            "nested loop",
+        ),
     ],
 )
 def test_accepted_queries_say_how_they_run(
