@@ -129,9 +129,15 @@ def up(
 
 async def _up(settings: Settings, brokers: int) -> None:
     system = System(settings, brokers=brokers, fixed_ports=True)
+    stopped = asyncio.create_task(until_stopped())  # a signal counts from the first moment
+    starting = asyncio.create_task(system.start(lambda name, url: err.print(f"  {name:<12} {url}")))
     try:
         with Status("starting (Spark takes some seconds) …", console=err):
-            await system.start(lambda name, url: err.print(f"  {name:<12} {url}"))
+            await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            err.print("stopping …")
+            return
+        await starting
         scopes = ("publish", "subscribe", "admin")
         out.print(f"data         {settings.data.absolute()}", soft_wrap=True)
         out.print(f"cluster      {system.cluster_url}   (routes: {system.cluster_url}/docs)")
@@ -140,9 +146,12 @@ async def _up(settings: Settings, brokers: int) -> None:
             out.print(f"{name:<12} {url}")
         out.print(f"token        {system.token('me', *scopes)}", soft_wrap=True)
         out.print("\nready. Stop with Ctrl-C; everything is there again at the next start.")
-        await until_stopped()
+        await stopped
         err.print("stopping …")
     finally:
+        for task in (starting, stopped):
+            task.cancel()
+        await asyncio.gather(starting, stopped, return_exceptions=True)
         await system.stop()
 
 
