@@ -18,6 +18,11 @@ from tocsin.errors import SettingError, Unavailable
 FIELD = "store"
 _WRITES = "tocsin_writes"
 
+_SERVERS = {
+    "postgresql": "postgresql+psycopg://user@host/database",
+    "mariadb": "mariadb+pymysql://user@host/database",
+    "mysql": "mysql+pymysql://user@host/database",
+}
 _HINTS = {
     "is locked": "another process holds the store; stop it, or try again",
     "is full": "free some disk space; nothing of this request was written",
@@ -38,9 +43,23 @@ def open_engine(text: str, *, busy_timeout_s: float) -> Engine:
             field=FIELD,
             hint="give an address such as sqlite:///data/store.db",
         ) from error
-    if url.get_backend_name() != "sqlite":
+    kind = url.get_backend_name()
+    if kind == "sqlite":
+        return _open_sqlite(url, busy_timeout_s)
+    if kind not in _SERVERS:
+        raise SettingError(
+            f"{_shown(text)!r}: Tocsin keeps no store on {kind}",
+            field=FIELD,
+            hint=f"give an address of {', '.join(_SERVERS.values())} or sqlite:///FILE",
+        )
+    try:
         return create_engine(url, pool_pre_ping=True)
-    return _open_sqlite(url, busy_timeout_s)
+    except ImportError as error:
+        raise SettingError(
+            f"{_shown(text)!r} names a driver that is not installed: {error.name}",
+            field=FIELD,
+            hint=f"use {_SERVERS[kind]}",
+        ) from None
 
 
 def reading(connection: Connection) -> Connection:
