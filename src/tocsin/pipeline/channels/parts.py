@@ -63,12 +63,17 @@ class Part(Struct, frozen=True):
     facts: tuple[tuple[str, str], ...] = ()
     not_streamable: str = ""
     by_record: bool = False  # each row stems from one new record, whose position orders it
+    stream_on: str = ""
 
     @property
     def streaming_sql(self) -> str:
         """As `sql`, for records that stream: the parameter sets are sent to them, not they to the
-        sets."""
-        return re.sub(r"/\*\+ BROADCAST\([^)]*\) \*/", f"/*+ BROADCAST({PARAMETERS}) */", self.sql)
+        sets. Real-time mode has hash joins only: where nothing links the two, `stream_on` does."""
+        sql = re.sub(r"/\*\+ BROADCAST\([^)]*\) \*/", f"/*+ BROADCAST({PARAMETERS}) */", self.sql)
+        if not self.stream_on:
+            return sql
+        sets = f"JOIN {PARAMETERS_MARKER} AS {PARAMETERS}"
+        return sql.replace(f"CROSS {sets}", f"INNER {sets} ON {self.stream_on}")
 
 
 def make_part(
@@ -160,6 +165,7 @@ def _joined(
         (*(index.facts if index else ()), *reaches),
         not_streamable,
         by_record,
+        "" if index is not None or strategy == "hash join" else _always_equal(shape),
     )
 
 
@@ -175,6 +181,11 @@ def _probed(sql: str, index: Index | None) -> str:
     if index is None or not index.probes:
         return sql
     return sql.replace(_PROBE_MARKER, f"LATERAL EXPLODE({index.probe}) AS {_PROBE}(__k)")
+
+
+def _always_equal(shape: Shape) -> str:
+    """Records and parameter sets on its two sides, so that no optimiser sees through it."""
+    return f"IF({PARAMETERS}.__backend < 0, 0, 1) = IF(`{shape.leading}`.`_position` < 0, 0, 1)"
 
 
 def _popped(select: exp.Select, part: str) -> exp.Expr | None:
