@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from log.media import MEDIA
 from real_servers import RealServers
@@ -17,6 +18,12 @@ from tocsin.dev.spark import SparkCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# How long an example takes says something of the machine, and nothing of the code.
+settings.register_profile(
+    "shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("shared-machine")
 
 
 @pytest.fixture(scope="session")
