@@ -14,6 +14,7 @@ from tocsin.cluster.formats import (
     format_of_content_type,
     format_of_file,
     read,
+    read_message,
 )
 from tocsin.errors import InvalidInput
 
@@ -86,3 +87,42 @@ def test_format_follows_content_type_or_file_ending() -> None:
         format_of_content_type("image/png")
     with pytest.raises(InvalidInput, match="ending"):
         format_of_file("reports.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "fields"),
+    [
+        (b'{"a": 1, "z": [2]}', "json", {"a": 1, "z": [2]}),
+        (b" {} ", "json", {}),
+        (b'"x, y",', "csv", {"a": "x, y", "b": ""}),
+        ("ü,2\n".encode(), "csv", {"a": "ü", "b": "2"}),
+        (b'"two\nlines",2\r\n', "csv", {"a": "two\nlines", "b": "2"}),
+    ],
+)
+def test_a_message_is_one_record(value: bytes, kind: Any, fields: dict[str, Any]) -> None:
+    assert read_message(7, value, kind, ["a", "b"]) == RawRecord(7, fields, textual=kind == "csv")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "reason"),
+    [
+        (None, "json", "no value"),
+        (None, "csv", "no value"),
+        (b"", "json", "not JSON"),
+        (b"{", "json", "not JSON"),
+        (b"\xff", "json", "not JSON"),
+        (b"[{}]", "json", "must be a JSON object"),
+        (b'{"a":1}\n{"a":2}', "json", "not JSON"),
+        (b"", "csv", "0 rows"),
+        (b"1", "csv", "1 values"),
+        (b"1,2,3", "csv", "3 values"),
+        (b"1,2\n3,4", "csv", "2 rows"),
+        (b'"1,2', "csv", "not CSV"),
+        (b"\xff,2", "csv", "not CSV"),
+    ],
+)
+def test_a_message_that_is_no_record_is_told(value: bytes | None, kind: Any, reason: str) -> None:
+    found = read_message(7, value, kind, ["a", "b"])
+    assert isinstance(found, Unreadable)
+    assert found.line == 7
+    assert reason in found.reason

@@ -23,7 +23,7 @@ from tocsin.language import (
     parse,
     parse_one,
 )
-from tocsin.model import Column, Dataset, Delivery, Parameter
+from tocsin.model import Column, Dataset, Delivery, KafkaSource, Parameter
 
 
 def test_dataset_with_every_clause() -> None:
@@ -46,6 +46,22 @@ def test_dataset_with_every_clause() -> None:
         Column("place", "STRUCT<lat:DOUBLE,lon:DOUBLE>"),
         Column("price", "DECIMAL(8,2)"),
     )
+
+
+@pytest.mark.parametrize(
+    ("clause", "source"),
+    [
+        ("FROM KAFKA 'plant.alerts-1_x'", KafkaSource("plant.alerts-1_x", "json")),
+        ("from kafka 'Alerts' format json", KafkaSource("Alerts", "json")),
+        ("FROM KAFKA 'alerts' FORMAT CSV", KafkaSource("alerts", "csv")),
+        ("OPEN FROM\n KAFKA 'a' RETAIN INTERVAL 1 DAY", KafkaSource("a", "json")),
+        ("", None),
+    ],
+)
+def test_a_dataset_may_be_fed_from_a_topic(clause: str, source: KafkaSource | None) -> None:
+    made = parse_one(f"CREATE DATASET reports (id INT) {clause};")
+    assert isinstance(made, CreateDataset)
+    assert made.source == source
 
 
 def test_continuous_channel_keeps_its_query_and_where_it_began() -> None:
@@ -184,6 +200,13 @@ LONG = "n" * 64
         ("CREATE DATASET d (a INT) RETAIN INTERVAL 0 DAYS", 1, 42, "longer than nothing"),
         ("CREATE DATASET d (a INT) RETAIN INTERVAL 3 PARSECS", 1, 44, "unit of time"),
         ("CREATE DATASET d (a INT) FROB", 1, 26, "expected OPEN"),
+        ("CREATE DATASET d (a INT) FROM 't'", 1, 31, "expected KAFKA"),
+        ("CREATE DATASET d (a INT) FROM KAFKA t", 1, 37, "a topic's name in quotes"),
+        ("CREATE DATASET d (a INT)\n FROM KAFKA 'a b'", 2, 13, "cannot name a topic"),
+        ("CREATE DATASET d (a INT) FROM KAFKA '..'", 1, 37, "cannot name a topic"),
+        ("CREATE DATASET d (a INT) FROM KAFKA ''", 1, 37, "cannot name a topic"),
+        ("CREATE DATASET d (a INT) FROM KAFKA 't' FORMAT AVRO", 1, 48, "JSON or CSV"),
+        ("CREATE DATASET d (a INT) FROM KAFKA 't' FROM KAFKA 'u'", 1, 41, "each once"),
         ("CREATE DATASET d (a INT", 1, 24, "the end of the text"),
         ("CREATE CONTINUOUS CHANNEL c(a ARRAY<INT>) AS SELECT 1", 1, 31, "scalar"),
         ("CREATE CONTINUOUS CHANNEL c(a INT, a INT) AS SELECT 1", 1, 36, "two parameters"),

@@ -8,17 +8,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from tocsin.dev.kafka import Kafka
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
 
 @pytest.fixture(scope="session")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def live(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[System]:
     """Runs in a loop of its own, so that every test may have its own as well."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
+    kafka = "" if Kafka.missing() else request.getfixturevalue("kafka").url
     settings = Settings(
+        kafka=kafka,
         data=tmp_path_factory.mktemp("live"),
         master="local[2]",
         java_options=SHORT_LIVED_JAVA,

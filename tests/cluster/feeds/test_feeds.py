@@ -13,14 +13,17 @@ from confluent_kafka.cimpl import TopicPartition
 from prometheus_client import REGISTRY
 
 from cluster.feeds.bench import Bench, until
+from log.kafka.topic import Topic
 from log.media import OnKafka
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.feeds import feed as module
+from tocsin.cluster.feeds.topic import ForeignTopic
 from tocsin.dev.kafka import Kafka
 from tocsin.errors import InvalidInput, NotFound, SettingError
 from tocsin.model import Dataset, KafkaSource
 from tocsin.settings import Settings
-from tocsin.storage.log.kafka import topics
+from tocsin.storage.feeds import Place
+from tocsin.storage.log.kafka import KafkaAddress, topics
 
 
 async def test_every_partition_is_read_from_its_first_record_in_order(
@@ -200,6 +203,34 @@ async def test_a_feed_fills_a_log_on_kafka(
         async with bench:
             await until(lambda end=start + 10: len(bench.records()) == 3 * end)  # type: ignore[misc]
             assert all(bench.numbers(p) == list(range(start + 10)) for p in range(3))
+
+
+async def test_a_chunk_that_kafka_has_in_part_is_made_whole(
+    kafka: Kafka, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    own = OnKafka(request, tmp_path)
+    bench = Bench(kafka, tmp_path, log_address=own.address)
+    for partition in (2, 0, 1):
+        bench.write(partition, 0, 1)
+    claims = {partition: Place(0, 2) for partition in (1, 2, 0)}
+    async with bench:  # which makes the topics
+        await bench.feeds.drop("reports")
+        bench.log.create_dataset("reports")
+        start = bench.log.ends()["reports"]
+        with ForeignTopic(KafkaAddress.parse(kafka.url), bench.topic.name) as topic:
+            bench.store.feeds.put("reports", topic.id, claims)
+            feed = module.Feed(bench.dataset, *[None] * 4)  # type: ignore[arg-type]
+            key = feed._key(topic, claims).encode()
+    there = [bench.value(p, n) for p in range(3) for n in range(2)][:3]
+    Topic(kafka, own.kafka.topic("reports")).write(
+        [b'{"t":1,"r":%b}' % one for one in there],
+        [[("k", key), ("n", b"%d" % n), ("o", b"6")] for n in range(3)],
+    )
+    async with bench:
+        await until(lambda: len(bench.records(start=start)) >= 6)
+        await until(lambda: bench.state == "up to date")
+        found = [(one["p"], one["n"]) for one in bench.records(start=start)]
+        assert found == [(p, n) for p in range(3) for n in range(2)]
 
 
 class Crash(BaseException):
