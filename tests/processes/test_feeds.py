@@ -55,7 +55,7 @@ def test_a_dataset_is_fed_from_a_topic_until_it_is_dropped(kafka: Kafka, live: S
         assert 'tocsin_feed_waiting{dataset="fed"} 0.0' in metrics
         shown = httpx.get(
             f"{live.cluster_url}/v1/datasets/fed",
-            headers={"Authorization": f"Bearer {live.token('bob')}"},
+            headers={"Authorization": f"Bearer {live.token('bob', 'publish')}"},
         ).json()
         assert shown["source"] == {"topic": topic.name, "format": "csv"}
         ann.sql("DROP DATASET fed")
