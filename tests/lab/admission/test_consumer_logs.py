@@ -40,7 +40,6 @@ def free(**changed: object) -> Logs:
     return Logs(**{**asdict(FREE), **changed})
 
 
-# The same examples each time: what lands on a reader's tick to the last bit may fall on either side.
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(offers(), st.sampled_from(POLICIES), setups())
 def test_kernel_equals_the_plain_play(workload: Offers, text: str, logs: Logs) -> None:
