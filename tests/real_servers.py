@@ -13,10 +13,10 @@ from tocsin.dev.throwaway import AnyServer, Throwaway
 class RealServers(Throwaway):
     """They end with the test run, even if it is killed."""
 
-    def start(self, kind: type[AnyServer]) -> AnyServer:
+    def start(self, kind: type[AnyServer], *, short_lived: bool = True) -> AnyServer:
         if reason := kind.missing():
             skip_or_fail(reason)
-        return super().start(kind)
+        return super().start(kind, short_lived=short_lived)
 
     def heal(self) -> None:
         for server in self.started:

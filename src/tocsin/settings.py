@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     profile: str = "embedded"  # embedded: nothing but files; company: Kafka and a database server
     log: str = ""  # publication log, kafka://host:9092/tocsin; empty: files in the data directory
     kafka: str = ""  # Kafka cluster whose topics datasets are fed FROM; empty: that of the log
-    store: str = ""  # database URL; empty: SQLite in the data directory
+    store: str = ""  # postgresql:// or mariadb:// address; empty: SQLite in the data directory
 
     real_time_batch_s: float = 5.0  # within this a new subscription reaches channels in real time
     real_time_slots: int = 8  # so many channels run in real-time mode at most; 0: none does

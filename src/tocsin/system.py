@@ -131,13 +131,18 @@ class System:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(self, told: Callable[[str, str], None] = lambda name, url: None) -> None:
-        """Start everything and wait until all answer; `told` hears of each that does."""
+    async def start(
+        self,
+        told: Callable[[str, str], None] = lambda name, url: None,
+        waits: Callable[[str, str], None] = lambda name, reason: None,
+    ) -> None:
+        """Start everything and wait until all answer; `told` hears of each that does, `waits` of
+        one that cannot yet because something outside is not there."""
         for service in self._services.values():
             await self._spawn(service)
             service.watcher = asyncio.create_task(self._watch(service))
         for service in self._services.values():
-            await self._until_ready(service)
+            await self._until_ready(service, waits)
             told(service.name, service.url)
 
     async def stop(self) -> None:
@@ -213,7 +218,12 @@ class System:
         written = self._log(service).read_text(errors="replace")
         return written.rpartition("error: ")[2].strip() or f"see {self._log(service)}"
 
-    async def _until_ready(self, service: _Service) -> None:
+    async def _until_ready(
+        self,
+        service: _Service,
+        waits: Callable[[str, str], None] = lambda name, reason: None,
+    ) -> None:
+        waited_for = ""
         deadline = time.monotonic() + START_LIMIT_S
         path = "/v1/status" if service.command == "cluster" else "/healthz"
         async with httpx.AsyncClient(timeout=2.0) as client:
@@ -222,9 +232,15 @@ class System:
                     raise SettingError(f"the {service.command} cannot start: {service.refused}")
                 with contextlib.suppress(*NO_ANSWER):
                     answer = await client.get(service.url + path)
-                    if answer.status_code == 200 and answer.json().get("ready", True):
+                    told = answer.json() if answer.status_code == 200 else {"ready": False}
+                    if told.get("ready", True):
                         service.was_ready = True
                         return
+                    if reason := str(told.get("waits_for") or ""):
+                        deadline = time.monotonic() + START_LIMIT_S  # it is not the service's fault
+                        if reason != waited_for:
+                            waits(service.name, reason)
+                        waited_for = reason
                 await asyncio.sleep(0.1)
         raise Unavailable(
             f"{service.name} did not become ready in {START_LIMIT_S:.0f} s",

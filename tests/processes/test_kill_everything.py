@@ -14,6 +14,8 @@ import msgspec
 import pytest
 
 from tocsin.client import Client
+from tocsin.dev.mariadb import MariaDB
+from tocsin.errors import Unavailable
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
@@ -37,6 +39,53 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
         store=postgresql.fresh(),
         real_time_batch_s=2.0,
     )
+
+
+async def test_nothing_is_lost_doubled_or_reordered_when_the_database_is_killed(
+    mariadb: MariaDB, tmp_path: Path
+) -> None:
+    """And is away for longer than anybody waits for it: then runs fail, and are made up for."""
+    settings = Settings(
+        data=tmp_path,
+        master="local[2]",
+        java_options=SHORT_LIVED_JAVA,
+        flush_interval_s=2.0,
+        store=mariadb.fresh(),
+    )
+    async with System(settings) as system:
+        admin = Client(cluster=system.cluster_url, token=system.token("admin", "admin"))
+        await admin.sql(STATEMENTS)
+        listeners = audience(system)
+        await asyncio.gather(*(listener.start() for listener in listeners))
+        publisher = Publisher(system)
+        await heard(listeners, publisher)
+        publishing = [asyncio.create_task(publisher.run(number)) for number in range(2)]
+        await growing(publisher)
+        mariadb.kill()
+        await growing(publisher)  # the log needs no database
+        await told_unavailable(admin)
+        await asyncio.to_thread(mariadb.start)
+        await growing(publisher)
+        publisher.stopping = True
+        await asyncio.gather(*publishing)
+        await publisher.close()
+        await until_quiet(listeners, publisher)
+
+        await assert_promises(listeners, publisher, admin)
+        assert system.restarts("cluster") == 0
+        await asyncio.gather(*(listener.stop() for listener in listeners))
+        await admin.close()
+
+
+async def told_unavailable(admin: Client) -> None:
+    """Wait until calls are answered with what the cluster waits for."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await admin.sql("SHOW BROKERS")
+            except Unavailable as error:
+                if "cannot answer" in error.message:
+                    return
 
 
 async def test_nothing_is_lost_doubled_or_reordered_when_services_are_killed(

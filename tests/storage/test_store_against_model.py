@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,7 +19,7 @@ from tocsin.model import Head
 from tocsin.storage.runs import Run
 from tocsin.storage.store import Store
 
-from .conftest import STORES, Clock, furnish
+from .conftest import Clock, Databases, SqliteFiles, furnish
 
 SUBSCRIBERS = st.sampled_from(["alice", "bob"])
 BROKERS = st.sampled_from(["north", "south"])
@@ -56,12 +53,11 @@ class BrokerMemory:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    kind = ""
+    databases: Databases
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = tempfile.TemporaryDirectory()
-        self.url = STORES[self.kind](Path(self.directory.name))
+        self.url = self.databases.empty()
         self.clock = Clock()
         self.store = Store.open(self.url, clock=self.clock)
         furnish(self.store)
@@ -75,7 +71,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.store.close()
-        self.directory.cleanup()
 
     @initialize()
     def begin_with_someone(self) -> None:
@@ -229,13 +224,12 @@ class StoreMachine(RuleBasedStateMachine):
             } == backend.results
 
 
-@pytest.mark.parametrize("kind", STORES)
-def test_the_store_behaves_as_the_model(kind: str) -> None:
-    machine = type(f"StoreMachineOn_{kind}", (StoreMachine,), {"kind": kind})
+def test_the_store_behaves_as_the_model(databases: Databases) -> None:
+    machine = type("StoreMachineHere", (StoreMachine,), {"databases": databases})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=60,
+            max_examples=20 if isinstance(databases, SqliteFiles) else 6,  # they take longer
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

@@ -110,6 +110,7 @@ def test_an_unknown_broker_has_no_news(city: Store) -> None:
 def test_the_sequence_grows_across_reopening(url: str, city: Store) -> None:
     city.subscriptions.subscribe("alice", "by_type", FLOOD, "north")
     before, _ = city.subscriptions.of_broker("north")
+    city.close()
     with Store.open(url) as again:
         again.subscriptions.subscribe("bob", "by_type", FLOOD, "north")
         assert again.subscriptions.of_broker("north")[0] > before > 0

@@ -6,13 +6,15 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Connection
 
 from tocsin.errors import SettingError, Unavailable
 from tocsin.model import Dataset
 from tocsin.storage import schema
-from tocsin.storage.database import Database
+from tocsin.storage.database import Database, Write
 from tocsin.storage.store import Store
+
+from .conftest import DatabaseServer
 
 
 def test_id_is_made_once_and_survives_reopening(url: str) -> None:
@@ -36,19 +38,6 @@ def test_what_was_written_is_there_after_reopening(url: str) -> None:
         store.catalog.create_dataset(Dataset("reports", ()))
     with Store.open(url) as store:
         assert store.catalog.dataset("reports").name == "reports"
-
-
-@pytest.mark.parametrize("step", [1, -1])
-def test_another_schema_version_is_refused_with_both_numbers(url: str, step: int) -> None:
-    database = Database(url)
-    other = str(schema.SCHEMA_VERSION + step)
-    with database.write() as write:
-        write.connection.execute(
-            update(schema.meta).where(schema.meta.c.name == "schema_version").values(value=other)
-        )
-    database.close()
-    with pytest.raises(SettingError, match=f"version {other}.*knows {schema.SCHEMA_VERSION}"):
-        Store.open(url)
 
 
 def test_a_closed_store_is_unavailable(store: Store) -> None:
@@ -106,9 +95,12 @@ def test_a_store_locked_by_another_process_is_unavailable_and_then_recovers(tmp_
 def test_a_full_disk_is_unavailable_and_leaves_nothing_half_done(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/store.db")
     store = Store(database)
-    with database.write() as write:
+
+    def fill(write: Write) -> None:
         pages = write.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         write.connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 1}")
+
+    database.write(fill)
     with pytest.raises(Unavailable, match="full"):
         store.catalog.put_broker("north", "http://" + "x" * 100_000)
     assert store.catalog.brokers() == []
@@ -118,27 +110,38 @@ def test_a_full_disk_is_unavailable_and_leaves_nothing_half_done(tmp_path: Path)
 
 def test_sqlite_commits_are_durable_and_references_are_checked(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/store.db")
-    with database.read() as connection:
-        asked = ("journal_mode", "synchronous", "foreign_keys")
-        told = [connection.exec_driver_sql(f"PRAGMA {one}").scalar_one() for one in asked]
+    asked = ("journal_mode", "synchronous", "foreign_keys")
+
+    def told(connection: Connection) -> list[object]:
+        return [connection.exec_driver_sql(f"PRAGMA {one}").scalar_one() for one in asked]
+
+    assert database.read(told) == ["wal", 2, 1]
+    assert database.write(lambda write: told(write.connection)) == ["wal", 2, 1]
     database.close()
-    assert told == ["wal", 2, 1]
+
+
+def test_a_server_that_is_set_to_forget_at_a_power_cut_is_told(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    """As the servers of tests are."""
+    with Store.open(server.fresh()) as store:
+        assert store.risk in ("fsync is off", "innodb_flush_log_at_trx_commit is 2")
+    with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+        assert store.risk is None
 
 
 def test_a_failed_transaction_leaves_no_trace(url: str) -> None:
     database = Database(url)
     store = Store(database)
 
-    def fail_at_the_end() -> None:
-        with database.write() as write:
-            assert write.sequence() == 1
-            row = {"name": "north", "url": "u", "created_at": 0.0}
-            write.connection.execute(schema.brokers.insert(), row)
-            raise ZeroDivisionError
+    def fail_at_the_end(write: Write) -> None:
+        assert write.sequence() == 1
+        row = {"name": "north", "url": "u", "created_at": 0.0}
+        write.connection.execute(schema.brokers.insert(), row)
+        raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        fail_at_the_end()
+        database.write(fail_at_the_end)
     assert store.catalog.brokers() == []
-    with database.write() as write:
-        assert write.sequence() == 1
+    assert database.write(Write.sequence) == 1
     store.close()

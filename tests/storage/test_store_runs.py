@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from tocsin.errors import NotFound
 from tocsin.model import Head
@@ -11,6 +11,8 @@ from tocsin.storage import schema
 from tocsin.storage.database import Database
 from tocsin.storage.runs import Run
 from tocsin.storage.store import Store
+
+from .conftest import Databases, furnish
 
 FLOOD = {"type": "flood"}
 FIRE = {"type": "fire"}
@@ -23,6 +25,10 @@ def backend(store: Store, arguments: dict[str, str], channel: str = "by_type") -
 def positions(store: Store, number: int) -> list[tuple[int, bytes]]:
     found = store.results.read(number, 0, 10**9, 10**9).results
     return [(one.position, one.payload) for one in found]
+
+
+def result_ids(connection: Connection) -> set[str]:
+    return set(connection.execute(select(schema.results.c.id)).scalars())
 
 
 def test_results_follow_the_head_in_the_order_given(city: Store) -> None:
@@ -108,13 +114,11 @@ def test_a_run_of_a_dropped_channel_is_refused(city: Store) -> None:
         city.runs.commit_run(Run("alerts", "batch-1", 1, 2), [])
 
 
-def test_ids_depend_on_channel_run_parameters_and_row_only(url: str) -> None:
+def test_ids_depend_on_channel_run_parameters_and_row_only(databases: Databases) -> None:
     """The same run computed again, in a store with other backend ids, has the same ids."""
-    from .conftest import furnish
-
     seen = []
     for extra in (False, True):
-        database = Database(url + ("2" if extra else "1"))
+        database = Database(databases.empty())
         store = Store(database)
         furnish(store)
         if extra:
@@ -123,8 +127,7 @@ def test_ids_depend_on_channel_run_parameters_and_row_only(url: str) -> None:
         rows = [(flood, b"a"), (fire, b"b"), (flood, b"c")]
         store.runs.commit_run(Run("by_type", "batch-1", 1, 2), rows)
         store.runs.commit_run(Run("by_type", "batch-2", 1, 2), rows)
-        with database.read() as connection:
-            seen.append(set(connection.execute(select(schema.results.c.id)).scalars()))
+        seen.append(database.read(result_ids))
         store.close()
     assert seen[0] == seen[1]
     assert len(seen[0]) == 6

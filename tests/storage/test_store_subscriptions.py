@@ -210,6 +210,7 @@ def test_parameter_sets_are_right_after_reopening(url: str, city: Store) -> None
     version = city.subscriptions.parameter_version("by_type")
     expected = [(flood.backend.id, FLOOD), (fire.backend.id, FIRE)]
     assert city.subscriptions.parameter_sets("by_type") == expected
+    city.close()
     with Store.open(url) as again:
         assert again.subscriptions.parameter_sets("by_type") == expected
         assert again.subscriptions.parameter_version("by_type") >= version

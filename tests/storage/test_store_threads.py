@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
+from sqlalchemy import Engine, create_engine, text, update
+from sqlalchemy.exc import DBAPIError
+
+from tocsin.storage import schema
 from tocsin.storage.runs import Committed, Run
 from tocsin.storage.store import Store
+
+from .conftest import DatabaseServer, until
 
 
 def test_a_broker_that_only_asks_for_news_knows_every_head_in_the_end(city: Store) -> None:
@@ -90,3 +97,32 @@ def test_a_reader_sees_floor_and_results_of_one_moment_while_results_expire(city
             positions = [one.position for one in found.results]
             assert positions == list(range(found.floor + 1, found.head + 1))
         writer.result()
+
+
+def test_a_write_that_another_program_locks_out_is_done_in_the_end(server: DatabaseServer) -> None:
+    """The two wait for each other in a ring; the database takes one of them back."""
+    url = server.fresh()
+    engine = create_engine(url)
+    with Store.open(url, busy_timeout_s=60.0) as store, engine.connect() as other:
+        store.catalog.put_broker("north", "http://north")
+        other.execute(update(schema.brokers).values(url="http://theirs"))
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(store.catalog.put_broker, "north", "http://ours")
+            until(lambda: is_blocked(engine))
+            seal = schema.meta.c.name == "writer"
+            with contextlib.suppress(DBAPIError):  # whom it takes back is its own choice
+                other.execute(update(schema.meta).where(seal).values(value=schema.meta.c.value))
+            other.rollback()
+            assert writing.result().url == "http://ours"
+        assert store.catalog.broker("north").url == "http://ours"
+    engine.dispose()
+
+
+def is_blocked(engine: Engine) -> bool:
+    """Whether a session of ours waits for a lock."""
+    asked = {
+        "postgresql": "SELECT count(*) FROM pg_locks WHERE NOT granted",
+        "mariadb": "SELECT count(*) FROM information_schema.processlist WHERE state = 'Updating'",
+    }[engine.dialect.name]
+    with engine.connect() as connection:
+        return bool(connection.execute(text(asked)).scalar())

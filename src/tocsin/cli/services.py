@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +15,12 @@ import uvloop
 from rich.status import Status
 
 from tocsin import settings as configuration
-from tocsin.cli.output import err, out, show_table
-from tocsin.errors import InvalidInput, SettingError
+from tocsin.cli.output import complain, err, out, show_table
+from tocsin.errors import Conflict, InvalidInput, SettingError
 from tocsin.service.serving import configure_logs, until_stopped
 from tocsin.service.tokens import SCOPES, mint
 from tocsin.settings import Settings, without_secrets
-from tocsin.system import System, data_directory, ensure_secret, find_secret
+from tocsin.system import MISCONFIGURED, System, data_directory, ensure_secret, find_secret
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with settings")]
 Set = Annotated[
@@ -55,6 +56,7 @@ def settings_from(config: Path | None, given: list[str] | None, **flags: Any) ->
         if not equals:
             raise SettingError(f"--set {pair!r} is not KEY=VALUE", field="set")
         extra[key.strip().replace("-", "_")] = value
+    flags = {key: value for key, value in flags.items() if value is not None}
     return with_servers(configuration.load(extra | flags, file=config))
 
 
@@ -130,7 +132,12 @@ def up(
 async def _up(settings: Settings, brokers: int) -> None:
     system = System(settings, brokers=brokers, fixed_ports=True)
     stopped = asyncio.create_task(until_stopped())  # a signal counts from the first moment
-    starting = asyncio.create_task(system.start(lambda name, url: err.print(f"  {name:<12} {url}")))
+    starting = asyncio.create_task(
+        system.start(
+            lambda name, url: err.print(f"  {name:<12} {url}"),
+            lambda name, reason: err.print(f"  {name:<12} waits: {reason}", soft_wrap=True),
+        )
+    )
     try:
         with Status("starting (Spark takes some seconds) …", console=err):
             await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -227,7 +234,11 @@ def broker(
 
 def _serve(run: Any, settings: Settings) -> None:
     configure_logs(settings.log_level, settings.log_format)
-    uvloop.run(run(settings))
+    try:
+        uvloop.run(run(settings))
+    except Conflict as error:  # somebody else has what it needs
+        complain(error)
+        sys.exit(MISCONFIGURED)
 
 
 def token(

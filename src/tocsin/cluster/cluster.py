@@ -21,7 +21,14 @@ from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published
 from tocsin.cluster.matches import MatchTaker
 from tocsin.cluster.notices import Notifier
-from tocsin.errors import Conflict, InvalidInput, NotFound, SettingError, Unavailable
+from tocsin.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    SettingError,
+    TocsinError,
+    Unavailable,
+)
 from tocsin.language import CreateChannel, bind_arguments
 from tocsin.language.tokens import NAME, NAME_RULE
 from tocsin.model import Broker, Channel, Dataset, Subscription
@@ -42,12 +49,12 @@ log = structlog.get_logger()
 class Cluster:
     """One data cluster. Use as an async context manager."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, store: Store) -> None:
+        """The store stays its opener's to close."""
         check_secret(settings.secret)
         self.settings = settings
+        self.store = store
         data = Path(settings.data).absolute()
-        data.mkdir(parents=True, exist_ok=True)
-        self.store = Store.open(settings.store or f"sqlite:///{data / 'store.db'}")
         self.log = open_log(
             settings.log or str(data / "log"),
             segment_bytes=settings.segment_bytes,
@@ -77,6 +84,8 @@ class Cluster:
 
     async def __aenter__(self) -> Cluster:
         self._loop = asyncio.get_running_loop()
+        self._store_ended: asyncio.Future[None] = self._loop.create_future()
+        self.store.on_end(self._on_store_end)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         for dataset in self.store.catalog.datasets():
@@ -85,7 +94,7 @@ class Cluster:
         await self.inbox.recover()
         for dataset in self.store.catalog.datasets():
             self.feeds.start(dataset)
-        self.notifier.start()
+        await self.notifier.start()
         if self._matches is not None:
             await asyncio.to_thread(self._matches.start)
         self.deliveries.start(self.store.catalog.channels())
@@ -118,7 +127,6 @@ class Cluster:
         await self.notifier.stop()
         await self.feeds.stop()
         self.log.close()
-        self.store.close()
 
     async def _start_engine(self) -> None:
         """Spark takes seconds to come up; publishing and fetching do not wait for it."""
@@ -129,9 +137,13 @@ class Cluster:
         self._engine = engine
         log.info("ready", spark=self.settings.master)
 
+    def _on_store_end(self, error: TocsinError) -> None:
+        """Another cluster has it. Called on any thread."""
+        self._loop.call_soon_threadsafe(self._store_ended.set_exception, error)
+
     async def until_broken(self) -> None:
         """Wait for what the cluster cannot live with, such as no Java, and raise it."""
-        await asyncio.gather(*self._tasks)
+        await asyncio.gather(*self._tasks, self._store_ended)
 
     @property
     def ready(self) -> bool:
@@ -204,14 +216,14 @@ class Cluster:
 
     async def create_broker(self, name: str, url: str) -> None:
         broker = await asyncio.to_thread(self.store.catalog.create_broker, name, url.rstrip("/"))
-        self.notifier.know(broker.name, broker.url)
+        await self.notifier.know(broker.name, broker.url)
 
     async def put_broker(self, name: str, url: str) -> Broker:
         """A broker says where it is. Its name must be one that statements can say."""
         if not NAME.fullmatch(name):
             raise InvalidInput(f"{name!r} cannot name a broker", field="name", hint=NAME_RULE)
         broker = await asyncio.to_thread(self.store.catalog.put_broker, name, url.rstrip("/"))
-        self.notifier.know(broker.name, broker.url)
+        await self.notifier.know(broker.name, broker.url)
         return broker
 
     async def drop_broker(self, name: str) -> None:
@@ -232,6 +244,8 @@ class Cluster:
         source: str,
         key: str | None = None,
     ) -> Published:
+        if not self.store.catalog.knows_dataset(dataset):  # the event loop waits for no database
+            await asyncio.to_thread(self.store.catalog.dataset, dataset)
         return await self.intake.publish(
             dataset, records, publisher=publisher, source=source, key=key
         )

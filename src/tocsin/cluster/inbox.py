@@ -97,7 +97,7 @@ class Inbox:
 
     async def _take(self, file: Path) -> None:
         name = file.parent.name
-        dataset = self._dataset(name)
+        dataset = await asyncio.to_thread(self._dataset, name)
         body = await asyncio.to_thread(file.read_bytes)
         records = read(body, format_of_file(file.name))
         claim_file = file.parent / f".{file.name}.claim"

@@ -57,9 +57,9 @@ class Notifier:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._client = httpx.AsyncClient(timeout=5.0)
 
-    def start(self) -> None:
-        for broker in self._store.catalog.brokers():
-            self.know(broker.name, broker.url)
+    async def start(self) -> None:
+        for broker in await asyncio.to_thread(self._store.catalog.brokers):
+            await self.know(broker.name, broker.url)
 
     async def stop(self) -> None:
         for task in self._tasks.values():
@@ -67,14 +67,14 @@ class Notifier:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._client.aclose()
 
-    def know(self, broker: str, url: str) -> None:
+    async def know(self, broker: str, url: str) -> None:
         """From now on notices for `broker` go to `url`."""
-        known = self._brokers.get(broker)
-        if known is not None:
-            known.url = url
-            return
-        known = self._brokers[broker] = _Known(broker, url, self._store.sequence())
-        self._tasks[broker] = asyncio.create_task(self._deliver(known))
+        if broker not in self._brokers:
+            since = await asyncio.to_thread(self._store.sequence)
+            if broker not in self._brokers:  # by another call meanwhile
+                known = self._brokers[broker] = _Known(broker, url, since)
+                self._tasks[broker] = asyncio.create_task(self._deliver(known))
+        self._brokers[broker].url = url
 
     def forget(self, broker: str) -> None:
         self._brokers.pop(broker, None)

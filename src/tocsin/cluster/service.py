@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
@@ -14,6 +15,7 @@ from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
 from tocsin.cluster.intake import Published, request_key
 from tocsin.cluster.notices import result_json, subscription_json
+from tocsin.cluster.opening import opened_store
 from tocsin.cluster.statements import Outcome, execute
 from tocsin.errors import Forbidden, InvalidInput
 from tocsin.model import Channel, Dataset
@@ -195,7 +197,11 @@ class Calls:
         return {"unknown": await asyncio.to_thread(self._store.subscriptions.put_markers, wanted)}
 
     async def status(self, _: Call) -> Any:
-        return {"ready": self._cluster.ready, "cluster": self._store.id}
+        return {
+            "ready": self._cluster.ready,
+            "cluster": self._store.id,
+            "waits_for": self._store.waits_for,
+        }
 
 
 def routes(cluster: Cluster) -> list[Route]:
@@ -203,7 +209,7 @@ def routes(cluster: Cluster) -> list[Route]:
     c = Calls(cluster)
     broker, admin = ("broker",), ("admin", "broker")
     return [
-        Route("GET", "/v1/status", c.status, None, "whether Spark is up"),
+        Route("GET", "/v1/status", c.status, None, "whether Spark is up, and what is waited for"),
         Route(
             "POST",
             "/v1/statements",
@@ -300,13 +306,19 @@ async def run(settings: Settings) -> None:
     # would wait up to 5 ms for the busy event loop.
     sys.setswitchinterval(0.0002)
     listener = listen(settings.host, settings.cluster_port)
-    async with Cluster(settings) as cluster, serving(app(cluster), listener):
-        url = f"http://{settings.host}:{port_of(listener)}"
-        log.info("the cluster listens", url=url, data=str(settings.data))
-        ends = {asyncio.create_task(until_stopped()), asyncio.create_task(cluster.until_broken())}
-        done, others = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for task in others:
-            task.cancel()
-        for task in done:
-            task.result()
-        log.info("the cluster stops")
+    with await opened_store(settings, listener) as store:
+        async with Cluster(settings, store) as cluster, serving(app(cluster), listener):
+            url = f"http://{settings.host}:{port_of(listener)}"
+            log.info("the cluster listens", url=url, data=str(settings.data))
+            await _until_an_end(until_stopped(), cluster.until_broken())
+            log.info("the cluster stops")
+
+
+async def _until_an_end(*ends: Coroutine[Any, Any, None]) -> None:
+    """Wait for the first, and raise what it raises."""
+    tasks = [asyncio.create_task(one) for one in ends]
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    for task in done:
+        task.result()

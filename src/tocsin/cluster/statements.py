@@ -142,7 +142,7 @@ async def _own(session: Session, number: int) -> None:
 
 
 async def _insert(session: Session, asked: sql.Insert) -> Outcome:
-    dataset = session.cluster.store.catalog.dataset(asked.dataset)
+    dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, asked.dataset)
     records = [
         RawRecord(line, fields) for line, fields in enumerate(asked.records(dataset), start=1)
     ]
@@ -159,6 +159,10 @@ async def _insert(session: Session, asked: sql.Insert) -> Outcome:
 
 
 async def _show(session: Session, asked: sql.Show) -> Outcome:
+    return await asyncio.to_thread(_shown, session, asked)
+
+
+def _shown(session: Session, asked: sql.Show) -> Outcome:
     store = session.cluster.store
     if asked.what == "datasets":
         columns = ["name", "columns", "open", "primary key", "retain s"]
@@ -188,6 +192,10 @@ async def _show(session: Session, asked: sql.Show) -> Outcome:
 
 
 async def _describe(session: Session, asked: sql.Describe) -> Outcome:
+    return await asyncio.to_thread(_described, session, asked)
+
+
+def _described(session: Session, asked: sql.Describe) -> Outcome:
     catalog = session.cluster.store.catalog
     if asked.kind != "channel":
         with contextlib.suppress(NotFound):

@@ -22,8 +22,8 @@ class Throwaway:
         self.directory.chmod(0o711)  # PostgreSQL may run as another user
         self._guard = Guard(self.directory)
 
-    def start(self, kind: type[AnyServer]) -> AnyServer:
-        server = kind(self.directory, self._guard, short_lived=True)
+    def start(self, kind: type[AnyServer], *, short_lived: bool = True) -> AnyServer:
+        server = kind(self.directory, self._guard, short_lived=short_lived)
         server.start()
         self.started.append(server)
         return server

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 from prometheus_client import Counter
 
-from tocsin.errors import SettingError, TocsinError
+from tocsin.errors import SettingError, TocsinError, Unavailable
 from tocsin.language import CreateChannel
 from tocsin.model import Channel, Dataset, Mode
 from tocsin.pipeline.adhoc import Answer, answer
@@ -251,8 +251,8 @@ class Engine:
     def _run_once(self, name: str) -> None:
         try:
             self._run_repetitive(name)
-        except Exception:
-            log.exception("a repetitive run broke", channel=name)
+        except Exception as error:
+            _tell("a repetitive run broke", error, channel=name)
         finally:
             with self._lock:
                 overruns = self._schedule.finished(name)
@@ -290,16 +290,16 @@ class Engine:
                     expired_at = time.time()
                     self._store.results.expire(expired_at - self._settings.result_retention_s)
                     self._tables.sweep()
-            except Exception:  # a full disk, say: the next round may find more room
-                log.exception("housekeeping failed")
+            except Exception as error:  # a full disk, say: the next round may find more room
+                _tell("housekeeping failed", error)
 
     def _look_after(self) -> None:
         """A new combination of open parameters takes effect within a batch, too."""
         while self._real_time and not self._stopping.wait(self._settings.real_time_batch_s / 2):
             try:
                 self._real_time.look_after()
-            except Exception:  # Kafka or the store is away: the next round may find them
-                log.exception("channels in real-time mode could not be looked after")
+            except Exception as error:  # Kafka or the store is away: the next round may find them
+                _tell("channels in real-time mode could not be looked after", error)
 
     def _tidy_all(self) -> None:
         passed = self._stream.passed()
@@ -309,8 +309,8 @@ class Engine:
         for dataset in self._store.catalog.datasets():
             try:
                 self._tidy(dataset, passed)
-            except Exception:  # one dataset's trouble is not the others'
-                log.exception("housekeeping failed", dataset=dataset.name)
+            except Exception as error:  # one dataset's trouble is not the others'
+                _tell("housekeeping failed", error, dataset=dataset.name)
 
     def _tidy(self, dataset: Dataset, passed: dict[str, int]) -> None:
         name = dataset.name
@@ -329,3 +329,11 @@ class Engine:
                 last = self._store.runs.last_run(channel.name)
                 starts.append((last.ends if last else channel.starts).get(dataset, 0))
         return min(starts, default=None)
+
+
+def _tell(what: str, error: Exception, **where: str) -> None:
+    """What is only away for now needs no trace of the code."""
+    if isinstance(error, Unavailable):
+        log.warning(what, reason=str(error), **where)
+    else:
+        log.exception(what, **where)

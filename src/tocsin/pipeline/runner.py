@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 from msgspec import Struct
 from prometheus_client import Counter, Histogram
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tocsin.errors import NotFound
+from tocsin.errors import InvalidInput, NotFound, TooLarge, Unavailable
 from tocsin.language import CreateChannel
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels import (
@@ -141,6 +142,8 @@ class Runner:
             try:
                 if not (nothing_new and prepared.compiled.needs_new_records):
                     rows, orders = self._match(prepared, run, window, snapshot, new)
+            except Unavailable:  # the store is away, which is no fault of the channel's
+                raise
             except Exception as failure:
                 error = _reason(failure)
                 prepared.failures += 1
@@ -168,6 +171,11 @@ class Runner:
                 committed = self._store.runs.commit_run(record, rows, records)
         except NotFound:  # the channel was dropped meanwhile
             return True
+        except (InvalidInput, TooLarge) as refusal:  # else it would be tried for ever
+            FAILURES.labels(name).inc()
+            log.error("results cannot be stored", channel=name, run=run, reason=str(refusal))
+            record = msgspec.structs.replace(record, rows=0, error=str(refusal))
+            committed = self._store.runs.commit_run(record, [])
         RUN_TIME.labels(name).observe(record.ended_at - started_at)
         if committed is not None and committed.count:
             RESULTS.labels(name).inc(committed.count)

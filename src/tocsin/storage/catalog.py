@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, update
 from tocsin.errors import Conflict
 from tocsin.model import Broker, Channel, Dataset
 from tocsin.storage import schema
-from tocsin.storage.database import Database
+from tocsin.storage.database import Database, Write, reads, writes
 from tocsin.storage.names import exists, missing, refuse_unstorable, require
 
 _SHOWN = 5  # how many dependents an error names
@@ -32,26 +32,30 @@ class Catalog:
         """Store it; a `created_at` of 0 becomes now."""
         return self._create(schema.datasets, "dataset", dataset)
 
+    def knows_dataset(self, name: str) -> bool:
+        """Whether `dataset` answers without asking the database."""
+        return (schema.datasets.name, name) in self._known
+
     def dataset(self, name: str) -> Dataset:
         return self._get(schema.datasets, Dataset, name)
 
-    def datasets(self) -> list[Dataset]:
-        with self._database.read() as connection:
-            return _all(connection, schema.datasets, Dataset)
+    @reads
+    def datasets(self, connection: Connection) -> list[Dataset]:
+        return _all(connection, schema.datasets, Dataset)
 
-    def drop_dataset(self, name: str) -> None:
-        with self._database.write() as write:
-            require(write.connection, "dataset", name)
-            channels = _all(write.connection, schema.channels, Channel)
-            readers = [one.name for one in channels if name in (*one.reads, *one.new)]
-            if readers:
-                raise Conflict(
-                    f"dataset {name} is read by {_listed('channel', readers)}",
-                    field="name",
-                    hint="drop what reads it first",
-                )
-            write.connection.execute(delete(schema.datasets).where(schema.datasets.c.name == name))
-            write.after_commit.append(self._forget)
+    @writes
+    def drop_dataset(self, write: Write, name: str) -> None:
+        require(write.connection, "dataset", name)
+        channels = _all(write.connection, schema.channels, Channel)
+        readers = [one.name for one in channels if name in (*one.reads, *one.new)]
+        if readers:
+            raise Conflict(
+                f"dataset {name} is read by {_listed('channel', readers)}",
+                field="name",
+                hint="drop what reads it first",
+            )
+        write.connection.execute(delete(schema.datasets).where(schema.datasets.c.name == name))
+        write.after_commit.append(self._forget)
 
     # Channels
 
@@ -62,94 +66,97 @@ class Catalog:
     def channel(self, name: str) -> Channel:
         return self._get(schema.channels, Channel, name)
 
-    def channels(self) -> list[Channel]:
-        with self._database.read() as connection:
-            return _all(connection, schema.channels, Channel)
+    @reads
+    def channels(self, connection: Connection) -> list[Channel]:
+        return _all(connection, schema.channels, Channel)
 
-    def drop_channel(self, name: str) -> None:
+    @writes
+    def drop_channel(self, write: Write, name: str) -> None:
         """Remove it and the memory of its runs."""
         backend, frontend = schema.backend_subscriptions, schema.frontend_subscriptions
-        with self._database.write() as write:
-            require(write.connection, "channel", name)
-            of_channel = (frontend.c.backend == backend.c.id) & (backend.c.channel == name)
-            _refuse_subscribed(write.connection, f"channel {name}", of_channel)
-            write.connection.execute(delete(schema.runs).where(schema.runs.c.channel == name))
-            write.connection.execute(delete(schema.channels).where(schema.channels.c.name == name))
-            write.after_commit.append(self._forget)
+        require(write.connection, "channel", name)
+        of_channel = (frontend.c.backend == backend.c.id) & (backend.c.channel == name)
+        _refuse_subscribed(write.connection, f"channel {name}", of_channel)
+        write.connection.execute(delete(schema.runs).where(schema.runs.c.channel == name))
+        write.connection.execute(delete(schema.channels).where(schema.channels.c.name == name))
+        write.after_commit.append(self._forget)
 
     # Brokers
 
-    def create_broker(self, name: str, url: str) -> Broker:
-        with self._database.write() as write:
-            refuse_unstorable(name)
-            if exists(write.connection, "broker", name):
-                raise _taken("broker", name)
-            broker = Broker(name, url, write.now)
-            write.connection.execute(insert(schema.brokers), msgspec.to_builtins(broker))
-            return broker
+    @writes
+    def create_broker(self, write: Write, name: str, url: str) -> Broker:
+        refuse_unstorable(name)
+        if exists(write.connection, "broker", name):
+            raise _taken("broker", name)
+        broker = Broker(name, url, write.now)
+        write.connection.execute(insert(schema.brokers), msgspec.to_builtins(broker))
+        return broker
 
-    def put_broker(self, name: str, url: str) -> Broker:
+    @writes
+    def put_broker(self, write: Write, name: str, url: str) -> Broker:
         """Create the broker, or change where notices for it go."""
         brokers = schema.brokers
-        with self._database.write() as write:
-            refuse_unstorable(name)
-            if not exists(write.connection, "broker", name):
-                row = {"name": name, "url": url, "created_at": write.now}
-                write.connection.execute(insert(brokers), row)
-            else:
-                write.connection.execute(
-                    update(brokers)
-                    .where((brokers.c.name == name) & (brokers.c.url != url))
-                    .values(url=url)
-                )
-            return _broker(write.connection, name)
+        refuse_unstorable(name)
+        if not exists(write.connection, "broker", name):
+            row = {"name": name, "url": url, "created_at": write.now}
+            write.connection.execute(insert(brokers), row)
+        else:
+            write.connection.execute(
+                update(brokers)
+                .where((brokers.c.name == name) & (brokers.c.url != url))
+                .values(url=url)
+            )
+        return _broker(write.connection, name)
 
-    def broker(self, name: str) -> Broker:
-        with self._database.read() as connection:
-            return _broker(connection, name)
+    @reads
+    def broker(self, connection: Connection, name: str) -> Broker:
+        return _broker(connection, name)
 
-    def brokers(self) -> list[Broker]:
-        with self._database.read() as connection:
-            rows = connection.execute(select(schema.brokers).order_by(schema.brokers.c.name))
-            return [Broker(row.name, row.url, row.created_at) for row in rows]
+    @reads
+    def brokers(self, connection: Connection) -> list[Broker]:
+        rows = connection.execute(select(schema.brokers).order_by(schema.brokers.c.name))
+        return [Broker(row.name, row.url, row.created_at) for row in rows]
 
-    def drop_broker(self, name: str) -> None:
-        with self._database.write() as write:
-            require(write.connection, "broker", name)
-            on_broker = schema.frontend_subscriptions.c.broker == name
-            _refuse_subscribed(write.connection, f"broker {name}", on_broker)
-            gone = schema.detachments.c.broker == name
-            write.connection.execute(delete(schema.detachments).where(gone))
-            write.connection.execute(delete(schema.brokers).where(schema.brokers.c.name == name))
+    @writes
+    def drop_broker(self, write: Write, name: str) -> None:
+        require(write.connection, "broker", name)
+        on_broker = schema.frontend_subscriptions.c.broker == name
+        _refuse_subscribed(write.connection, f"broker {name}", on_broker)
+        gone = schema.detachments.c.broker == name
+        write.connection.execute(delete(schema.detachments).where(gone))
+        write.connection.execute(delete(schema.brokers).where(schema.brokers.c.name == name))
 
+    @writes
     def _create(
-        self, table: Table, kind: str, thing: _Named, needs: tuple[str, ...] = ()
+        self, write: Write, table: Table, kind: str, thing: _Named, needs: tuple[str, ...] = ()
     ) -> _Named:
-        with self._database.write() as write:
-            refuse_unstorable(thing.name)
-            if exists(write.connection, kind, thing.name):
-                raise _taken(kind, thing.name)
-            for dataset in needs:
-                require(write.connection, "dataset", dataset)
-            if not thing.created_at:
-                thing = msgspec.structs.replace(thing, created_at=write.now)
-            body = msgspec.json.encode(thing).decode()
-            write.connection.execute(insert(table), {"name": thing.name, "body": body})
-            return thing
+        refuse_unstorable(thing.name)
+        if exists(write.connection, kind, thing.name):
+            raise _taken(kind, thing.name)
+        for dataset in needs:
+            require(write.connection, "dataset", dataset)
+        if not thing.created_at:
+            thing = msgspec.structs.replace(thing, created_at=write.now)
+        body = msgspec.json.encode(thing).decode()
+        write.connection.execute(insert(table), {"name": thing.name, "body": body})
+        return thing
 
     def _get(self, table: Table, kind: type[_Named], name: str) -> _Named:
         known = self._known.get((table.name, name))
         if isinstance(known, kind):
             return known
         drops = self._drops
-        with self._database.read() as connection:
-            body = connection.execute(select(table.c.body).where(table.c.name == name)).scalar()
+        body = self._body(table, name)
         if body is None:
             raise missing(kind.__name__.lower(), name)
         found = msgspec.json.decode(body, type=kind)
         if drops == self._drops:  # else it may have been dropped while we read
             self._known[table.name, name] = found
         return found
+
+    @reads
+    def _body(self, connection: Connection, table: Table, name: str) -> str | None:
+        return connection.execute(select(table.c.body).where(table.c.name == name)).scalar()
 
     def _forget(self) -> None:
         self._drops += 1

@@ -1,133 +1,200 @@
-"""Transactions of the store and the one sequence that orders them.
+"""Transactions of the store, whatever happens to the connection.
 
-Knows no table but its own two (`meta`, `counters`). Writers of this process go one after the
-other; the process that opened the store is meant to be its only writer.
+Work is given as a function of the store's state, and is repeated when a connection or a lock took
+it back: so it does nothing but read, write, and note what to do `after_commit`. Readers see one
+state of the store. Writers go one after the other (`storage.writer`). A short outage delays, a
+long one is told (`storage.outage`).
 """
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import RLock
+from collections.abc import Callable
+from functools import wraps
+from threading import Lock
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, exc, select
 
-from tocsin.errors import SettingError, Unavailable
-from tocsin.storage import dialect, schema
+from tocsin.errors import Conflict, SettingError, TocsinError, Unavailable
+from tocsin.storage import schema
+from tocsin.storage.dialect import FIELD, Kind, Trouble, dialect_of
+from tocsin.storage.outage import Gate
+from tocsin.storage.writer import Attempt, TakenOver, Write, Writer, current_sequence
 
-_SEQUENCE = "sequence"
+__all__ = ["Database", "Write", "current_sequence", "reads", "writes"]
 
+_TRIES = 10  # at one transaction: it may itself be what the server cannot bear
 
-def current_sequence(connection: Connection) -> int:
-    """The sequence of the last commit that this transaction can see."""
-    counters = schema.counters
-    found = connection.execute(select(counters.c.value).where(counters.c.name == _SEQUENCE))
-    return int(found.scalar_one())
-
-
-class Write:
-    """One writing transaction. What `after_commit` is given runs before the next writer starts."""
-
-    def __init__(self, connection: Connection, now: float) -> None:
-        self.connection = connection
-        self.now = now
-        self.after_commit: list[Callable[[], None]] = []
-        self._sequence: int | None = None
-
-    def sequence(self) -> int:
-        """This transaction's own sequence number.
-
-        The counter's row stays locked until the commit, so that commits happen in the order of
-        their numbers, and whoever has read number n has seen everything up to n.
-        """
-        if self._sequence is None:
-            counters = schema.counters
-            self.connection.execute(
-                update(counters)
-                .where(counters.c.name == _SEQUENCE)
-                .values(value=counters.c.value + 1)
-            )
-            self._sequence = current_sequence(self.connection)
-        return self._sequence
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Database:
+    """Safe to call from any thread."""
+
     def __init__(
-        self, url: str, *, busy_timeout_s: float = 10.0, clock: Callable[[], float] = time.time
+        self,
+        url: str,
+        *,
+        busy_timeout_s: float = 10.0,
+        patience_s: float = 10.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
-        self._lock = RLock()
+        self._lock = Lock()
         self._closed = False
-        self._engine = dialect.open_engine(url, busy_timeout_s=busy_timeout_s)
+        self._dialect = dialect_of(url)
+        self._caught: tuple[type[Exception], ...] = (exc.SQLAlchemyError, *self._dialect.errors)
+        self._engine = self._dialect.engine(busy_timeout_s)
+        self._writer = Writer(self._engine, self._dialect, busy_timeout_s)
+        self.gate = Gate(self._come_back, patience_s)
         try:
-            with dialect.opening(url):
-                self.id, self.opened_at_sequence = self._prepare()
+            self.id, self.opened_at_sequence = self._open()
         except BaseException:
-            self._engine.dispose()
+            self.close()
             raise
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """One state of the store, whatever is written meanwhile."""
-        self._refuse_when_closed()
-        with (
-            dialect.answering(),
-            self._engine.connect() as connection,
-            dialect.reading(connection).begin(),
-        ):
-            yield connection
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """The work sees one state of the store, whatever is written meanwhile."""
+        tries = 0
+        while True:
+            self.gate.enter()
+            tries += 1
+            try:
+                with self._engine.connect() as connection, connection.begin():
+                    return work(connection)
+            except self._caught as error:
+                self._bear(error, tries)
 
-    @contextmanager
-    def write(self) -> Iterator[Write]:
-        """All of it is durable when the block ends, or nothing of it happened."""
-        with self._lock:
-            self._refuse_when_closed()
-            with (
-                dialect.answering(),
-                self._engine.connect() as connection,
-                dialect.writing(connection).begin(),
-            ):
-                done = Write(connection, self._clock())
-                yield done
-            for effect in done.after_commit:
-                effect()
+    def write(self, work: Callable[[Write], T]) -> T:
+        """All of the work is durable when this returns; if it raises, nothing of it happened,
+        unless the hint says that nobody knows yet."""
+        attempt = Attempt(work)
+        try:
+            self._carry_out(attempt)
+        except Unavailable as error:
+            if not attempt.in_doubt:
+                raise
+            hint = "it may have been done: look before you repeat it"
+            raise Unavailable(error.message, field=error.field, hint=hint) from error
+        return attempt.result
 
     def close(self) -> None:
+        self.gate.end(Unavailable("the store is closed", hint="the service is shutting down"))
         with self._lock:
             self._closed = True
+            self._writer.close()
             self._engine.dispose()
 
-    def _refuse_when_closed(self) -> None:
-        if self._closed:
-            raise Unavailable("the store is closed", hint="the service is shutting down")
+    def _carry_out(self, attempt: Attempt[Any]) -> None:
+        tries = 0
+        while not attempt.committed:
+            self.gate.enter()
+            tries += 1
+            try:
+                with self._lock:
+                    if self._closed:
+                        continue  # the gate says so
+                    self._writer.ensure()
+                    if not attempt.committed:  # it was, if only the answer had been lost
+                        self._writer.carry_out(attempt, self._clock())
+            except TakenOver as other:
+                self.gate.fail(self._replaced(other))
+            except self._caught as error:
+                self._bear(error, tries)
 
-    def _prepare(self) -> tuple[str, int]:
-        meta, counters = schema.meta, schema.counters
-        with (
-            self._engine.connect() as connection,
-            dialect.writing(connection).begin(),
-        ):
-            meta.create(connection, checkfirst=True)
-            known = {row.name: row.value for row in connection.execute(select(meta))}
-            if "schema_version" in known:
-                _check_version(known["schema_version"])
-            else:
-                schema.metadata.create_all(connection)
-                known = {"schema_version": str(schema.SCHEMA_VERSION), "id": secrets.token_hex(16)}
-                rows = [{"name": name, "value": value} for name, value in known.items()]
-                connection.execute(insert(meta), rows)
-                names = (_SEQUENCE, schema.RESULT_COUNTER)
-                connection.execute(insert(counters), [{"name": one, "value": 0} for one in names])
-            return known["id"], current_sequence(connection)
+    def _come_back(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                self._writer.ask()
+            except TakenOver as other:
+                raise self._replaced(other) from None
+            except self._dialect.errors as error:
+                raise self._unavailable(self._dialect.trouble(error)) from error
 
+    def _bear(self, error: Exception, tries: int) -> None:
+        """Return if the work is to be repeated; else raise what its caller should know."""
+        if isinstance(error, exc.TimeoutError):
+            raise Unavailable("too many requests wait for the store", hint="try again") from error
+        if isinstance(error, exc.StatementError) and isinstance(error.orig, TocsinError):
+            raise error.orig from None
+        if not isinstance(error, self._dialect.errors):
+            raise error
+        trouble = self._dialect.trouble(error)
+        if trouble.kind is Kind.BROKEN:
+            raise error
+        if trouble.kind is Kind.LOST:
+            self.gate.shut(self._unavailable(trouble))
+        if trouble.kind not in (Kind.LOST, Kind.AGAIN) or tries >= _TRIES:
+            raise self._unavailable(trouble) from error
 
-def _check_version(found: str) -> None:
-    if int(found) != schema.SCHEMA_VERSION:
-        newer = int(found) > schema.SCHEMA_VERSION
-        raise SettingError(
-            f"the store has schema version {found}, this Tocsin knows {schema.SCHEMA_VERSION}",
-            field=dialect.FIELD,
-            hint="use a newer Tocsin, or another store" if newer else "use an older Tocsin",
+    def _open(self) -> tuple[str, int]:
+        try:
+            with self._engine.connect():
+                pass
+            self._writer.open()
+            self.risk = self.read(self._dialect.risk)
+            return self.read(_identity)
+        except self._dialect.errors as error:
+            trouble = self._dialect.trouble(error)
+            if trouble.kind is Kind.BROKEN:
+                raise
+            if trouble.kind is Kind.REFUSED:
+                raise self._unusable(trouble.reason, trouble.advice) from error
+            raise self._unavailable(trouble) from error
+        except (OSError, TypeError, ValueError) as error:  # of a driver that reads its options
+            raise self._unusable(str(error), "correct the options in the address") from error
+
+    def _unusable(self, reason: str, hint: str) -> SettingError:
+        return SettingError(
+            f"cannot open the store {self._dialect}: {reason}", field=FIELD, hint=hint
         )
+
+    def _unavailable(self, trouble: Trouble) -> Unavailable:
+        return Unavailable(
+            f"the store {self._dialect} cannot answer: {trouble.reason}",
+            field=FIELD,
+            hint=trouble.advice,
+        )
+
+    def _replaced(self, other: TakenOver) -> Conflict:
+        return Conflict(
+            f"another cluster has taken over the store {self._dialect}: {other}",
+            field=FIELD,
+            hint="stop one of the two, or give it a store of its own",
+        )
+
+
+def _identity(connection: Connection) -> tuple[str, int]:
+    found = connection.execute(select(schema.meta.c.value).where(schema.meta.c.name == "id"))
+    return str(found.scalar_one()), current_sequence(connection)
+
+
+class _HasDatabase(Protocol):
+    _database: Database
+
+
+S = TypeVar("S", bound=_HasDatabase)
+
+
+def reads(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[Concatenate[S, P], T]:
+    """The method is one reading transaction, on the connection that it is given."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.read(lambda connection: method(self, connection, *args, **kwargs))
+
+    return call
+
+
+def writes(method: Callable[Concatenate[S, Write, P], T]) -> Callable[Concatenate[S, P], T]:
+    """The method is one writing transaction. It may run more than once before it is done."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.write(lambda write: method(self, write, *args, **kwargs))
+
+    return call

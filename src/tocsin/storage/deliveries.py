@@ -7,10 +7,10 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from msgspec import Struct
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from tocsin.storage import schema
-from tocsin.storage.database import Database
+from tocsin.storage.database import Database, reads
 from tocsin.storage.subscription_rows import chunks
 
 _backend = schema.backend_subscriptions
@@ -63,11 +63,12 @@ class Deliveries:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def last_number(self) -> int:
-        with self._database.read() as connection:
-            return int(connection.execute(_LAST).scalar_one())
+    @reads
+    def last_number(self, connection: Connection) -> int:
+        return int(connection.execute(_LAST).scalar_one())
 
-    def read(self, channel: str, after: int, limit: int) -> Batch:
+    @reads
+    def read(self, connection: Connection, channel: str, after: int, limit: int) -> Batch:
         """The channel's next results, about `limit`: those of one commit are never torn apart."""
         query = (
             select(*_COLUMNS)
@@ -75,38 +76,41 @@ class Deliveries:
             .where(_backend.c.channel == channel)
             .order_by(_results.c.number)
         )
-        with self._database.read() as connection:
-            last = int(connection.execute(_LAST).scalar_one())
-            rows = connection.execute(query.where(_results.c.number > after).limit(limit))
-            found = [Deliverable(*row) for row in rows]
-            if len(found) < limit:
-                return Batch(found, max(last, after), True)
-            tail = found[-1]
-            rest = query.where(
-                _results.c.number > tail.number, _results.c.created_at == tail.created_at
-            )
-            found += [Deliverable(*row) for row in connection.execute(rest)]
-            return Batch(found, found[-1].number, False)
+        last = int(connection.execute(_LAST).scalar_one())
+        rows = connection.execute(query.where(_results.c.number > after).limit(limit))
+        found = [Deliverable(*row) for row in rows]
+        if len(found) < limit:
+            return Batch(found, max(last, after), True)
+        tail = found[-1]
+        rest = query.where(
+            _results.c.number > tail.number, _results.c.created_at == tail.created_at
+        )
+        found += [Deliverable(*row) for row in connection.execute(rest)]
+        return Batch(found, found[-1].number, False)
 
-    def consumers(self, channel: str, backends: Collection[int] | None = None) -> list[Consumer]:
+    @reads
+    def consumers(
+        self, connection: Connection, channel: str, backends: Collection[int] | None = None
+    ) -> list[Consumer]:
         """Everybody who consumes the channel, or those of some backend subscriptions."""
         query = _CONSUMERS.where(_backend.c.channel == channel)
-        with self._database.read() as connection:
-            if backends is None:
-                return [Consumer(*row) for row in connection.execute(query)]
-            return [
-                Consumer(*row)
-                for some in chunks(sorted(backends))
-                for row in connection.execute(query.where(_backend.c.id.in_(some)))
-            ]
+        if backends is None:
+            return [Consumer(*row) for row in connection.execute(query)]
+        return [
+            Consumer(*row)
+            for some in chunks(sorted(backends))
+            for row in connection.execute(query.where(_backend.c.id.in_(some)))
+        ]
 
-    def consumers_by_id(self, subscriptions: Collection[int]) -> list[Consumer]:
-        with self._database.read() as connection:
-            return [
-                Consumer(*row)
-                for some in chunks(sorted(subscriptions))
-                for row in connection.execute(_CONSUMERS.where(_frontend.c.id.in_(some)))
-            ]
+    @reads
+    def consumers_by_id(
+        self, connection: Connection, subscriptions: Collection[int]
+    ) -> list[Consumer]:
+        return [
+            Consumer(*row)
+            for some in chunks(sorted(subscriptions))
+            for row in connection.execute(_CONSUMERS.where(_frontend.c.id.in_(some)))
+        ]
 
 
 _LAST = select(schema.counters.c.value).where(schema.counters.c.name == schema.RESULT_COUNTER)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from tocsin.storage import schema
-from tocsin.storage.database import Database
+from tocsin.storage.database import Database, Write, reads, writes
 
 _feeds = schema.feeds
 
@@ -28,14 +28,15 @@ class Feeds:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def places(self, dataset: str, topic: str) -> dict[int, Place]:
+    @reads
+    def places(self, connection: Connection, dataset: str, topic: str) -> dict[int, Place]:
         columns = (_feeds.c.partition, _feeds.c.done, _feeds.c.claimed)
         asked = select(*columns).where(_feeds.c.dataset == dataset, _feeds.c.topic == topic)
-        with self._database.read() as connection:
-            rows = connection.execute(asked).all()
+        rows = connection.execute(asked)
         return {row.partition: Place(row.done, row.claimed) for row in rows}
 
-    def put(self, dataset: str, topic: str, places: Mapping[int, Place]) -> None:
+    @writes
+    def put(self, write: Write, dataset: str, topic: str, places: Mapping[int, Place]) -> None:
         """Remember these partitions' places, all together; the others stay as they are."""
         rows = [
             {"dataset": dataset, "topic": topic, "partition": partition, **place._asdict()}
@@ -43,16 +44,15 @@ class Feeds:
         ]
         if not rows:
             return
-        with self._database.write() as write:
-            write.connection.execute(
-                delete(_feeds).where(
-                    _feeds.c.dataset == dataset,
-                    _feeds.c.topic == topic,
-                    _feeds.c.partition.in_(list(places)),
-                )
+        write.connection.execute(
+            delete(_feeds).where(
+                _feeds.c.dataset == dataset,
+                _feeds.c.topic == topic,
+                _feeds.c.partition.in_(list(places)),
             )
-            write.connection.execute(insert(_feeds), rows)
+        )
+        write.connection.execute(insert(_feeds), rows)
 
-    def drop(self, dataset: str) -> None:
-        with self._database.write() as write:
-            write.connection.execute(delete(_feeds).where(_feeds.c.dataset == dataset))
+    @writes
+    def drop(self, write: Write, dataset: str) -> None:
+        write.connection.execute(delete(_feeds).where(_feeds.c.dataset == dataset))

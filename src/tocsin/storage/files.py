@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from tocsin.errors import Conflict, InvalidInput
 from tocsin.storage import schema
 from tocsin.storage.data_file import DataFile
-from tocsin.storage.database import Database
+from tocsin.storage.database import Database, Write, reads, writes
 from tocsin.storage.subscription_rows import chunks
 
 _files = schema.dataset_files
@@ -25,68 +25,68 @@ class DatasetFiles:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def files(self, dataset: str) -> tuple[DataFile, ...]:
+    @reads
+    def files(self, connection: Connection, dataset: str) -> tuple[DataFile, ...]:
         """The live files by position."""
         columns = [_files.c[name] for name in DataFile.__struct_fields__]
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(*columns)
-                .where(_files.c.dataset == dataset, _LIVE)
-                .order_by(_files.c.first_position, _files.c.path)
-            )
-            return tuple(DataFile(*row) for row in rows)
+        rows = connection.execute(
+            select(*columns)
+            .where(_files.c.dataset == dataset, _LIVE)
+            .order_by(_files.c.first_position, _files.c.path)
+        )
+        return tuple(DataFile(*row) for row in rows)
 
-    def stored_end(self, dataset: str) -> int:
+    @reads
+    def stored_end(self, connection: Connection, dataset: str) -> int:
         """Up to which position (exclusive) the dataset was ever stored in files."""
-        with self._database.read() as connection:
-            return _stored_end(connection, dataset) or 0
+        return _stored_end(connection, dataset) or 0
 
-    def replace(self, dataset: str, remove: Sequence[str], add: Sequence[DataFile]) -> None:
+    @writes
+    def replace(
+        self, write: Write, dataset: str, remove: Sequence[str], add: Sequence[DataFile]
+    ) -> None:
         """Retire some files and add others in one step; Conflict if one to retire is not live."""
-        with self._database.write() as write:
-            connection = write.connection
-            retired = 0
-            for some in chunks(sorted(set(remove))):
-                chosen = (_files.c.dataset == dataset) & _files.c.path.in_(some) & _LIVE
-                done = connection.execute(update(_files).where(chosen).values(retired_at=write.now))
-                retired += done.rowcount
-            if retired != len(set(remove)):
-                raise Conflict(
-                    f"the files of dataset {dataset} have changed meanwhile",
-                    field="dataset",
-                    hint="read them again and repeat",
-                )
-            _refuse_known(connection, dataset, [one.path for one in add])
-            if add:
-                rows = [{**msgspec.structs.asdict(one), "dataset": dataset} for one in add]
-                connection.execute(insert(_files), rows)
-                _raise_end(connection, dataset, max(one.end_position for one in add))
-
-    def retired(self, before: float) -> list[tuple[str, str]]:
-        """(dataset, path) of files that were retired before that time."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(_files.c.dataset, _files.c.path)
-                .where(_files.c.retired_at < before)
-                .order_by(_files.c.retired_at, _files.c.path)
+        connection = write.connection
+        retired = 0
+        for some in chunks(sorted(set(remove))):
+            chosen = (_files.c.dataset == dataset) & _files.c.path.in_(some) & _LIVE
+            done = connection.execute(update(_files).where(chosen).values(retired_at=write.now))
+            retired += done.rowcount
+        if retired != len(set(remove)):
+            raise Conflict(
+                f"the files of dataset {dataset} have changed meanwhile",
+                field="dataset",
+                hint="read them again and repeat",
             )
-            return [(dataset, path) for dataset, path in rows]
+        _refuse_known(connection, dataset, [one.path for one in add])
+        if add:
+            rows = [{**msgspec.structs.asdict(one), "dataset": dataset} for one in add]
+            connection.execute(insert(_files), rows)
+            _raise_end(connection, dataset, max(one.end_position for one in add))
 
-    def forget(self, dataset: str, path: str) -> None:
+    @reads
+    def retired(self, connection: Connection, before: float) -> list[tuple[str, str]]:
+        """(dataset, path) of files that were retired before that time."""
+        rows = connection.execute(
+            select(_files.c.dataset, _files.c.path)
+            .where(_files.c.retired_at < before)
+            .order_by(_files.c.retired_at, _files.c.path)
+        )
+        return [(dataset, path) for dataset, path in rows]
+
+    @writes
+    def forget(self, write: Write, dataset: str, path: str) -> None:
         """The retired file is deleted from disk: forget it. A live file stays."""
         gone = (_files.c.dataset == dataset) & (_files.c.path == path) & ~_LIVE
-        with self._database.write() as write:
-            write.connection.execute(delete(_files).where(gone))
+        write.connection.execute(delete(_files).where(gone))
 
-    def drop(self, dataset: str) -> None:
+    @writes
+    def drop(self, write: Write, dataset: str) -> None:
         """Retire all files; a new dataset of that name starts at position 0."""
-        with self._database.write() as write:
-            write.connection.execute(
-                update(_files)
-                .where(_files.c.dataset == dataset, _LIVE)
-                .values(retired_at=write.now)
-            )
-            write.connection.execute(delete(_ends).where(_ends.c.dataset == dataset))
+        write.connection.execute(
+            update(_files).where(_files.c.dataset == dataset, _LIVE).values(retired_at=write.now)
+        )
+        write.connection.execute(delete(_ends).where(_ends.c.dataset == dataset))
 
 
 def _stored_end(connection: Connection, dataset: str) -> int | None:

@@ -6,20 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, select, update
 
 from tocsin.storage import schema
 from tocsin.storage.subscription_rows import chunks
 
 _backend = schema.backend_subscriptions
 _frontend = schema.frontend_subscriptions
-
-# The condition keeps a marker from moving backwards whoever else writes at the same time.
-_FORWARD = (
-    update(_frontend)
-    .where(_frontend.c.id == bindparam("subscription"), _frontend.c.marker < bindparam("to"))
-    .values(marker=bindparam("to"))
-)
 
 
 def put(connection: Connection, wanted: Sequence[tuple[int, str, int]]) -> list[int]:
@@ -41,7 +34,10 @@ def put(connection: Connection, wanted: Sequence[tuple[int, str, int]]) -> list[
             unknown[number] = None
         elif (to := min(position, head)) > targets.get(number, marker):
             targets[number] = to
-    if targets:
-        rows_to_write = [{"subscription": number, "to": to} for number, to in targets.items()]
-        connection.execute(_FORWARD, rows_to_write)
+    together: dict[int, list[int]] = {}  # most who acknowledge have read equally far
+    for number, to in targets.items():
+        together.setdefault(to, []).append(number)
+    for to, numbers in together.items():
+        for some in chunks(numbers):
+            connection.execute(update(_frontend).where(_frontend.c.id.in_(some)).values(marker=to))
     return list(unknown)

@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Connection, insert, select, update
 
 from tocsin.storage import schema
-from tocsin.storage.database import Database, Write
+from tocsin.storage.database import Database, Write, reads, writes
 from tocsin.storage.runs import Committed, backends_of, store_results
 from tocsin.storage.subscription_rows import chunks
 
@@ -40,27 +40,29 @@ class Matches:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def read_up_to(self, source: str) -> int:
+    @reads
+    def read_up_to(self, connection: Connection, source: str) -> int:
         """Up to where the matches of a source were taken."""
-        with self._database.read() as connection:
-            return _value(connection, source) or 0
+        return _value(connection, source) or 0
 
-    def commit(self, source: str, found: Sequence[Match], up_to: int) -> list[Committed]:
+    @writes
+    def commit(
+        self, write: Write, source: str, found: Sequence[Match], up_to: int
+    ) -> list[Committed]:
         """Store what is new of them, in order, and that the source was read up to there.
 
         Results get the positions after the head of their backend subscription. Matches of backend
         subscriptions that are gone are dropped.
         """
-        with self._database.write() as write:
-            connection = write.connection
-            known = _known(connection, [one.id for one in found])
-            by_channel: dict[str, dict[str, Match]] = {}
-            for one in found:
-                if one.id not in known:
-                    by_channel.setdefault(one.channel, {})[one.id] = one
-            _remember(connection, source, up_to)
-            stored = [_store(write, channel, new) for channel, new in by_channel.items()]
-            return [one for one in stored if one.count]
+        connection = write.connection
+        known = _known(connection, [one.id for one in found])
+        by_channel: dict[str, dict[str, Match]] = {}
+        for one in found:
+            if one.id not in known:
+                by_channel.setdefault(one.channel, {})[one.id] = one
+        _remember(connection, source, up_to)
+        stored = [_store(write, channel, new) for channel, new in by_channel.items()]
+        return [one for one in stored if one.count]
 
 
 def _store(write: Write, channel: str, new: dict[str, Match]) -> Committed:

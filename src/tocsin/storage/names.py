@@ -27,7 +27,13 @@ def require(connection: Connection, kind: str, name: str) -> None:
 
 
 def refuse_unstorable(name: str, field: str = "name") -> None:
-    """No database index holds names of any length."""
+    """No database index holds names of any length, and not every database every character."""
+    if not schema.storable(name):
+        raise InvalidInput(
+            f"a {field} cannot have NUL (U+0000) or an unpaired surrogate",
+            field=field,
+            hint="leave it out",
+        )
     if not 0 < len(name) <= schema.NAME_CHARACTERS:
         raise InvalidInput(
             f"a {field} has 1 to {schema.NAME_CHARACTERS} characters, this one {len(name)}",

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, func, select, update
 from tocsin.errors import NotFound
 from tocsin.model import Result
 from tocsin.storage import news, schema
-from tocsin.storage.database import Database
+from tocsin.storage.database import Database, Write, reads, writes
 from tocsin.storage.subscription_rows import chunks
 
 _EXPIRED_AT_ONCE = 20_000  # results per transaction: others may write in between
@@ -53,10 +53,12 @@ class Results:
             raise NotFound(f"there is no backend subscription {backend}", field="backend")
         return found
 
-    def read_many(self, ranges: Sequence[Range]) -> list[ResultRange | None]:
+    @reads
+    def read_many(
+        self, connection: Connection, ranges: Sequence[Range]
+    ) -> list[ResultRange | None]:
         """An answer per range, all of one moment; None where the backend subscription is gone."""
-        with self._database.read() as connection:
-            return [_read(connection, one) for one in ranges]
+        return [_read(connection, one) for one in ranges]
 
     def expire(self, before: float) -> int:
         """Drop the results and runs of before that time; returns how many results went.
@@ -65,32 +67,43 @@ class Results:
         of each channel stays, because the next one continues from it.
         """
         count = 0
-        for backends in self._aged(before):
-            with self._database.write() as write:
-                count += _expire(write.connection, backends, before)
-        with self._database.write() as write:
-            _prune_runs(write.connection, before)
-            news.prune(write.connection, write.now)
+        for backends in _groups(self._aged(before)):
+            count += self._expire(backends, before)
+        self._prune(before)
         return count
 
-    def _aged(self, before: float) -> Iterator[list[int]]:
-        """Backend subscriptions with results to drop, in groups of bounded work."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(_results.c.backend, func.count())
-                .where(_results.c.created_at < before)
-                .group_by(_results.c.backend)
-            ).all()
-        group: list[int] = []
-        size = 0
-        for backend, aged in rows:
-            group.append(backend)
-            size += aged
-            if size >= _EXPIRED_AT_ONCE:
-                yield group
-                group, size = [], 0
-        if group:
+    @writes
+    def _expire(self, write: Write, backends: list[int], before: float) -> int:
+        return _expire(write.connection, backends, before)
+
+    @writes
+    def _prune(self, write: Write, before: float) -> None:
+        _prune_runs(write.connection, before)
+        news.prune(write.connection, write.now)
+
+    @reads
+    def _aged(self, connection: Connection, before: float) -> list[tuple[int, int]]:
+        """Backend subscriptions with results to drop, and how many."""
+        rows = connection.execute(
+            select(_results.c.backend, func.count())
+            .where(_results.c.created_at < before)
+            .group_by(_results.c.backend)
+        )
+        return [(backend, aged) for backend, aged in rows]
+
+
+def _groups(counted: list[tuple[int, int]]) -> Iterator[list[int]]:
+    """Backend subscriptions in groups of bounded work."""
+    group: list[int] = []
+    size = 0
+    for backend, aged in counted:
+        group.append(backend)
+        size += aged
+        if size >= _EXPIRED_AT_ONCE:
             yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _read(connection: Connection, wanted: Range) -> ResultRange | None:

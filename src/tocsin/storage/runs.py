@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from tocsin.model import Head
 from tocsin.storage import schema
-from tocsin.storage.database import Database, Write, current_sequence
+from tocsin.storage.database import Database, Write, current_sequence, reads, writes
 from tocsin.storage.names import require
 from tocsin.storage.subscription_rows import chunks
 
 _backend = schema.backend_subscriptions
 _runs = schema.runs
+_RESULT_COLUMNS = ("number", "id", "backend", "position", "record", "created_at", "payload")
 
 
 class Run(Struct, frozen=True):
@@ -60,8 +61,10 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @writes
     def commit_run(
         self,
+        write: Write,
         run: Run,
         rows: Sequence[tuple[int, bytes]],
         records: Sequence[int] | None = None,
@@ -72,45 +75,44 @@ class Runs:
         given, and are dated by the end of the run. Rows of backend subscriptions that are gone
         are dropped. `records` says for each row which record it stems from, if it is just one.
         """
-        with self._database.write() as write:
-            connection = write.connection
-            if _is_there(connection, run):
-                return None
-            connection.execute(insert(_runs), _as_row(run))
-            backends = backends_of(connection, run.channel, {backend for backend, _ in rows})
-            ids = {
-                number: result_ids(run.channel, run.run, one.arguments)
-                for number, one in backends.items()
-            }
-            named = [
-                (next(ids[one]), one, payload, record)
-                for (one, payload), record in zip(
-                    rows, records or itertools.repeat(None, len(rows)), strict=True
-                )
-                if one in backends
-            ]
-            return store_results(write, run.channel, run.run, named, backends, at=run.ended_at)
+        connection = write.connection
+        if _is_there(connection, run):
+            return None
+        connection.execute(insert(_runs), _as_row(run))
+        backends = backends_of(connection, run.channel, {backend for backend, _ in rows})
+        ids = {
+            number: result_ids(run.channel, run.run, one.arguments)
+            for number, one in backends.items()
+        }
+        named = [
+            (next(ids[one]), one, payload, record)
+            for (one, payload), record in zip(
+                rows, records or itertools.repeat(None, len(rows)), strict=True
+            )
+            if one in backends
+        ]
+        return store_results(write, run.channel, run.run, named, backends, at=run.ended_at)
 
-    def last_window_end_us(self) -> int:
+    @reads
+    def last_window_end_us(self, connection: Connection) -> int:
         """No record may be stamped at or before this any more: a window has ended there."""
-        with self._database.read() as connection:
-            latest = connection.execute(select(func.max(_runs.c.window_end_us))).scalar()
-            return int(latest or 0)
+        latest = connection.execute(select(func.max(_runs.c.window_end_us))).scalar()
+        return int(latest or 0)
 
     def last_run(self, channel: str) -> Run | None:
         """The newest run committed."""
         return next(iter(self.recent_runs(channel, 1)), None)
 
-    def recent_runs(self, channel: str, count: int) -> list[Run]:
+    @reads
+    def recent_runs(self, connection: Connection, channel: str, count: int) -> list[Run]:
         """The newest runs, newest first."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(_runs)
-                .where(_runs.c.channel == channel)
-                .order_by(_runs.c.number.desc())
-                .limit(count)
-            )
-            return [_as_run(row._mapping) for row in rows]
+        rows = connection.execute(
+            select(_runs)
+            .where(_runs.c.channel == channel)
+            .order_by(_runs.c.number.desc())
+            .limit(count)
+        )
+        return [_as_run(row._mapping) for row in rows]
 
 
 def result_ids(channel: str, run: str, arguments: str) -> Iterator[str]:
@@ -153,57 +155,45 @@ def store_results(
     """Store results (id, backend subscription, payload, record) behind the heads, in the order
     given."""
     heads = {number: one.head for number, one in backends.items()}
-    rows: list[dict[str, Any]] = []
-    first = _next_number(write.connection, len(named)) if named else 0
-    for number, (name, backend, payload, record) in enumerate(named, start=first):
+    rows: list[tuple[Any, ...]] = []
+    numbers = write.take_ids(schema.RESULT_COUNTER, len(named)) if named else range(0)
+    for number, (id_, backend, payload, record) in zip(numbers, named, strict=True):
         heads[backend] += 1
-        rows.append(
-            {
-                "number": number,
-                "id": name,
-                "backend": backend,
-                "position": heads[backend],
-                "record": record,
-                "created_at": at,
-                "payload": payload,
-            }
-        )
+        rows.append((number, id_, backend, heads[backend], record, at, payload))
+    counts = {one: head - backends[one].head for one, head in heads.items()}
     if rows:
-        write.connection.execute(insert(schema.results), rows)
-        _raise_heads(write, heads)
+        write.insert_many(schema.results, _RESULT_COLUMNS, rows)
+        _raise_heads(write, counts)
     return Committed(
         channel=channel,
         run=run,
         sequence=current_sequence(write.connection),
         heads=[Head(one, backends[one].epoch, head) for one, head in heads.items()],
-        counts={one: head - backends[one].head for one, head in heads.items()},
+        counts=counts,
         count=len(rows),
-        bytes=sum(len(row["payload"]) for row in rows),
+        bytes=sum(len(payload) for *_, payload in rows),
     )
 
 
-def _next_number(connection: Connection, count: int) -> int:
-    """The first of `count` numbers. The counter's row stays locked until the commit, so whoever
-    sees a number sees all that are smaller."""
-    counters = schema.counters
-    mine = counters.c.name == schema.RESULT_COUNTER
-    connection.execute(update(counters).where(mine).values(value=counters.c.value + count))
-    last = connection.execute(select(counters.c.value).where(mine)).scalar_one()
-    return int(last) - count + 1
-
-
-def _raise_heads(write: Write, heads: dict[int, int]) -> None:
+def _raise_heads(write: Write, counts: dict[int, int]) -> None:
+    """Most backend subscriptions get one result, or as few as others: those go together."""
     sequence = write.sequence()
-    write.connection.execute(
-        update(_backend)
-        .where(_backend.c.id == bindparam("backend"))
-        .values(head=bindparam("to"), sequence=bindparam("at")),
-        [{"backend": number, "to": head, "at": sequence} for number, head in heads.items()],
-    )
+    alike: dict[int, list[int]] = {}
+    for backend, count in counts.items():
+        alike.setdefault(count, []).append(backend)
+    for count, backends in alike.items():
+        for some in chunks(backends):
+            raised = update(_backend).where(_backend.c.id.in_(some))
+            values = {"head": _backend.c.head + count, "sequence": sequence}
+            write.connection.execute(raised.values(values))
 
 
 def _as_row(run: Run) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(run), "ends": msgspec.json.encode(run.ends).decode()}
+    error = run.error
+    if error is not None and not schema.storable(error):  # any program's words, at times bytes
+        error = error.encode(errors="replace").decode().replace("\0", "�")
+    ends = msgspec.json.encode(run.ends).decode()
+    return {**msgspec.structs.asdict(run), "ends": ends, "error": error}
 
 
 def _as_run(row: Any) -> Run:

@@ -1,6 +1,7 @@
 """The tables of the store, in types that SQLite, PostgreSQL and MariaDB share.
 
-Knows nothing of engines or transactions. A change here raises SCHEMA_VERSION.
+Knows nothing of engines or transactions. A change here raises SCHEMA_VERSION and needs a step in
+`storage.upgrades`.
 """
 
 from __future__ import annotations
@@ -19,30 +20,87 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
 
-SCHEMA_VERSION = 2
+from tocsin.errors import InvalidInput
+
+SCHEMA_VERSION = 3
 
 NAME_CHARACTERS = 190  # two names, or a name and a path, must fit an index of MariaDB (3072 bytes)
 PATH_CHARACTERS = 500
 RESULT_COUNTER = "result"  # the counter of the last result's number
 
-Name = String(NAME_CHARACTERS)
-Path = String(PATH_CHARACTERS)
-Hash = String(32)
-Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for INTEGER
-LongText = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
-Payload = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
 
-# Ids are never reused (a broker may still hold an old one), and names differ by case everywhere.
+class _Text(TypeDecorator[str]):
+    """Text that every database can hold; it compares and sorts by code point."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, characters: int | None = None) -> None:
+        super().__init__()
+        self.characters = characters
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if self.characters is None:
+            return mysql.LONGTEXT() if dialect.name == "mariadb" else Text()
+        return String(self.characters, collation="C" if dialect.name == "postgresql" else None)
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is not None and not storable(value):
+            raise InvalidInput(
+                f"{value[:40]!r} has a character that cannot be stored",
+                hint="leave out NUL (U+0000) and unpaired surrogates",
+            )
+        return value
+
+
+class _Number(TypeDecorator[int]):
+    """A number of 64 bits."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
+        if value is not None and not -(2**63) <= value < 2**63:
+            raise InvalidInput(f"{value} is no number of 64 bits")
+        return value
+
+
+class _Id(_Number):
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """SQLite numbers rows only for INTEGER, which has 64 bits there."""
+        return Integer() if dialect.name == "sqlite" else BigInteger()
+
+
+def storable(text: str) -> bool:
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+Name = _Text(NAME_CHARACTERS)
+Path = _Text(PATH_CHARACTERS)
+Hash = _Text(32)
+LongText = _Text()
+Number = _Number()
+Id = _Id()
+Payload = LargeBinary().with_variant(mysql.LONGBLOB(), "mariadb")
+
+# Ids are never reused: a broker may still hold an old one.
 _OPTIONS: dict[str, Any] = {
     "sqlite_autoincrement": True,
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
+    "mariadb_engine": "InnoDB",
     "mariadb_charset": "utf8mb4",
-    "mariadb_collate": "utf8mb4_bin",
+    "mariadb_collate": "utf8mb4_nopad_bin",
 }
 
 metadata = MetaData()
@@ -59,7 +117,7 @@ counters = Table(
     "counters",
     metadata,
     Column("name", Name, primary_key=True),
-    Column("value", BigInteger, nullable=False),
+    Column("value", Number, nullable=False),
     **_OPTIONS,
 )
 
@@ -97,9 +155,9 @@ backend_subscriptions = Table(
     # Arguments may be longer than any index allows: a hash of channel and arguments is unique.
     Column("hash", Hash, nullable=False, unique=True),
     Column("epoch", Hash, nullable=False),
-    Column("head", BigInteger, nullable=False),
-    Column("floor", BigInteger, nullable=False),
-    Column("sequence", BigInteger, nullable=False),  # of the last change of head
+    Column("head", Number, nullable=False),
+    Column("floor", Number, nullable=False),
+    Column("sequence", Number, nullable=False),  # of the last change of head
     Index("backend_by_channel", "channel"),
     Index("backend_by_sequence", "sequence"),
     **_OPTIONS,
@@ -112,8 +170,8 @@ frontend_subscriptions = Table(
     Column("subscriber", Name, nullable=False),
     Column("broker", Name, ForeignKey(brokers.c.name), nullable=True),
     Column("backend", Id, ForeignKey(backend_subscriptions.c.id), nullable=False),
-    Column("marker", BigInteger, nullable=False),
-    Column("sequence", BigInteger, nullable=False),  # of its arrival at the broker
+    Column("marker", Number, nullable=False),
+    Column("sequence", Number, nullable=False),  # of its arrival at the broker
     UniqueConstraint("subscriber", "backend", name="frontend_once"),
     Index("frontend_by_broker", "broker", "sequence"),
     Index("frontend_by_backend", "backend", "broker"),
@@ -126,7 +184,7 @@ detachments = Table(
     Column("id", Id, primary_key=True),
     Column("broker", Name, nullable=False),
     Column("subscription", Id, nullable=False),
-    Column("sequence", BigInteger, nullable=False),
+    Column("sequence", Number, nullable=False),
     Column("at", Double, nullable=False),
     Index("detachment_by_broker", "broker", "sequence"),
     Index("detachment_by_subscription", "subscription"),
@@ -140,8 +198,8 @@ results = Table(
     Column("number", Id, primary_key=True, autoincrement=False),
     Column("id", Hash, nullable=False),
     Column("backend", Id, ForeignKey(backend_subscriptions.c.id), nullable=False),
-    Column("position", BigInteger, nullable=False),
-    Column("record", BigInteger, nullable=True),  # its position in the log, if it is of one record
+    Column("position", Number, nullable=False),
+    Column("record", Number, nullable=True),  # its position in the log, if it is of one record
     Column("created_at", Double, nullable=False),
     Column("payload", Payload, nullable=False),
     Index("result_by_id", "id", unique=True),
@@ -158,10 +216,10 @@ runs = Table(
     Column("run", Name, nullable=False),
     Column("started_at", Double, nullable=False),
     Column("ended_at", Double, nullable=False),
-    Column("window_start_us", BigInteger, nullable=False),
-    Column("window_end_us", BigInteger, nullable=False),
+    Column("window_start_us", Number, nullable=False),
+    Column("window_end_us", Number, nullable=False),
     Column("ends", LongText, nullable=False),
-    Column("rows", BigInteger, nullable=False),
+    Column("rows", Number, nullable=False),
     Column("error", LongText, nullable=True),
     UniqueConstraint("channel", "run", name="run_once"),
     Index("run_by_number", "channel", "number"),
@@ -173,11 +231,11 @@ dataset_files = Table(
     metadata,
     Column("dataset", Name, primary_key=True),
     Column("path", Path, primary_key=True),
-    Column("first_position", BigInteger, nullable=False),
-    Column("end_position", BigInteger, nullable=False),
-    Column("rows", BigInteger, nullable=False),
-    Column("size_bytes", BigInteger, nullable=False),
-    Column("max_received_us", BigInteger, nullable=False),
+    Column("first_position", Number, nullable=False),
+    Column("end_position", Number, nullable=False),
+    Column("rows", Number, nullable=False),
+    Column("size_bytes", Number, nullable=False),
+    Column("max_received_us", Number, nullable=False),
     Column("retired_at", Double, nullable=True),  # live while empty
     **_OPTIONS,
 )
@@ -187,7 +245,7 @@ dataset_ends = Table(
     "dataset_ends",
     metadata,
     Column("dataset", Name, primary_key=True),
-    Column("stored_end", BigInteger, nullable=False),
+    Column("stored_end", Number, nullable=False),
     **_OPTIONS,
 )
 
@@ -198,7 +256,7 @@ feeds = Table(
     Column("dataset", Name, primary_key=True),
     Column("topic", Name, primary_key=True),  # Kafka's id of it: one made anew is another
     Column("partition", Integer, primary_key=True, autoincrement=False),
-    Column("done", BigInteger, nullable=False),
-    Column("claimed", BigInteger, nullable=False),
+    Column("done", Number, nullable=False),
+    Column("claimed", Number, nullable=False),
     **_OPTIONS,
 )

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from sqlalchemy import Connection
+
+from tocsin.errors import TocsinError
 from tocsin.storage.catalog import Catalog
-from tocsin.storage.database import Database, current_sequence
+from tocsin.storage.database import Database, current_sequence, reads
 from tocsin.storage.deliveries import Deliveries
 from tocsin.storage.feeds import Feeds
 from tocsin.storage.files import DatasetFiles
@@ -36,15 +39,38 @@ class Store:
 
     @classmethod
     def open(
-        cls, url: str, *, busy_timeout_s: float = 10.0, clock: Callable[[], float] = time.time
+        cls,
+        url: str,
+        *,
+        busy_timeout_s: float = 10.0,
+        patience_s: float = 10.0,
+        clock: Callable[[], float] = time.time,
     ) -> Self:
-        """Open the store at an address such as sqlite:///data/store.db; create it if need be."""
-        return cls(Database(url, busy_timeout_s=busy_timeout_s, clock=clock))
+        """Open the store at an address such as sqlite:///data/store.db; create it if need be.
 
-    def sequence(self) -> int:
+        Another writer, or a lock of another program, is waited for up to `busy_timeout_s`. An
+        outage that is shorter than `patience_s` only delays; a longer one is told.
+        """
+        return cls(Database(url, busy_timeout_s=busy_timeout_s, patience_s=patience_s, clock=clock))
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why the store cannot be reached now; None: it can."""
+        return self._database.gate.waits_for
+
+    @property
+    def risk(self) -> str | None:
+        """How the database is set to lose what it acknowledged at a power cut; None: it is not."""
+        return self._database.risk
+
+    def on_end(self, told: Callable[[TocsinError], None]) -> None:
+        """Have `told` hear, on any thread, when another cluster has taken the store over."""
+        self._database.gate.on_end = told
+
+    @reads
+    def sequence(self, connection: Connection) -> int:
         """The number of the last commit that brokers may have to hear of."""
-        with self._database.read() as connection:
-            return current_sequence(connection)
+        return current_sequence(connection)
 
     def close(self) -> None:
         self._database.close()

@@ -51,10 +51,14 @@ def chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
         yield items[start : start + _CHUNK]
 
 
-def backend_with(connection: Connection, hash_: str) -> BackendSubscription | None:
-    query = select(*_BACKEND_COLUMNS).where(_backend.c.hash == hash_)
-    row = connection.execute(query).first()
-    return None if row is None else _as_backend(row)
+def backends_with(connection: Connection, hashes: Sequence[str]) -> dict[str, BackendSubscription]:
+    """Those of the hashes that are there."""
+    found = {}
+    for some in chunks(hashes):
+        query = select(_backend.c.hash, *_BACKEND_COLUMNS).where(_backend.c.hash.in_(some))
+        for row in connection.execute(query):
+            found[row.hash] = _as_backend(row)
+    return found
 
 
 def subscriptions_where(connection: Connection, *conditions: Any) -> list[Subscription]:

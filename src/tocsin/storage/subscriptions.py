@@ -7,28 +7,34 @@ Knows nothing of runs, matching or delivery.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Table, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, select, tuple_
 
 from tocsin.model import ANY, Arguments, BackendSubscription, Subscription
 from tocsin.storage import markers, news, schema
-from tocsin.storage.database import Database, Write, current_sequence
+from tocsin.storage.database import Database, Write, current_sequence, reads, writes
 from tocsin.storage.names import refuse_unstorable, require
 from tocsin.storage.news import News
 from tocsin.storage.parameter_journal import ParameterChanges, ParameterJournal
 from tocsin.storage.subscription_rows import (
     backend_hash,
-    backend_with,
+    backends_with,
     canonical,
+    chunks,
     subscription,
     subscriptions_where,
 )
 
 _backend = schema.backend_subscriptions
 _frontend = schema.frontend_subscriptions
+_BACKEND_COLUMNS = ("id", "channel", "arguments", "hash", "epoch", "head", "floor", "sequence")
+_FRONTEND_COLUMNS = ("id", "subscriber", "broker", "backend", "marker", "sequence")
+
+Wish = tuple[str, str, Arguments, str | None]
+"""Subscriber, channel, arguments, broker."""
 
 
 class Subscriptions:
@@ -48,92 +54,112 @@ class Subscriptions:
         """
         return self.subscribe_all([(subscriber, channel, arguments, broker)])[0]
 
+    @writes
     def subscribe_all(
-        self, wanted: Iterable[tuple[str, str, Arguments, str | None]]
+        self, write: Write, wanted: Sequence[Wish]
     ) -> list[tuple[Subscription, bool]]:
         """Many at once: all of them are made, or none."""
-        with self._database.write() as write:
-            return [self._subscribe(write, *one) for one in wanted]
+        for subscriber, _, _, _ in wanted:
+            refuse_unstorable(subscriber, "subscriber")
+        for broker in dict.fromkeys(broker for *_, broker in wanted):
+            if broker is not None:
+                require(write.connection, "broker", broker)
+        asked = {}
+        hashes = []
+        for _, channel, arguments, _ in wanted:
+            text = canonical(arguments)
+            hashes.append(backend_hash(channel, text))
+            asked[hashes[-1]] = (channel, text)
+        backends = backends_with(write.connection, list(asked))
+        new = {hash_: one for hash_, one in asked.items() if hash_ not in backends}
+        backends |= self._create_backends(write, new)
+        pairs: dict[tuple[str, int], str | None] = {}
+        for (subscriber, _, _, broker), hash_ in zip(wanted, hashes, strict=True):
+            pair = (subscriber, backends[hash_].id)
+            pairs[pair] = pairs.get(pair) or broker
+        made = _frontends(write, pairs, backends)
+        return [
+            (made[subscriber, backends[hash_].id], new.pop(hash_, None) is not None)
+            for (subscriber, *_), hash_ in zip(wanted, hashes, strict=True)
+        ]
 
-    def unsubscribe(self, number: int, subscriber: str | None = None) -> Subscription:
-        with self._database.write() as write:
-            found = subscription(write.connection, number, subscriber)
-            news.detach(write, [found])
-            write.connection.execute(delete(_frontend).where(_frontend.c.id == number))
-            held = select(_frontend.c.id).where(_frontend.c.backend == found.backend.id).limit(1)
-            if write.connection.execute(held).first() is None:
-                self._remove_backend(write, found.backend.channel, found.backend.id)
-            return found
+    @writes
+    def unsubscribe(self, write: Write, number: int, subscriber: str | None = None) -> Subscription:
+        found = subscription(write.connection, number, subscriber)
+        news.detach(write, [found])
+        write.connection.execute(delete(_frontend).where(_frontend.c.id == number))
+        held = select(_frontend.c.id).where(_frontend.c.backend == found.backend.id).limit(1)
+        if write.connection.execute(held).first() is None:
+            self._remove_backend(write, found.backend.channel, found.backend.id)
+        return found
 
-    def attach(self, subscriber: str, broker: str) -> list[Subscription]:
+    @writes
+    def attach(self, write: Write, subscriber: str, broker: str) -> list[Subscription]:
         """Move everything of the subscriber to the broker."""
-        with self._database.write() as write:
-            require(write.connection, "broker", broker)
-            mine = _frontend.c.subscriber == subscriber
-            return _move(write, subscriptions_where(write.connection, mine), broker)
+        require(write.connection, "broker", broker)
+        mine = _frontend.c.subscriber == subscriber
+        return _move(write, subscriptions_where(write.connection, mine), broker)
 
-    def move(self, number: int, broker: str) -> Subscription:
-        with self._database.write() as write:
-            require(write.connection, "broker", broker)
-            return _move(write, [subscription(write.connection, number)], broker)[0]
+    @writes
+    def move(self, write: Write, number: int, broker: str) -> Subscription:
+        require(write.connection, "broker", broker)
+        return _move(write, [subscription(write.connection, number)], broker)[0]
 
-    def get(self, number: int) -> Subscription:
-        with self._database.read() as connection:
-            return subscription(connection, number)
+    @reads
+    def get(self, connection: Connection, number: int) -> Subscription:
+        return subscription(connection, number)
 
-    def all_(self) -> list[Subscription]:
-        with self._database.read() as connection:
-            return subscriptions_where(connection)
+    @reads
+    def all_(self, connection: Connection) -> list[Subscription]:
+        return subscriptions_where(connection)
 
-    def of_subscriber(self, name: str) -> list[Subscription]:
-        with self._database.read() as connection:
-            return subscriptions_where(connection, _frontend.c.subscriber == name)
+    @reads
+    def of_subscriber(self, connection: Connection, name: str) -> list[Subscription]:
+        return subscriptions_where(connection, _frontend.c.subscriber == name)
 
-    def of_broker(self, broker: str) -> tuple[int, list[Subscription]]:
+    @reads
+    def of_broker(self, connection: Connection, broker: str) -> tuple[int, list[Subscription]]:
         """All on that broker, and the sequence from which `news` continues."""
-        with self._database.read() as connection:
-            require(connection, "broker", broker)
-            sequence = current_sequence(connection)
-            return sequence, subscriptions_where(connection, _frontend.c.broker == broker)
+        require(connection, "broker", broker)
+        sequence = current_sequence(connection)
+        return sequence, subscriptions_where(connection, _frontend.c.broker == broker)
 
-    def news(self, broker: str, since: int) -> News:
+    @reads
+    def news(self, connection: Connection, broker: str, since: int) -> News:
         """What changed for that broker after a sequence: see `storage.news`."""
-        with self._database.read() as connection:
-            return news.news(connection, broker, since)
+        return news.news(connection, broker, since)
 
-    def put_markers(self, wanted: Sequence[tuple[int, str, int]]) -> list[int]:
+    @writes
+    def put_markers(self, write: Write, wanted: Sequence[tuple[int, str, int]]) -> list[int]:
         """Move markers (subscription, epoch, position) forward; returns the ids nobody knows."""
-        with self._database.write() as write:
-            return markers.put(write.connection, wanted)
+        return markers.put(write.connection, wanted)
 
-    def open_sets(self, channel: str) -> list[Arguments]:
+    @reads
+    def open_sets(self, connection: Connection, channel: str) -> list[Arguments]:
         """The parameter sets that leave a parameter open."""
         some = _backend.c.arguments.contains(f":{canonical(dict(ANY))}", autoescape=True)
-        with self._database.read() as connection:
-            found = connection.scalars(
-                select(_backend.c.arguments).where(_backend.c.channel == channel, some)
-            ).all()
-        return [msgspec.json.decode(text, type=dict) for text in found]
+        found = select(_backend.c.arguments).where(_backend.c.channel == channel, some)
+        return [msgspec.json.decode(text, type=dict) for text in connection.scalars(found)]
 
-    def parameter_sets(self, channel: str) -> list[tuple[int, Arguments]]:
+    @reads
+    def parameter_sets(self, connection: Connection, channel: str) -> list[tuple[int, Arguments]]:
         """Every backend subscription of the channel with its arguments.
 
         To follow changes, ask `parameter_version` first: what happens in between is then told by
         `parameter_changes` once more, which does no harm.
         """
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(_backend.c.id, _backend.c.arguments)
-                .where(_backend.c.channel == channel)
-                .order_by(_backend.c.id)
-            ).all()
+        rows = connection.execute(
+            select(_backend.c.id, _backend.c.arguments)
+            .where(_backend.c.channel == channel)
+            .order_by(_backend.c.id)
+        ).all()
         decode = msgspec.json.Decoder(dict).decode
         return [(number, decode(text)) for number, text in rows]
 
-    def count_parameter_sets(self, channel: str) -> int:
-        with self._database.read() as connection:
-            counted = select(func.count()).where(_backend.c.channel == channel)
-            return int(connection.execute(counted).scalar_one())
+    @reads
+    def count_parameter_sets(self, connection: Connection, channel: str) -> int:
+        counted = select(func.count()).where(_backend.c.channel == channel)
+        return int(connection.execute(counted).scalar_one())
 
     def parameter_version(self, channel: str) -> int:
         """Grows with each backend subscription of the channel that comes or goes."""
@@ -143,47 +169,25 @@ class Subscriptions:
         """(version, added, removed) after that version; None: read `parameter_sets` again."""
         return self._journal.since(channel, since_version)
 
-    def _subscribe(
-        self, write: Write, subscriber: str, channel: str, arguments: Arguments, broker: str | None
-    ) -> tuple[Subscription, bool]:
-        refuse_unstorable(subscriber, "subscriber")
-        if broker is not None:
-            require(write.connection, "broker", broker)
-        text = canonical(arguments)
-        found = backend_with(write.connection, backend_hash(channel, text))
-        backend = found or self._create_backend(write, channel, text)
-        if found:
-            once = (_frontend.c.subscriber == subscriber) & (_frontend.c.backend == found.id)
-            known = subscriptions_where(write.connection, once)
-            if known and known[0].broker is None and broker is not None:
-                known = _move(write, known, broker)
-            if known:
-                return known[0], False
-        values = {
-            "subscriber": subscriber,
-            "broker": broker,
-            "backend": backend.id,
-            "marker": backend.head,
-            "sequence": write.sequence(),
-        }
-        number = _inserted(write, _frontend, values)
-        return Subscription(number, subscriber, broker, backend, backend.head), found is None
-
-    def _create_backend(self, write: Write, channel: str, arguments: str) -> BackendSubscription:
-        require(write.connection, "channel", channel)
-        epoch = secrets.token_hex(8)
-        values = {
-            "channel": channel,
-            "arguments": arguments,
-            "hash": backend_hash(channel, arguments),
-            "epoch": epoch,
-            "head": 0,
-            "floor": 0,
-            "sequence": write.sequence(),
-        }
-        number = _inserted(write, _backend, values)
-        made = BackendSubscription(number, channel, msgspec.json.decode(arguments), epoch)
-        self._journal_later(write, channel, number, made.arguments)
+    def _create_backends(
+        self, write: Write, asked: dict[str, tuple[str, str]]
+    ) -> dict[str, BackendSubscription]:
+        """New backend subscriptions by hash, of (channel, arguments as text)."""
+        if not asked:
+            return {}
+        for channel in dict.fromkeys(channel for channel, _ in asked.values()):
+            require(write.connection, "channel", channel)
+        made = {}
+        rows: list[tuple[Any, ...]] = []
+        ids = write.take_ids("backend", len(asked))
+        for number, (hash_, (channel, text)) in zip(ids, asked.items(), strict=True):
+            one = BackendSubscription(
+                number, channel, msgspec.json.decode(text), secrets.token_hex(8)
+            )
+            made[hash_] = one
+            rows.append((number, channel, text, hash_, one.epoch, 0, 0, write.sequence()))
+            self._journal_later(write, channel, number, one.arguments)
+        write.insert_many(_backend, _BACKEND_COLUMNS, rows)
         return made
 
     def _remove_backend(self, write: Write, channel: str, number: int) -> None:
@@ -206,7 +210,31 @@ def _move(write: Write, found: list[Subscription], broker: str) -> list[Subscrip
     return [msgspec.structs.replace(one, broker=broker) for one in found]
 
 
-def _inserted(write: Write, table: Table, values: dict[str, Any]) -> int:
-    key = write.connection.execute(insert(table), values).inserted_primary_key
-    assert key is not None
-    return int(key[0])
+def _frontends(
+    write: Write,
+    pairs: dict[tuple[str, int], str | None],
+    backends: dict[str, BackendSubscription],
+) -> dict[tuple[str, int], Subscription]:
+    """The subscriptions of (subscriber, backend) → broker, as they are or else made anew."""
+    found = {}
+    for some in chunks(list(pairs)):
+        once = tuple_(_frontend.c.subscriber, _frontend.c.backend).in_(some)
+        for one in subscriptions_where(write.connection, once):
+            found[one.subscriber, one.backend.id] = one
+    for pair, one in found.items():
+        broker = pairs[pair]
+        if one.broker is None and broker is not None:
+            (found[pair],) = _move(write, [one], broker)
+    new = [pair for pair in pairs if pair not in found]
+    if new:
+        by_id = {one.id: one for one in backends.values()}
+        rows: list[tuple[Any, ...]] = []
+        for number, (subscriber, backend) in zip(
+            write.take_ids("frontend", len(new)), new, strict=True
+        ):
+            broker, its = pairs[subscriber, backend], by_id[backend]
+            rows.append((number, subscriber, broker, backend, its.head, write.sequence()))
+            made = Subscription(number, subscriber, broker, its, its.head)
+            found[subscriber, backend] = made
+        write.insert_many(_frontend, _FRONTEND_COLUMNS, rows)
+    return found

@@ -153,12 +153,10 @@ def test_only_one_cluster_delivers_a_channel(world: World, place: dict[str, Any]
     world.start()
     world.commit((flood, {"n": 1}))
     until(lambda: dict(world.deliveries.describe(world.channel))["delivered up to"] == "1 of 1")
-    second = World(world.settings, Delivery())
+    second = Deliveries(world.settings, world.store)  # Kafka tells them apart by itself
     try:
-        second.start()
-        until(
-            lambda: dict(second.deliveries.describe(world.channel))["delivered up to"] == "1 of 1"
-        )
+        second.start(world.store.catalog.channels())
+        until(lambda: dict(second.describe(world.channel))["delivered up to"] == "1 of 1")
         world.commit((flood, {"n": 2}))
         until(
             lambda: (
@@ -166,11 +164,9 @@ def test_only_one_cluster_delivers_a_channel(world: World, place: dict[str, Any]
                 in dict(world.deliveries.describe(world.channel))["delivery's trouble"]
             )
         )
-        until(
-            lambda: dict(second.deliveries.describe(world.channel))["delivered up to"] == "2 of 2"
-        )
+        until(lambda: dict(second.describe(world.channel))["delivered up to"] == "2 of 2")
     finally:
-        second.close()
+        second.stop()
 
 
 def test_what_cannot_be_delivered_is_refused_with_the_remedy(

@@ -1,0 +1,71 @@
+"""Open the store of a cluster that starts: a server that is not there yet is waited for.
+
+Meanwhile every call is told what the cluster waits for. What no waiting mends (a wrong password,
+another cluster on the same store) is raised at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tocsin.errors import Unavailable
+from tocsin.service.backoff import Backoff
+from tocsin.service.serving import serving
+from tocsin.service.web import error_response, json_response
+from tocsin.settings import Settings
+from tocsin.storage.store import Store
+
+log = structlog.get_logger()
+
+METHODS = ["GET", "POST", "PUT", "DELETE"]
+
+
+async def opened_store(settings: Settings, listener: socket.socket) -> Store:
+    try:
+        return await asyncio.to_thread(_open, settings)
+    except Unavailable as error:
+        waiting = _Waiting(error)
+    async with serving(waiting.app(), listener.dup()):  # serving closes what it is given
+        backoff = Backoff(first_s=0.2, most_s=2.0)
+        while True:
+            await asyncio.sleep(backoff.next_s())
+            try:
+                store = await asyncio.to_thread(_open, settings)
+            except Unavailable as error:
+                waiting.reason = error
+            else:
+                log.info("the store is there")
+                return store
+
+
+def _open(settings: Settings) -> Store:
+    data = Path(settings.data).absolute()
+    data.mkdir(parents=True, exist_ok=True)
+    store = Store.open(settings.store or f"sqlite:///{data / 'store.db'}")
+    if store.risk is not None:
+        log.warning("the store may lose commits at a power cut", reason=store.risk)
+    return store
+
+
+class _Waiting:
+    """A cluster without a store."""
+
+    def __init__(self, reason: Unavailable) -> None:
+        self.reason = reason
+        log.warning("the cluster waits for its store", reason=reason.message, hint=reason.hint)
+
+    def app(self) -> Starlette:
+        return Starlette(routes=[Route("/{path:path}", self._answer, methods=METHODS)])
+
+    async def _answer(self, request: Request) -> Response:
+        if request.url.path == "/v1/status":
+            return json_response({"ready": False, "waits_for": self.reason.message})
+        return error_response(self.reason)

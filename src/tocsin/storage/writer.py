@@ -1,0 +1,242 @@
+"""The one connection that writes the store, and what became of its last commit.
+
+A store has one writer at a time: the connection that holds the claim. Every transaction first puts
+its seal, a number and who writes, in one row. Therefore
+- transactions of writers happen one after the other, and none can wait for another in a ring,
+- a commit whose answer was lost is looked up by its seal: it happened, or it is repeated, and
+- a writer that another has replaced finds out before it writes anything.
+
+Not thread-safe: `storage.database` lets in one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Connection, Engine, Table, insert, select, update
+
+from tocsin.errors import Conflict, Unavailable
+from tocsin.storage import schema, upgrades
+from tocsin.storage.dialect import FIELD, Dialect, Kind
+
+T = TypeVar("T")
+
+_ASK_AGAIN_S = 0.05
+_SEAL = schema.meta.c.name == "writer"
+
+
+class TakenOver(Exception):
+    """Another writer has the store now; says which."""
+
+
+def current_sequence(connection: Connection) -> int:
+    """The sequence of the last commit that this transaction can see."""
+    return _counter(connection, "sequence")
+
+
+class Write:
+    """One writing transaction. What `after_commit` is given runs before the next writer starts."""
+
+    def __init__(self, connection: Connection, dialect: Dialect, now: float) -> None:
+        self.connection = connection
+        self.now = now
+        self.after_commit: list[Callable[[], None]] = []
+        self._dialect = dialect
+        self._sequence: int | None = None
+
+    def sequence(self) -> int:
+        """This transaction's own sequence number. Commits happen in the order of their numbers,
+        so that whoever has read number n has seen everything up to n."""
+        if self._sequence is None:
+            self._sequence = self._raise("sequence", 1)
+        return self._sequence
+
+    def take_ids(self, kind: str, count: int) -> range:
+        """Ids that nobody has had before; one that is not used in the end is given again."""
+        return range((end := self._raise(kind, count)) - count + 1, end + 1)
+
+    def insert_many(
+        self, table: Table, columns: tuple[str, ...], rows: list[tuple[Any, ...]]
+    ) -> None:
+        """Many rows the fastest way the database has; `columns` are in the table's order."""
+        self._dialect.insert_many(self.connection, table, columns, rows)
+
+    def _raise(self, counter: str, by: int) -> int:
+        raised = update(schema.counters).where(schema.counters.c.name == counter)
+        self.connection.execute(raised.values(value=schema.counters.c.value + by))
+        return _counter(self.connection, counter)
+
+
+class Attempt(Generic[T]):
+    """One try at a transaction. It is in doubt while a commit was sent and no answer came."""
+
+    def __init__(self, work: Callable[[Write], T]) -> None:
+        self.work = work
+        self.result: T
+        self.seal = ""
+        self.after_commit: list[Callable[[], None]] = []
+        self.in_doubt = False
+        self.committed = False
+
+
+class Writer:
+    def __init__(self, engine: Engine, dialect: Dialect, busy_timeout_s: float) -> None:
+        self._engine = engine
+        self._dialect = dialect
+        self._busy_timeout_s = busy_timeout_s
+        self._token = secrets.token_hex(8)
+        self._serial = 0
+        self._seal = ""  # of our last commit
+        self._connection: Connection | None = None
+        self._driver: Any = None
+        self._doubt: Attempt[Any] | None = None
+
+    def open(self) -> None:
+        """Take the store, and make it or bring it up to date. A writer that is just leaving is
+        waited for."""
+        connection = self._connect()
+        deadline = time.monotonic() + self._busy_timeout_s
+        while not self._dialect.claim(connection):
+            if time.monotonic() >= deadline:
+                raise Conflict(
+                    f"another cluster uses the store {self._dialect}{self._holder(connection)}",
+                    field=FIELD,
+                    hint="stop it, or give this one a store of its own",
+                )
+            time.sleep(_ASK_AGAIN_S)
+        upgrades.prepare(connection, self._dialect)
+        self._seal = self._next_seal()
+        with connection.begin():
+            put = update(schema.meta).where(_SEAL).values(value=self._seal)
+            if connection.execute(put).rowcount == 0:
+                connection.execute(insert(schema.meta), {"name": "writer", "value": self._seal})
+
+    def ensure(self) -> None:
+        """Have a connection that holds the claim, and know what was committed last."""
+        if self._connection is not None:
+            return
+        try:
+            connection = self._connect()
+            if not self._dialect.claim(connection):
+                with connection.begin():
+                    self._refuse_stranger(_found(connection))
+                raise Unavailable(
+                    f"the server of the store {self._dialect} still holds our former connection",
+                    field=FIELD,
+                    hint="it notices by and by that nobody is there; try again",
+                )
+            self._settle(connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self) -> None:
+        """Make sure that the connection lives, or that another takes its place."""
+        if self._connection is not None:
+            try:
+                with self._connection.begin():
+                    current_sequence(self._connection)
+            except self._dialect.errors:
+                self.close()
+        self.ensure()
+
+    def carry_out(self, attempt: Attempt[Any], now: float) -> None:
+        connection = self._connection
+        assert connection is not None
+        write = Write(connection, self._dialect, now)
+        attempt.seal, attempt.after_commit = self._next_seal(), write.after_commit
+        try:
+            with connection.begin() as transaction:
+                self._replace_seal(connection, attempt.seal)
+                attempt.result = attempt.work(write)
+                self._doubt, attempt.in_doubt = attempt, True
+                transaction.commit()
+        except BaseException as error:
+            lost = self._is_lost(error)
+            if lost or attempt.in_doubt or connection.invalidated:
+                self.close()  # what it was about to do is looked up when we are back
+            if not lost and isinstance(error, self._dialect.errors):
+                attempt.in_doubt = False  # the answer was no
+            raise
+        self._committed(attempt)
+
+    def close(self) -> None:
+        """Let go of the connection, and with it of the claim and of what is not committed."""
+        driver, self._connection, self._driver = self._driver, None, None
+        if driver is not None:
+            with contextlib.suppress(Exception):  # it may be dead already
+                driver.close()
+            self._dialect.release()
+
+    def _connect(self) -> Connection:
+        connection = self._engine.connect()
+        connection.detach()  # in a pool the claim would outlive us
+        self._connection, self._driver = connection, connection.connection.dbapi_connection
+        self._dialect.make_writer(connection, self._busy_timeout_s)
+        return connection
+
+    def _settle(self, connection: Connection) -> None:
+        """Look up what was committed last: who still commits has locked the row."""
+        with connection.begin():
+            found = _found(connection, lock=True)
+        attempt = self._doubt
+        if attempt is not None and found == attempt.seal:
+            self._committed(attempt)
+        elif found != self._seal:
+            raise TakenOver(_who(found))
+        elif attempt is not None:
+            self._doubt, attempt.in_doubt = None, False
+
+    def _committed(self, attempt: Attempt[Any]) -> None:
+        self._seal, self._doubt = attempt.seal, None
+        attempt.in_doubt, attempt.committed = False, True
+        for effect in attempt.after_commit:
+            effect()
+
+    def _replace_seal(self, connection: Connection, seal: str) -> None:
+        ours = update(schema.meta).where(_SEAL, schema.meta.c.value == self._seal)
+        if connection.execute(ours.values(value=seal)).rowcount != 1:
+            raise TakenOver(_who(_found(connection)))
+
+    def _refuse_stranger(self, seal: str) -> None:
+        if self._token not in seal:
+            raise TakenOver(_who(seal))
+
+    def _next_seal(self) -> str:
+        self._serial += 1
+        who = f"process {os.getpid()} on {socket.gethostname()[:64]}"
+        return f"{self._serial} {self._token} {who}"
+
+    def _holder(self, connection: Connection) -> str:
+        try:
+            with connection.begin():
+                return f": {_who(_found(connection))}"
+        except self._dialect.errors:  # it is just being made
+            return ""
+
+    def _is_lost(self, error: BaseException) -> bool:
+        if not isinstance(error, self._dialect.errors):
+            return False
+        return self._dialect.trouble(error).kind is Kind.LOST
+
+
+def _counter(connection: Connection, name: str) -> int:
+    chosen = select(schema.counters.c.value).where(schema.counters.c.name == name)
+    return int(connection.execute(chosen).scalar_one())
+
+
+def _found(connection: Connection, *, lock: bool = False) -> str:
+    """The seal that the store bears now."""
+    asked = select(schema.meta.c.value).where(_SEAL)
+    return str(connection.execute(asked.with_for_update() if lock else asked).scalar() or "")
+
+
+def _who(seal: str) -> str:
+    """The part of a seal that is for people."""
+    return seal.split(" ", 2)[-1] or "nobody knows which"
