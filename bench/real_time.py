@@ -85,7 +85,7 @@ async def _measure(
         store = settings.store or f"sqlite:///{folder}/store.db"
         with Store.open(store) as opened:  # nobody else has it open now
             opened.subscriptions.subscribe_all(
-                (f"other-{number}", "c", one, None) for number, one in enumerate(sets[MINE:])
+                [(f"other-{number}", "c", one, None) for number, one in enumerate(sets[MINE:])]
             )
         async with System(settings) as system:
             return await _play(system, link, sets[:MINE], seconds, warm_up_s, chance)
