@@ -113,13 +113,13 @@ def test_real_time_mode_needs_kafka_and_a_store_that_java_reads(
 def test_addresses_of_stores_are_told_to_java_with_their_options() -> None:
     one = jdbc_of("postgresql+psycopg://ann:p%40ss@db:5433/city?sslmode=verify-full")
     assert one is not None
-    assert one.url == "jdbc:postgresql://db:5433/city?sslmode=verify-full"
-    assert (one.user, one.password) == ("ann", "p@ss")
-    two = jdbc_of("mariadb+pymysql://ann@db/city?ssl_ca=ca.pem")
+    assert one.url == "jdbc:postgresql://db:5433/city"
+    assert one.properties == {"sslmode": "verify-full", "user": "ann", "password": "p@ss"}
+    two = jdbc_of("mariadb+pymysql://ann@db/city?ssl_ca=/my/ca.pem")
     assert two is not None
-    assert two.url == (
-        "jdbc:mysql://db/city?permitMysqlScheme=true&serverSslCert=ca.pem&sslMode=verify-full"
-    )
+    assert two.url == "jdbc:mysql://db/city?permitMysqlScheme=true"
+    assert two.properties["sslMode"] == "verify-full"
+    assert two.properties["serverSslCert"] == "/my/ca.pem"
 
 
 def test_wrong_addresses_of_kafka_name_the_setting() -> None:

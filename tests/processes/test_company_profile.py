@@ -1,19 +1,19 @@
-"""A live system on Kafka and PostgreSQL: which mode each channel runs in, and that all answer."""
+"""A live system on Kafka and MariaDB that are encrypted and ask for passwords: which mode each
+channel runs in, and that all answer."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from real_servers import RealServers
+from secured import SecuredKafka, SecuredMariaDB
 from tocsin.client import ANY, Client
-from tocsin.dev.kafka import Kafka
-from tocsin.dev.postgresql import PostgreSQL
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
@@ -34,15 +34,14 @@ CREATE CONTINUOUS CHANNEL sheltered(type STRING) AS
 
 
 @pytest.fixture
-async def admin(
-    kafka: Kafka, postgresql: PostgreSQL, tmp_path: Path
-) -> AsyncIterator[tuple[System, Client]]:
+async def admin(real_servers: RealServers, tmp_path: Path) -> AsyncIterator[tuple[System, Client]]:
+    kafka, mariadb = real_servers.start(SecuredKafka), real_servers.start(SecuredMariaDB)
     settings = Settings(
         data=tmp_path,
         master="local[2]",
         java_options=SHORT_LIVED_JAVA,
-        log=f"{kafka.url}/{uuid.uuid4().hex}",
-        store=postgresql.fresh(),
+        log=kafka.url,
+        store=mariadb.fresh(),
         real_time_batch_s=2.0,
         flush_interval_s=2.0,
     )
@@ -54,6 +53,8 @@ async def admin(
             for statement in filter(str.strip, STATEMENTS.split(";")):
                 await client.sql(statement)
             yield system, client
+    for server in (kafka, mariadb):
+        server.stop()
 
 
 async def test_channels_answer_in_the_mode_that_their_query_allows(

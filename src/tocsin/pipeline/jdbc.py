@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 from msgspec import Struct
 from sqlalchemy.engine import URL, make_url
 
 from tocsin.storage import schema
 
-_TLS_OF_MARIADB = {"ssl_ca": "serverSslCert", "ssl_key": "keyStore", "ssl_cert": "keyStore"}
-
 
 class Jdbc(Struct, frozen=True):
     url: str
     driver: str
-    user: str
-    password: str
+    properties: dict[str, str]
 
     def parameter_sets(self, channel: str) -> dict[str, str]:
         """Options for `spark.read.format("jdbc")`: id and arguments of its backend subscriptions.
@@ -25,36 +20,33 @@ class Jdbc(Struct, frozen=True):
         return {
             "url": self.url,
             "driver": self.driver,
-            "user": self.user,
-            "password": self.password,
+            **self.properties,
             "fetchsize": "20000",
             "query": f"SELECT id, arguments FROM {table.name} WHERE channel = '{channel}'",  # noqa: S608
         }
 
 
 def jdbc_of(store: str) -> Jdbc | None:
-    """How Java reaches the store at an SQLAlchemy address; None if it cannot."""
+    """How Java reaches the store at an SQLAlchemy address; None if it cannot. Options are told as
+    properties: in an address each driver would quote them in its own way."""
     if not store:
         return None
     url = make_url(store)
     kind = url.get_backend_name()
+    options = {key: str(value) for key, value in url.query.items()}
+    login = {"user": url.username or "", "password": str(url.password or "")}
     if kind == "postgresql":
-        return _jdbc(url, "postgresql", "org.postgresql.Driver", dict(url.query))
-    if kind in ("mariadb", "mysql"):
-        query = {_TLS_OF_MARIADB[k]: v for k, v in url.query.items() if k in _TLS_OF_MARIADB}
-        tls = {"sslMode": "verify-full"} if query else {}
+        address = f"jdbc:postgresql://{_place(url)}"
+        return Jdbc(address, "org.postgresql.Driver", options | login)
+    if kind == "mariadb":
+        ca = options.get("ssl_ca")
+        tls = {"sslMode": "verify-full", "serverSslCert": ca} if ca else {}
         # Under the driver's own scheme Spark would quote columns as MariaDB does not.
-        scheme = {"permitMysqlScheme": "true"}
-        return _jdbc(url, "mysql", "org.mariadb.jdbc.Driver", {**scheme, **query, **tls})
+        address = f"jdbc:mysql://{_place(url)}?permitMysqlScheme=true"
+        return Jdbc(address, "org.mariadb.jdbc.Driver", tls | login)
     return None
 
 
-def _jdbc(url: URL, name: str, driver: str, query: dict[str, str | tuple[str, ...]]) -> Jdbc:
+def _place(url: URL) -> str:
     host = f"{url.host}:{url.port}" if url.port else str(url.host)
-    options = f"?{urlencode(query, doseq=True)}" if query else ""
-    return Jdbc(
-        f"jdbc:{name}://{host}/{url.database or ''}{options}",
-        driver,
-        url.username or "",
-        str(url.password or ""),
-    )
+    return f"{host}/{url.database or ''}"

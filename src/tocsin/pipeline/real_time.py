@@ -17,9 +17,11 @@ from typing import Any
 import msgspec
 import structlog
 from msgspec import Struct
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tocsin.errors import Unavailable
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels import CompiledChannel
 from tocsin.pipeline.channels.matching import payloads
@@ -107,11 +109,10 @@ class RealTime:
         return ""
 
     def watch(self, channel: Channel, compiled: CompiledChannel) -> None:
-        """Take the channel up, where it was left or at its creation."""
+        """Take the channel up, where it was left or at its creation. Raises Unavailable when that
+        cannot be done yet; unless it is unwatched, `look_after` tries again."""
         with self._lock:
-            feed = _Feed(channel, compiled)
-            feed.queries[NOTHING_OPEN] = self._start(feed, NOTHING_OPEN)
-            self._feeds[channel.name] = feed
+            feed = self._feeds[channel.name] = _Feed(channel, compiled)
             kept = {self._checkpoint(feed, mask) for mask in self._wanted(feed)}
             for stale in self._directory.glob(f"{channel.name}-*"):
                 if stale not in kept:  # its subscriptions are gone: others must not go on from it
@@ -154,7 +155,7 @@ class RealTime:
             self.unwatch(name)
 
     def _taken(self) -> int:
-        return sum(len(feed.queries) for feed in self._feeds.values())
+        return sum(max(1, len(feed.queries)) for feed in self._feeds.values())
 
     def _wanted(self, feed: _Feed) -> set[Mask]:
         needed = feed.compiled.openings.needed
@@ -167,8 +168,8 @@ class RealTime:
         for mask in feed.queries.keys() - wanted:
             feed.queries.pop(mask).stop()
             shutil.rmtree(self._checkpoint(feed, mask), ignore_errors=True)
-        for mask in wanted - feed.queries.keys():
-            if self._taken() >= self._slots:
+        for mask in sorted(wanted - feed.queries.keys(), key=len):  # what leaves nothing open first
+            if mask and self._taken() >= self._slots:
                 log.error(
                     "subscriptions with open parameters wait for a real-time slot",
                     channel=feed.channel.name,
@@ -220,11 +221,23 @@ class RealTime:
         query: StreamingQuery = writer.trigger(realTime=every).start()
         return query
 
+    def _parameter_sets(self, channel: str) -> DataFrame:
+        options = self._jdbc.parameter_sets(channel)
+        try:
+            return self._spark.read.format("jdbc").options(**options).load()
+        except PySparkException as error:
+            raise Unavailable(
+                f"Spark cannot read the subscriptions of channel {channel}: {_cause(error)}",
+                field="store",
+                hint="the store's address must work for Java, too; or set real_time_slots to 0",
+            ) from error
+
     def _joined(self, feed: _Feed, part: Part, mask: Mask, records: DataFrame) -> DataFrame:
         """As `matching.rows`, with parameter sets that are read again at every batch."""
         name = feed.channel.name
-        sets = self._spark.read.format("jdbc").options(**self._jdbc.parameter_sets(name)).load()
-        sets = sets.where(_leaves_open((each.name for each in feed.channel.parameters), mask))
+        sets = self._parameter_sets(name).where(
+            _leaves_open((each.name for each in feed.channel.parameters), mask)
+        )
         frame = typed_parameters(sets, part.parameters)
         # What the query knows of all sets together must hold for those to come, too: every level
         # of the grid; and boundaries of ranges, between which any value falls.
@@ -256,6 +269,14 @@ def _value(channel: str) -> str:
         f"""concat('{{"c":"{channel}","b":', __backend, ',"p":', __order,"""
         """ ',"v":', payload, '}') AS value"""
     )
+
+
+def _cause(error: PySparkException) -> str:
+    """What the driver said: Spark's own message hides it behind others."""
+    cause = getattr(error, "_origin", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.getMessage() if cause is not None else error).strip().splitlines()[0][:300]
 
 
 def _reason(query: StreamingQuery) -> str:

@@ -1,0 +1,144 @@
+"""Servers as companies run them: encrypted, and only for those who sign in."""
+
+from __future__ import annotations
+
+import pwd
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tocsin.dev.database import NAME
+from tocsin.dev.kafka import Kafka
+from tocsin.dev.mariadb import MariaDB
+from tocsin.dev.ports import HOST
+from tocsin.dev.postgresql import PostgreSQL
+from tocsin.dev.processes import Command
+from tocsin.storage.log.kafka import KafkaAddress
+
+USER = "ann"
+
+
+class Certificate:
+    """One that signed itself, so that who trusts it trusts nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = folder / "certificate.pem"
+        self.key = folder / "key.pem"
+        words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        words += ["-subj", "/CN=tocsin", "-addext", f"subjectAltName=IP:{HOST}"]
+        words += ["-keyout", str(self.key), "-out", str(self.file)]
+        subprocess.run(words, check=True, capture_output=True)
+
+
+class SecuredKafka(Kafka):
+    """Answers over TLS to one user with a password."""
+
+    name = "secured-kafka"
+
+    @property
+    def url(self) -> str:
+        return f"kafka://{USER}:{self._password}@{self.address}/tocsin?ssl.ca.location={self.ca}"
+
+    @property
+    def ca(self) -> Path:
+        return self._certificate.file
+
+    def _make_data(self, data: Path) -> None:
+        self._certificate = Certificate(self.home / "tls")
+        self._password = secrets.token_hex(16)
+        super()._make_data(data)
+
+    def _answers(self) -> bool:
+        options = KafkaAddress.parse(self.url).client(log_level=0)
+        try:
+            return bool(AdminClient(options).list_topics(timeout=2).brokers)
+        except KafkaException:
+            return False
+
+    def _properties(self, data: Path, port: int, controller_port: int) -> str:
+        both = self.home / "tls" / "both.pem"
+        both.write_text(self._certificate.key.read_text() + self._certificate.file.read_text())
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        login = f'username="{USER}" password="{self._password}" user_{USER}="{self._password}"'
+        values = {  # Java takes the last of what is said twice
+            "listeners": f"SIGNED://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": f"SIGNED://{HOST}:{port}",
+            "listener.security.protocol.map": "SIGNED:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "SIGNED",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.signed.plain.sasl.jaas.config": f"{module} {login};",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": both,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self._certificate.file,
+        }
+        plain = super()._properties(data, port, controller_port)
+        return plain + "".join(f"{key}={value}\n" for key, value in values.items())
+
+
+class SecuredMariaDB(MariaDB):
+    """Its user is let in over TLS only."""
+
+    name = "secured-mariadb"
+
+    @property
+    def ca(self) -> Path:
+        return self._certificate.file
+
+    def _url(self, database: str) -> str:
+        return f"{super()._url(database)}?ssl_ca={self.ca}"
+
+    def _make_data(self, data: Path) -> None:
+        self._certificate = Certificate(self.home / "tls")
+        super()._make_data(data)
+
+    def run(self, statement: str) -> None:
+        connection: Any = pymysql.connect(
+            host=HOST,
+            port=self.port,
+            user=NAME,
+            password=self.password,
+            database=NAME,
+            connect_timeout=5,
+            ssl_ca=str(self.ca),
+        )
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def _start_process(self, name: str, command: Command) -> None:
+        tls = [f"--ssl-cert={self._certificate.file}", f"--ssl-key={self._certificate.key}"]
+        tls += ["--require-secure-transport=ON"]
+        super()._start_process(name, Command([*command.words, *tls], command.log))
+
+
+class SecuredPostgreSQL(PostgreSQL):
+    name = "secured-postgresql"
+
+    @property
+    def ca(self) -> Path:
+        return self._certificate.file
+
+    def _url(self, database: str) -> str:
+        return f"{super()._url(database)}?sslmode=verify-full&sslrootcert={self.ca}"
+
+    def _make_data(self, data: Path) -> None:
+        self._certificate = Certificate(self.home.parent / "tls-of-postgresql")
+        super()._make_data(data)
+
+    def _start_process(self, name: str, command: Command) -> None:
+        for file in (self._certificate.file, self._certificate.key):
+            shutil.copy(file, self.data)
+            if command.user:
+                shutil.chown(self.data / file.name, pwd.getpwnam(command.user).pw_uid)
+        options = {"ssl": "on", "ssl_cert_file": "certificate.pem", "ssl_key_file": "key.pem"}
+        words = [word for key, value in options.items() for word in ("-c", f"{key}={value}")]
+        secured = Command([*command.words, *words], command.log, user=command.user)
+        super()._start_process(name, secured)
