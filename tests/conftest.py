@@ -26,6 +26,11 @@ settings.register_profile(
 settings.load_profile("shared-machine")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts whole systems takes longest: first, so that no worker waits for it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("processes") is None)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from tocsin.pipeline.jars import connector_jars
