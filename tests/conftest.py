@@ -27,7 +27,12 @@ settings.load_profile("shared-machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts whole systems takes longest: first, so that no worker waits for it at the end."""
+    """For workers side by side: a file's tests stay together, and those that talk to the one live
+    system, too. What starts whole systems takes longest: it goes first, so that none is waited for
+    at the end."""
+    for item in items:
+        talks = "live" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("live" if talks else str(item.path)))
     items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
 

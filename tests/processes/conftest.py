@@ -13,7 +13,7 @@ from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # no longer than needed: it is never quite idle
 def live(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[System]:

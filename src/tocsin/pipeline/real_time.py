@@ -25,7 +25,6 @@ from tocsin.errors import Unavailable
 from tocsin.model import Channel, Dataset
 from tocsin.pipeline.channels import CompiledChannel
 from tocsin.pipeline.channels.matching import payloads
-from tocsin.pipeline.channels.near import LEVELS
 from tocsin.pipeline.channels.openings import Mask
 from tocsin.pipeline.channels.parameters import (
     add_keys,
@@ -204,7 +203,7 @@ class RealTime:
             .load()
             .transform(keep_records)
         )
-        (part,) = feed.compiled.parts_with(mask)
+        part = feed.compiled.streaming_part(mask)
         records = parse(lines, self._dataset(feed.dataset))
         matched = payloads(self._joined(feed, part, mask, records))
         writer: Any = (  # PySpark's annotations do not know the real-time trigger yet
@@ -239,16 +238,14 @@ class RealTime:
             _leaves_open((each.name for each in feed.channel.parameters), mask)
         )
         frame = typed_parameters(sets, part.parameters)
-        # What the query knows of all sets together must hold for those to come, too: every level
-        # of the grid; and boundaries of ranges, between which any value falls.
+        # What the query knows of all sets together must hold for those to come, too: as boundaries
+        # of ranges do, between which any value falls.
         facts = finish_facts(gather_facts(part, frame))
-        if "__levels" in facts:
-            facts["__levels"] = msgspec.json.encode(list(LEVELS)).decode()
         tables = {
             PARAMETERS_MARKER: add_keys(part, frame, facts),
             new_marker(feed.dataset): records,
         }
-        return run_sql(self._spark, part.streaming_sql, tables, facts)
+        return run_sql(self._spark, part.sql, tables, facts)
 
 
 def _leaves_open(parameters: Iterable[str], mask: Mask) -> str:

@@ -27,6 +27,8 @@ from tocsin.pipeline.channels import (
     run_plain,
     view_schema,
 )
+from tocsin.pipeline.channels.matching import payloads, rows
+from tocsin.pipeline.channels.parameters import parameter_frame, prepare
 from tocsin.pipeline.local import localised
 
 pytestmark = pytest.mark.spark
@@ -410,3 +412,39 @@ def test_plain_queries_run_over_stored_views(spark: SparkSession) -> None:
     query = plain_query("SELECT count(*) AS n FROM reports WHERE near(lat, lon, 50, 10, 1)")
     rows = run_plain(spark, query, {"reports": frame(spark, RECORDS)}).collect()
     assert [row["n"] for row in rows] == [1]
+
+
+PLACE = "lat DOUBLE, lon DOUBLE, km DOUBLE"
+
+
+@pytest.mark.parametrize(
+    ("where", "parameters"),
+    [
+        ("kind = :kind", "kind STRING"),
+        ("near(lat, lon, :lat, :lon, :km)", PLACE),
+        ("near(:lat, :lon, lat, lon, 3) AND kind = :kind", "lat DOUBLE, lon DOUBLE, kind STRING"),
+        ("sev BETWEEN :lo AND :hi", "lo INT, hi INT"),
+        ("sev % 2 = 0 OR kind = :kind", "kind STRING"),
+        ("sev > 3", "kind STRING"),
+    ],
+)
+def test_records_that_stream_find_the_same_parameter_sets_by_a_hash_join(
+    spark: SparkSession, where: str, parameters: str
+) -> None:
+    query = f"SELECT id FROM NEW reports WHERE {where}"  # noqa: S608
+    channel = compiled(f"CONTINUOUS CHANNEL c({parameters}) AS {query}")
+    names = [each.name for each in channel.channel.parameters]
+    sets = [{name: one[name] for name in names} for one in SPREAD]
+    records = frame(spark, RECORDS)
+    part = channel.streaming_part(frozenset())
+    given = enumerate((json.dumps(one) for one in sets), start=1)
+    ready = prepare(part, parameter_frame(spark, part.parameters, given))
+    found = payloads(rows(spark, channel, [ready], {}, {"reports": records}, None))
+    streamed = found.orderBy("__backend", "__order").collect()
+    expected = results(spark, channel, table(spark, channel, sets), records)
+    assert [(row["__backend"], json.loads(row["payload"])) for row in streamed] == expected
+    assert expected
+    plan = found._jdf.queryExecution().executedPlan().toString()
+    assert "BroadcastHashJoin" in plan
+    assert "NestedLoop" not in plan
+    assert "Cartesian" not in plan

@@ -78,3 +78,24 @@ def test_the_level_of_a_radius(spark: SparkSession, km: float, level: int) -> No
     row = spark.sql(f"SELECT {near.level(repr(km))} AS level").first()
     assert row is not None
     assert row["level"] == level
+
+
+def test_centres_of_balls_that_hold_a_point_lie_in_one_of_the_cells_around_it(
+    spark: SparkSession,
+) -> None:
+    spark.createDataFrame(pa.table(_pairs(20261116, 4000))).createOrReplaceTempView("pairs")
+    levels = f"ARRAY({', '.join(map(str, near.LEVELS))})"
+    centre = near.cell("lat1", "lon1", near.level("km"))
+    around = near.cells_around("lat2", "lon2", levels)
+    accepted = near.exact("lat1", "lon1", "lat2", "lon2", "km")
+    sql = (
+        f"SELECT count_if(ok) AS accepted, count_if(ok AND met <> 1) AS lost, max(met) AS most,"  # noqa: S608
+        f" max(touched) AS touched FROM (SELECT {accepted} AS ok, size({around}) AS touched,"
+        f" size(filter({around}, each -> each = {centre})) AS met FROM pairs)"
+    )
+    row = spark.sql(sql).first()
+    assert row is not None
+    assert row["accepted"] > 3000
+    assert row["lost"] == 0
+    assert row["most"] == 1
+    assert row["touched"] <= 8 * len(near.LEVELS)

@@ -49,13 +49,28 @@ class CompiledChannel(Struct, frozen=True):
     def parts_with(self, mask: Mask) -> tuple[Part, ...]:
         """Made when a mask is first in use, and kept."""
         if mask not in self.made:
-            given = tuple(each for each in self.channel.parameters if each.name not in mask)
-            even = len(self.trees) > 1
-            trees = (without(tree, mask) for tree in self.trees)
-            self.made[mask] = tuple(
-                make_part(self.query, tree, given, self.datasets, even=even) for tree in trees
-            )
+            self.made[mask] = self._make(mask)
         return self.made[mask]
+
+    def streaming_part(self, mask: Mask) -> Part:
+        """For records that come one by one; of a channel with one part."""
+        (part,) = self._make(mask, streaming=True)
+        return part
+
+    def _make(self, mask: Mask, *, streaming: bool = False) -> tuple[Part, ...]:
+        given = tuple(each for each in self.channel.parameters if each.name not in mask)
+        even = len(self.trees) > 1
+        return tuple(
+            make_part(
+                self.query,
+                without(tree, mask),
+                given,
+                self.datasets,
+                even=even,
+                streaming=streaming,
+            )
+            for tree in self.trees
+        )
 
     @property
     def needs_new_records(self) -> bool:

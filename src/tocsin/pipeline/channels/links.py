@@ -99,8 +99,9 @@ def constant(node: exp.Expr) -> float | None:
         return None
 
 
-def near_index(condition: exp.Expr) -> Index | None:
-    """The key for `near` between records and parameters; the radius is a parameter or constant."""
+def near_index(condition: exp.Expr, *, streaming: bool = False) -> Index | None:
+    """The key for `near` between records and parameters; the radius is a parameter or constant.
+    `streaming`: the records have many keys, and a parameter set but one."""
     if not is_near(condition) or len(condition.expressions) != 5:
         return None
     lat1, lon1, lat2, lon2, km = condition.expressions
@@ -113,16 +114,19 @@ def near_index(condition: exp.Expr) -> Index | None:
         if not (of_records(rlat) and not has_parameter(rlon)):
             continue
         radius = constant(km)
+        at = near.level(_text(km)) if radius is None else str(near.level_of(max(radius, 0.0)))
+        record, centre = (_text(rlat), _text(rlon)), (_text(lat), _text(lon))
+        if streaming:  # the next set may have any radius
+            levels = f"ARRAY({', '.join(map(str, near.LEVELS)) if radius is None else at})"
+            keys = f"ARRAY({near.cell(*centre, at)})"
+            return Index("near", keys, near.cells_around(*record, levels), probes=True)
         if radius is not None:
-            at = str(near.level_of(max(radius, 0.0)))
-            keys = near.cover(_text(lat), _text(lon), str(radius), at)
-            return Index("near", keys, near.cell(_text(rlat), _text(rlon), at), probes=False)
-        at = near.level(_text(km))
-        levels = "FROM_JSON(:__levels, 'ARRAY<INT>')"
+            keys = near.cover(*centre, str(radius), at)
+            return Index("near", keys, near.cell(*record, at), probes=False)
         return Index(
             "near",
-            near.cover(_text(lat), _text(lon), _text(km), at),
-            near.cells_on(_text(rlat), _text(rlon), levels),
+            near.cover(*centre, _text(km), at),
+            near.cells_on(*record, "FROM_JSON(:__levels, 'ARRAY<INT>')"),
             probes=True,
             facts=(("__levels", f"TO_JSON(COLLECT_SET({at}))"),),
         )

@@ -4,7 +4,9 @@ Cells are those of a cubic grid around the unit sphere scaled to kilometres, so 
 poles nor the date line are special. Level L has cells of 2^L km. A ball of chord c lives on the
 lowest level with 2^L >= 2c, where it touches at most two cells per axis: eight in all. A point
 lies in one cell of each level. So a ball and a point meet in at most one cell, and only then is
-the exact test made. Everything is text of Spark SQL; no data passes through here.
+the exact test made. Where the balls are read anew for each few points, it is turned round: a ball
+has the one cell of its centre, a point all cells where centres may lie. Everything is text of Spark
+SQL; no data passes through here.
 """
 
 from __future__ import annotations
@@ -88,19 +90,29 @@ def cells_on(lat: str, lon: str, levels: str) -> str:
 
 def cover(lat: str, lon: str, km: str, at_level: str) -> str:
     """An array of the keys of the cells that a ball touches; none for a radius below nothing."""
+    found = _touched(lat, lon, _chord(km), at_level)
+    return f"IF({km} >= 0, {found}, CAST(ARRAY() AS ARRAY<BIGINT>))"
 
+
+def cells_around(lat: str, lon: str, levels: str) -> str:
+    """An array of the keys of the cells in which the balls that hold a point may have their
+    centres: of each level of the array `levels`, on which a ball's chord is half a cell at most."""
+    found = _touched(lat, lon, f"({_size('__l')} / 2)", "__l")
+    return f"FLATTEN(TRANSFORM({levels}, __l -> {found}))"
+
+
+def _touched(lat: str, lon: str, chord: str, at_level: str) -> str:
     def span(axis: str) -> str:
         low, high = f"(__q.{axis} - __q.c) / __q.s", f"(__q.{axis} + __q.c) / __q.s"
         return f"SEQUENCE(FLOOR({low}), FLOOR({high}))"
 
     x, y, z = _axes(lat, lon)
     ball = (
-        f"NAMED_STRUCT('x', {x}, 'y', {y}, 'z', {z}, 'c', {_chord(km)}, 'l', {at_level},"
+        f"NAMED_STRUCT('x', {x}, 'y', {y}, 'z', {z}, 'c', {chord}, 'l', {at_level},"
         f" 's', {_size(at_level)})"
     )
     along_z = f"TRANSFORM({span('z')}, __k -> {_pack('__q.l', '__i', '__j', '__k')})"
     along_y = f"FLATTEN(TRANSFORM({span('y')}, __j -> {along_z}))"
     cells = f"FLATTEN(TRANSFORM({span('x')}, __i -> {along_y}))"
     # The lambda names the ball's measures, so that they are computed once and not in every cell.
-    found = f"FLATTEN(TRANSFORM(ARRAY({ball}), __q -> {cells}))"
-    return f"IF({km} >= 0, {found}, CAST(ARRAY() AS ARRAY<BIGINT>))"
+    return f"FLATTEN(TRANSFORM(ARRAY({ball}), __q -> {cells}))"

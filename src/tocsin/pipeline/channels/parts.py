@@ -8,8 +8,7 @@ meets the parameter sets by that key, and each set then takes what is its own.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from sqlglot import exp
@@ -63,17 +62,6 @@ class Part(Struct, frozen=True):
     facts: tuple[tuple[str, str], ...] = ()
     not_streamable: str = ""
     by_record: bool = False  # each row stems from one new record, whose position orders it
-    stream_on: str = ""
-
-    @property
-    def streaming_sql(self) -> str:
-        """As `sql`, for records that stream: the parameter sets are sent to them, not they to the
-        sets. Real-time mode has hash joins only: where nothing links the two, `stream_on` does."""
-        sql = re.sub(r"/\*\+ BROADCAST\([^)]*\) \*/", f"/*+ BROADCAST({PARAMETERS}) */", self.sql)
-        if not self.stream_on:
-            return sql
-        sets = f"JOIN {PARAMETERS_MARKER} AS {PARAMETERS}"
-        return sql.replace(f"CROSS {sets}", f"INNER {sets} ON {self.stream_on}")
 
 
 def make_part(
@@ -83,13 +71,15 @@ def make_part(
     datasets: Mapping[str, Dataset],
     *,
     even: bool = False,
+    streaming: bool = False,
 ) -> Part:
     """The query in the fastest form it can take; the tree is used up. `even`: exactly the query's
-    own columns and ours, since others stand beside it in a union."""
+    own columns and ours, since others stand beside it in a union. `streaming`: records come one by
+    one, and the parameter sets are sent to them instead of they to the sets."""
     uneven = "in a union it needs a plain list of columns"
     shape = shape_of(tree, uneven if even and _is_uneven(tree) else None)
     if shape.form != "lateral":
-        return _joined(query, shape, parameters, datasets)
+        return _joined(query, shape, parameters, datasets, streaming)
     keyed = _keyed_lateral(query, shape, parameters, datasets)
     if keyed is not None:
         return keyed
@@ -116,6 +106,7 @@ def _joined(
     shape: Shape,
     parameters: tuple[Parameter, ...],
     datasets: Mapping[str, Dataset],
+    streaming: bool,
 ) -> Part:
     """The flat and the grouped form."""
     select = shape.select
@@ -130,13 +121,15 @@ def _joined(
         and not (select.args.get("order") or select.args.get("distinct"))
     )
     conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
-    index, strategy, why = _strategy(conditions, parameters, shape, datasets)
+    index, strategy, why = _strategy(conditions, parameters, shape, datasets, streaming)
     cells, keyed, reaches = join_by_cells(conditions, shape.tables, datasets)
     if cells:
         strategy += ", datasets joined on grid cells"
     conditions += cells
     if index is not None:
         conditions.append(_probe(select, index))
+    elif streaming and strategy != "hash join":  # real-time mode has no other
+        conditions.append(snippet(_always_equal(shape)))
     _add_parameters(select, first=shape.parameters_first)
     if conditions:
         select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
@@ -149,7 +142,7 @@ def _joined(
         used = {each.name.lower(): None for each in select.find_all(exp.Placeholder)}
         for column in ("__backend", *(parameter_column(n) for n in used if n[:2] != "__")):
             group.append("expressions", exp.column(column, table=PARAMETERS))
-    _hint(select, shape)
+    _hint(select, [PARAMETERS] if streaming else shape.new_aliases)
     sql = _probed(_finished(query, select), index)
     if shape.limit is not None:
         sql = f"SELECT * FROM ({sql}) AS __w WHERE {ORDER} <= {shape.limit}"  # noqa: S608
@@ -165,7 +158,6 @@ def _joined(
         (*(index.facts if index else ()), *reaches),
         not_streamable,
         by_record,
-        "" if index is not None or strategy == "hash join" else _always_equal(shape),
     )
 
 
@@ -220,10 +212,11 @@ def _strategy(
     parameters: tuple[Parameter, ...],
     shape: Shape,
     datasets: Mapping[str, Dataset],
+    streaming: bool = False,
 ) -> tuple[Index | None, str, str]:
     equal = any(map(links_by_equality, conditions))
     for condition in conditions:
-        index = near_index(condition)
+        index = near_index(condition, streaming=streaming)
         if index is not None and not (index.probes and shape.parameters_first):
             also = " and equality" if equal else ""
             return index, f"hash join on grid cells{also}", "near() links records and parameters"
@@ -286,11 +279,11 @@ def resolved_order(select: exp.Select, order: exp.Expr) -> list[exp.Expr]:
     return keys
 
 
-def _hint(select: exp.Select, shape: Shape) -> None:
-    """A batch of new records is small beside the parameter table: send the records to it."""
-    if shape.new_aliases:
-        names = [exp.to_identifier(alias) for alias in shape.new_aliases]
-        hint = exp.Anonymous(this="BROADCAST", expressions=[exp.column(n) for n in names])
+def _hint(select: exp.Select, small: Iterable[str]) -> None:
+    """What to send to the other side. A batch of new records is small beside the parameters."""
+    columns = [exp.column(exp.to_identifier(alias)) for alias in small]
+    if columns:
+        hint = exp.Anonymous(this="BROADCAST", expressions=columns)
         select.set("hint", exp.Hint(expressions=[hint]))
 
 
