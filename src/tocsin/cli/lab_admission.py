@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from tocsin.cli.output import err, show_table
@@ -56,6 +55,8 @@ def replay(
     ] = False,
 ) -> None:
     """Play a file of records under each policy: what is admitted, copied, and how long it takes."""
+    import numpy as np
+
     from tocsin.lab.declaring.settings import converted, divided
     from tocsin.lab.simulators.consumer_logs import Logs, simulate
     from tocsin.lab.workloads.offers import PaperSettings

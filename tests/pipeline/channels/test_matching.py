@@ -414,14 +414,14 @@ def test_plain_queries_run_over_stored_views(spark: SparkSession) -> None:
     assert [row["n"] for row in rows] == [1]
 
 
-PLACE = "lat DOUBLE, lon DOUBLE, km DOUBLE"
+BALL = "lat DOUBLE, lon DOUBLE, km DOUBLE"
 
 
 @pytest.mark.parametrize(
     ("where", "parameters"),
     [
         ("kind = :kind", "kind STRING"),
-        ("near(lat, lon, :lat, :lon, :km)", PLACE),
+        ("near(lat, lon, :lat, :lon, :km)", BALL),
         ("near(:lat, :lon, lat, lon, 3) AND kind = :kind", "lat DOUBLE, lon DOUBLE, kind STRING"),
         ("sev BETWEEN :lo AND :hi", "lo INT, hi INT"),
         ("sev % 2 = 0 OR kind = :kind", "kind STRING"),
