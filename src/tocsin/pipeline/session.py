@@ -12,6 +12,7 @@ import sys
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from tocsin.pipeline.class_archive import archive_options
 from tocsin.pipeline.jars import BARE_LOCAL_FS_CLASS, find_bare_local_fs, require_connector_jars
 from tocsin.pipeline.java import find_java, require_java
 from tocsin.pipeline.jdbc import jdbc_of
@@ -47,7 +48,9 @@ def session_conf(settings: Settings) -> dict[str, str]:
     """Every Spark setting we choose, and why."""
     conf = {
         "spark.driver.memory": settings.spark_memory,
-        "spark.driver.extraJavaOptions": f"{_QUIET} {settings.java_options}".strip(),
+        "spark.driver.extraJavaOptions": " ".join(
+            filter(None, (_QUIET, archive_options(), settings.java_options))
+        ),
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
