@@ -32,6 +32,8 @@ log = structlog.get_logger()
 
 MISCONFIGURED = 2
 """A service's exit code when its settings are wrong: starting it again would not help."""
+SUPERVISED = "STOP_WHEN_INPUT_ENDS"
+"""Set in a service's environment: it stops when its standard input ends, as its starter does."""
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 20.0
 LONGEST_RESTART_WAIT_S = 5.0
@@ -186,8 +188,8 @@ class System:
             "-m",
             "tocsin",
             service.command,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
+            env=environment | {SUPERVISED: "1"},
+            stdin=asyncio.subprocess.PIPE,  # it ends with us, however we end
             stdout=service.log_file,
             stderr=service.log_file,
             start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order

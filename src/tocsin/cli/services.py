@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +23,14 @@ from tocsin.errors import Conflict, InvalidInput, SettingError
 from tocsin.service.serving import configure_logs, until_stopped
 from tocsin.service.tokens import SCOPES, mint
 from tocsin.settings import Settings, without_secrets
-from tocsin.system import MISCONFIGURED, System, data_directory, ensure_secret, find_secret
+from tocsin.system import (
+    MISCONFIGURED,
+    SUPERVISED,
+    System,
+    data_directory,
+    ensure_secret,
+    find_secret,
+)
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with settings")]
 Set = Annotated[
@@ -234,11 +244,20 @@ def broker(
 
 def _serve(run: Any, settings: Settings) -> None:
     configure_logs(settings.log_level, settings.log_format)
+    if os.environ.get(SUPERVISED):
+        threading.Thread(target=_stop_when_input_ends, daemon=True).start()
     try:
         uvloop.run(run(settings))
     except Conflict as error:  # somebody else has what it needs
         complain(error)
         sys.exit(MISCONFIGURED)
+
+
+def _stop_when_input_ends() -> None:
+    """Whoever started us is gone, and nobody would stop us."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def token(

@@ -125,9 +125,7 @@ class Engine:
             except TocsinError as error:  # the others go on
                 log.error("a channel cannot run", channel=channel.name, reason=str(error))
         if not self._store.catalog.channels():  # they would have warmed Spark up themselves
-            self._threads.append(
-                threading.Thread(target=self._warm_up, name="warm-up", daemon=True)
-            )
+            threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
         for thread in self._threads:
             thread.start()
 
@@ -234,7 +232,8 @@ class Engine:
         try:
             warm_up(self._spark)
         except Exception:  # the first channel will be slow, or say what is wrong
-            log.exception("Spark could not be warmed up")
+            if not self._stopping.is_set():  # nobody waits for it
+                log.exception("Spark could not be warmed up")
 
     def _repeat(self) -> None:
         """Start what is due; runs themselves are on the pool's threads."""
