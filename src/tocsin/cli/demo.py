@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tocsin.cli.lab_progress import Watch
 from tocsin.cli.output import err, out
+from tocsin.cli.progress import Watch
 from tocsin.cli.services import (
     CacheBytes,
     Config,

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli.lab_progress import Watch
 from tocsin.cli.output import complain, err, out, show_table
+from tocsin.cli.progress import Watch
 from tocsin.system import data_directory
 
 Names = Annotated[

@@ -9,8 +9,8 @@ import typer
 from rich.status import Status
 
 from tocsin.cli import lab_admission, lab_prototype, lab_trace
-from tocsin.cli.lab_progress import Watch
 from tocsin.cli.output import err, show_table
+from tocsin.cli.progress import Watch
 from tocsin.cli.values import listed, pairs_from, sizes_from
 
 DIRECTORY = Path("lab")

@@ -11,8 +11,8 @@ import typer
 from rich.status import Status
 
 from tocsin.cli.data import Token, required
-from tocsin.cli.lab_progress import Watch
 from tocsin.cli.output import err, out, show_table
+from tocsin.cli.progress import Watch
 from tocsin.cli.values import listed, sizes_from
 from tocsin.errors import InvalidInput, field_named
 

@@ -6,7 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from tocsin.cli.lab_progress import Watch
+from tocsin.cli.progress import Watch
 
 
 def shown(*, terminal: bool, line_every_s: float) -> str:

@@ -1,4 +1,4 @@
-"""How the lab tells how far it is: a bar in a terminal, a plain line now and then elsewhere."""
+"""How long work tells how far it is: a bar in a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
