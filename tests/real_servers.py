@@ -11,9 +11,12 @@ from tocsin.dev.throwaway import AnyServer, Throwaway
 
 
 class RealServers(Throwaway):
-    """They end with the test run, even if it is killed."""
+    """One of each kind. They end with the test run, even if it is killed."""
 
     def start(self, kind: type[AnyServer], *, short_lived: bool = True) -> AnyServer:
+        for server in self.started:
+            if type(server) is kind:
+                return server
         if reason := kind.missing():
             skip_or_fail(reason)
         return super().start(kind, short_lived=short_lived)

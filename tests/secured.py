@@ -6,6 +6,7 @@ import pwd
 import secrets
 import shutil
 import subprocess
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,13 @@ class SecuredKafka(Kafka):
     def ca(self) -> Path:
         return self._certificate.file
 
-    def _make_data(self, data: Path) -> None:
-        self._certificate = Certificate(self.home / "tls")
-        self._password = secrets.token_hex(16)
-        super()._make_data(data)
+    @cached_property
+    def _certificate(self) -> Certificate:
+        return Certificate(self.home.parent / f"tls-of-{self.name}")
+
+    @cached_property
+    def _password(self) -> str:
+        return secrets.token_hex(16)
 
     def _answers(self) -> bool:
         options = KafkaAddress.parse(self.url).client(log_level=0)
@@ -63,7 +67,7 @@ class SecuredKafka(Kafka):
             return False
 
     def _properties(self, data: Path, port: int, controller_port: int) -> str:
-        both = self.home / "tls" / "both.pem"
+        both = self.ca.with_name("both.pem")
         both.write_text(self._certificate.key.read_text() + self._certificate.file.read_text())
         module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
         login = f'username="{USER}" password="{self._password}" user_{USER}="{self._password}"'
@@ -93,12 +97,12 @@ class SecuredMariaDB(MariaDB):
     def ca(self) -> Path:
         return self._certificate.file
 
+    @cached_property
+    def _certificate(self) -> Certificate:
+        return Certificate(self.home.parent / f"tls-of-{self.name}")
+
     def _url(self, database: str) -> str:
         return f"{super()._url(database)}?ssl_ca={self.ca}"
-
-    def _make_data(self, data: Path) -> None:
-        self._certificate = Certificate(self.home / "tls")
-        super()._make_data(data)
 
     def run(self, statement: str) -> None:
         connection: Any = pymysql.connect(
@@ -126,12 +130,12 @@ class SecuredPostgreSQL(PostgreSQL):
     def ca(self) -> Path:
         return self._certificate.file
 
+    @cached_property
+    def _certificate(self) -> Certificate:
+        return Certificate(self.home.parent / f"tls-of-{self.name}")
+
     def _url(self, database: str) -> str:
         return f"{super()._url(database)}?sslmode=verify-full&sslrootcert={self.ca}"
-
-    def _make_data(self, data: Path) -> None:
-        self._certificate = Certificate(self.home.parent / "tls-of-postgresql")
-        super()._make_data(data)
 
     def _start_process(self, name: str, command: Command) -> None:
         for file in (self._certificate.file, self._certificate.key):

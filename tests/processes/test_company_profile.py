@@ -53,8 +53,6 @@ async def admin(real_servers: RealServers, tmp_path: Path) -> AsyncIterator[tupl
             for statement in filter(str.strip, STATEMENTS.split(";")):
                 await client.sql(statement)
             yield system, client
-    for server in (kafka, mariadb):
-        server.stop()
 
 
 async def test_channels_answer_in_the_mode_that_their_query_allows(

@@ -23,6 +23,8 @@ from .load import STATEMENTS, Publisher, assert_promises, audience, growing, hea
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
 
+VICTIMS = ("broker_1", "coordinator", "broker_2", "cluster")
+
 
 @pytest.fixture(params=["embedded", "company"])
 def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
@@ -102,14 +104,18 @@ async def test_nothing_is_lost_doubled_or_reordered_when_services_are_killed(
         publisher.acknowledged["flood"].add("first")
         publishing = [asyncio.create_task(publisher.run(number)) for number in range(3)]
         await growing(publisher)
-        for victim in ("broker_1", "coordinator", "broker_2", "cluster") * 3:
+        for victim in VICTIMS:  # one after the other
             await system.kill(victim)
             await asyncio.sleep(0.3)
             await system.ready(victim)
-            if victim == "cluster":
-                await growing(publisher)
-            else:
-                await asyncio.sleep(1.0)
+            await growing(publisher)
+        for _ in range(2):  # one before the other is back
+            for victim in VICTIMS:
+                await system.kill(victim)
+                await asyncio.sleep(0.3)
+            for victim in VICTIMS:
+                await system.ready(victim)
+            await growing(publisher)
         publisher.stopping = True
         await asyncio.gather(*publishing)
         assert await publisher.publish("first", "flood") == first  # three restarts later

@@ -17,14 +17,11 @@ def test_a_store_is_opened_over_tls_only_if_the_server_is_the_trusted_one(
     real_servers: RealServers, tmp_path: Path, kind: type[SecuredPostgreSQL | SecuredMariaDB]
 ) -> None:
     server = real_servers.start(kind)
-    try:
-        address = server.fresh()
-        with Store.open(address) as store:
-            store.catalog.put_broker("north", "http://north")
-        stranger = Certificate(tmp_path).file
-        with pytest.raises(SettingError, match="certificate") as told:
-            Store.open(address.replace(str(server.ca), str(stranger)))
-        assert told.value.field == "store"
-        assert server.password not in str(told.value)
-    finally:
-        server.stop()
+    address = server.fresh()
+    with Store.open(address) as store:
+        store.catalog.put_broker("north", "http://north")
+    stranger = Certificate(tmp_path).file
+    with pytest.raises(SettingError, match="certificate") as told:
+        Store.open(address.replace(str(server.ca), str(stranger)))
+    assert told.value.field == "store"
+    assert server.password not in str(told.value)

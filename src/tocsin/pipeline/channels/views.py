@@ -6,6 +6,7 @@ read by many queries, and a name costs Spark as much as a small query.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import threading
@@ -28,8 +29,9 @@ def run_sql(
     spark: SparkSession, sql: str, tables: Mapping[str, DataFrame], args: Mapping[str, Any]
 ) -> DataFrame:
     """Analyse `sql`, in which `tables` are named by markers, and answer with its DataFrame."""
-    while _gone:
-        spark.catalog.dropGlobalTempView(_gone.popleft())
+    with contextlib.suppress(IndexError):  # none is left, or another thread took the last
+        while True:
+            spark.catalog.dropGlobalTempView(_gone.popleft())
     if tables:
         names = {marker: _name(frame) for marker, frame in tables.items()}
         markers = "|".join(sorted(map(re.escape, tables), key=len, reverse=True))
