@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tocsin.storage.matches import Match
+from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
 TOPIC = "tocsin.matches"
@@ -20,6 +23,10 @@ def found(backend: int, *positions: int) -> list[Match]:
     return [Match("alerts", backend, each, b'{"p":%d}' % each) for each in positions]
 
 
+def counts(committed: Committed) -> dict[int, int]:
+    return Counter(result.backend for result in committed.results)
+
+
 def stored(store: Store, backend: int) -> list[tuple[int, bytes]]:
     results = store.results.read(backend, 0, 1000, 1000).results
     return [(one.position, one.payload) for one in results]
@@ -27,15 +34,16 @@ def stored(store: Store, backend: int) -> list[tuple[int, bytes]]:
 
 def test_matches_get_positions_in_the_order_they_come(city: Store, backend: int) -> None:
     (first,) = city.matches.commit(TOPIC, found(backend, 7, 3), 2)
-    assert (first.channel, first.count, first.counts) == ("alerts", 2, {backend: 2})
+    assert (first.channel, first.count, counts(first)) == ("alerts", 2, {backend: 2})
     assert first.heads[0].head == 2
+    assert [(one.position, one.payload) for one in first.results] == stored(city, backend)
     assert stored(city, backend) == [(1, b'{"p":7}'), (2, b'{"p":3}')]
 
 
 def test_match_that_comes_again_is_dropped(city: Store, backend: int) -> None:
     city.matches.commit(TOPIC, found(backend, 1, 2), 2)
     (second,) = city.matches.commit(TOPIC, found(backend, 2, 3, 3), 5)
-    assert second.counts == {backend: 1}
+    assert counts(second) == {backend: 1}
     assert [position for position, _ in stored(city, backend)] == [1, 2, 3]
     assert city.matches.commit(TOPIC, found(backend, 1, 2, 3), 8) == []
     assert len(stored(city, backend)) == 3
@@ -71,7 +79,7 @@ def test_same_record_may_match_two_subscriptions_and_two_channels(
         ],
         3,
     )
-    assert {one.channel: one.counts for one in told} == {
+    assert {one.channel: counts(one) for one in told} == {
         "alerts": {backend: 1, other.backend.id: 1},
         "by_type": {third.backend.id: 1},
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ import structlog
 from prometheus_client import Counter
 
 from tocsin.errors import TocsinError
-from tocsin.model import Channel, Result, Subscription
+from tocsin.model import Channel, Head, Result, Subscription
 from tocsin.service.backoff import NO_ANSWER
 from tocsin.service.tokens import sign_notice
 from tocsin.storage.runs import Committed
@@ -31,8 +32,40 @@ NOTICES = Counter("tocsin_notices_total", "Notices sent to brokers", ["broker", 
 GATHER_S = 0.01  # between two notices to a broker at least
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
-PUSHED_AT_MOST = 1000
 PUSHED_BYTES_AT_MOST = 512 * 1024
+
+
+class _Pushed:
+    """Results to be told with their heads: of each backend subscription the newest, without holes,
+    all together no more than a notice takes. Those that do not fit are fetched."""
+
+    def __init__(self) -> None:
+        self._results: dict[int, list[Result]] = {}
+        self._bytes = 0
+
+    def add(self, result: Result) -> None:
+        if self._bytes + result.size_bytes > PUSHED_BYTES_AT_MOST:
+            self._results, self._bytes = {}, 0
+        self._bytes += result.size_bytes
+        known = self._results.setdefault(result.backend, [])
+        if known and known[-1].position + 1 != result.position:
+            known.clear()
+        known.append(result)
+
+    def up_to(self, head: Head) -> list[Result]:
+        """Those at or before the head; none unless they reach it."""
+        known = self._results.get(head.backend, [])
+        reached = head.head - known[0].position + 1 if known else 0
+        return known[:reached] if 0 < reached <= len(known) else []
+
+    def after(self, heads: Sequence[Head]) -> _Pushed:
+        """Those of the same backend subscriptions that are newer than the heads."""
+        left = _Pushed()
+        for head in heads:
+            for result in self._results.get(head.backend, ()):
+                if result.position > head.head:
+                    left.add(result)
+        return left
 
 
 @dataclass
@@ -42,7 +75,7 @@ class _Known:
     name: str
     url: str
     since: int
-    pushed_after: dict[int, int] = field(default_factory=dict)  # backend → before its first result
+    pushed: _Pushed = field(default_factory=lambda: _Pushed())
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -84,10 +117,9 @@ class Notifier:
 
     def results_committed(self, channel: Channel, committed: Committed) -> None:
         if channel.push:
-            for head in committed.heads:
-                first = head.head - committed.counts[head.backend]
+            for result in committed.results:
                 for known in self._brokers.values():
-                    known.pushed_after.setdefault(head.backend, first)
+                    known.pushed.add(result)
         self.wake()
 
     def wake(self) -> None:
@@ -103,15 +135,23 @@ class Notifier:
             await asyncio.sleep(max(0.0, told_at + GATHER_S - time.monotonic()))
             told_at = time.monotonic()
             known.wake.clear()
-            pushed, known.pushed_after = known.pushed_after, {}
+            news = self._store.subscriptions.news
             try:
-                sequence, notice = await asyncio.to_thread(self._notice, known, pushed)
+                sequence, heads, detached = await asyncio.to_thread(news, known.name, known.since)
             except TocsinError as error:
                 log.warning("a notice could not be made", broker=known.name, reason=str(error))
                 await asyncio.sleep(FIRST_RETRY_S)
                 known.wake.set()
                 continue
-            if notice is not None:
+            pushed, known.pushed = known.pushed, known.pushed.after(heads)
+            if heads or detached:
+                told = [_head_json(head, pushed.up_to(head)) for head in heads]
+                notice = {
+                    "cluster": self._store.id,
+                    "sequence": sequence,
+                    "heads": told,
+                    "detached": detached,
+                }
                 await self._send(known, msgspec.json.encode(notice))
             known.since = sequence
 
@@ -137,32 +177,12 @@ class Notifier:
                 NOTICES.labels(known.name, "sent").inc()
                 return
 
-    def _notice(
-        self, known: _Known, pushed_after: dict[int, int]
-    ) -> tuple[int, dict[str, Any] | None]:
-        sequence, heads, detached = self._store.subscriptions.news(known.name, known.since)
-        if not heads and not detached:
-            return sequence, None
-        room = PUSHED_BYTES_AT_MOST
-        told = []
-        for head in heads:
-            one: dict[str, Any] = msgspec.structs.asdict(head)
-            after = pushed_after.get(head.backend)
-            if after is not None and room > 0:
-                found = self._store.results.read(head.backend, after, head.head, PUSHED_AT_MOST)
-                size_bytes = sum(result.size_bytes for result in found.results)
-                whole = found.epoch == head.epoch and after + len(found.results) == head.head
-                if whole and size_bytes <= room:
-                    one["results"] = [result_json(result) for result in found.results]
-                    room -= size_bytes
-            told.append(one)
-        notice = {
-            "cluster": self._store.id,
-            "sequence": sequence,
-            "heads": told,
-            "detached": detached,
-        }
-        return sequence, notice
+
+def _head_json(head: Head, results: list[Result]) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.structs.asdict(head)
+    if results:
+        told["results"] = [result_json(result) for result in results]
+    return told
 
 
 def result_json(result: Result) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, func, insert, select, update
 
-from tocsin.model import Head
+from tocsin.model import Head, Result
 from tocsin.storage import schema
 from tocsin.storage.database import Database, Write, current_sequence, reads, writes
 from tocsin.storage.names import require
@@ -46,9 +46,18 @@ class Committed(Struct, frozen=True):
     run: str
     sequence: int
     heads: list[Head]
-    counts: dict[int, int]  # results per backend subscription
-    count: int
+    rows: list[tuple[Any, ...]]
     bytes: int
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    @property
+    def results(self) -> Iterator[Result]:
+        """In the order in which they were stored."""
+        for _, _, backend, position, _, at, payload in self.rows:
+            yield Result(backend, position, at, payload)
 
 
 class Backend(NamedTuple):
@@ -169,8 +178,7 @@ def store_results(
         run=run,
         sequence=current_sequence(write.connection),
         heads=[Head(one, backends[one].epoch, head) for one, head in heads.items()],
-        counts=counts,
-        count=len(rows),
+        rows=rows,
         bytes=sum(len(payload) for *_, payload in rows),
     )
 
