@@ -28,6 +28,7 @@ log = structlog.get_logger()
 TAKEN = Counter("tocsin_matches_total", "Matches read from the topic of matches")
 MOST_AT_ONCE = 5000
 WAIT_S = 0.5
+GATHER_S = 0.01  # the first goes at once; what comes soon after is stored together
 RETRY_S = 1.0
 
 
@@ -94,7 +95,10 @@ class MatchTaker:
         try:
             consumer.assign([TopicPartition(topic, 0, self._store.matches.read_up_to(topic))])
             while not self._stopping.is_set():
-                self._commit(topic, self._next(consumer))
+                found = self._next(consumer)
+                began = time.monotonic()
+                self._commit(topic, found)
+                self._stopping.wait(max(0.0, began + GATHER_S - time.monotonic()))
         finally:
             consumer.close()
 

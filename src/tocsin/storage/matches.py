@@ -43,7 +43,8 @@ class Matches:
     @reads
     def read_up_to(self, connection: Connection, source: str) -> int:
         """Up to where the matches of a source were taken."""
-        return _value(connection, source) or 0
+        asked = select(_counters.c.value).where(_counters.c.name == source)
+        return int(connection.execute(asked).scalar() or 0)
 
     @writes
     def commit(
@@ -82,13 +83,7 @@ def _known(connection: Connection, ids: list[str]) -> set[str]:
     return found
 
 
-def _value(connection: Connection, name: str) -> int | None:
-    found = connection.execute(select(_counters.c.value).where(_counters.c.name == name)).scalar()
-    return None if found is None else int(found)
-
-
 def _remember(connection: Connection, name: str, value: int) -> None:
-    if _value(connection, name) is None:
+    moved = update(_counters).where(_counters.c.name == name).values(value=value)
+    if connection.execute(moved).rowcount == 0:
         connection.execute(insert(_counters), [{"name": name, "value": value}])
-    else:
-        connection.execute(update(_counters).where(_counters.c.name == name).values(value=value))

@@ -176,7 +176,7 @@ def store_results(
     return Committed(
         channel=channel,
         run=run,
-        sequence=current_sequence(write.connection),
+        sequence=write.sequence() if rows else current_sequence(write.connection),
         heads=[Head(one, backends[one].epoch, head) for one, head in heads.items()],
         rows=rows,
         bytes=sum(len(payload) for *_, payload in rows),
