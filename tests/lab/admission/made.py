@@ -56,11 +56,7 @@ def offers(draw: st.DrawFn, most_records: int = 40) -> Offers:
         at += elapsed
         records.append((at, content, size))
     reads = [
-        # Odd numbers: what lands on a turn to the last bit may be read at it or at the next.
-        (
-            draw(st.sampled_from([0.0, 0.2500731, 1.0001319, 3.0002177])),
-            draw(st.sampled_from([0.0000413, 0.1000571, 0.7000893])),
-        )
+        (draw(st.sampled_from([0.0, 0.25, 0.3, 1.0])), draw(st.sampled_from([0.0, 0.1, 0.7])))
         for _ in range(consumers)
     ]
     return made(contents, records, reads)
@@ -82,4 +78,6 @@ def setups(draw: st.DrawFn) -> Logs:
         database_row_s=0.002,
         poll_s=draw(st.sampled_from([0.0, 0.3])),
         batch=draw(st.sampled_from([1, 3, 100])),
+        turn_s=draw(st.sampled_from([0.0, 0.2])),
+        mark_s=draw(st.sampled_from([0.0, 0.1, 0.7])),
     )

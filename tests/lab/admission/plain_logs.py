@@ -15,7 +15,7 @@ from tocsin.lab.workloads.offers import Offers
 from tocsin.policies import parse_admission
 from tocsin.policies.admission import Memory
 
-RECORD, READ, POLL = range(3)  # what comes first at the same moment
+RECORD, MARK, READ, POLL = range(4)  # what comes first at the same moment
 
 
 def plain_decisions(offers: Offers, text: str) -> list[bool]:
@@ -34,10 +34,13 @@ class Entry:
 
 @dataclass
 class PlainLog:
-    """`kept` is what retention has left; `pending` what the consumer has not noticed yet."""
+    """`kept` is what retention has left; `pending` what the consumer has not noticed yet; it can
+    notice the `shown` first of them."""
 
     kept: deque[Entry] = field(default_factory=deque)
     pending: list[Entry] = field(default_factory=list)
+    shown: int = 0
+    behind_since: float | None = None
     size_bytes: int = 0
     reads_at: float | None = None
 
@@ -70,15 +73,24 @@ class PlainRun:
         self.shows_holes = self.is_shared or logs.notice == "number"
 
     def run(self) -> Played:
-        done_at = 0.0
-        for record, at in enumerate(self.offers.at.tolist()):
-            done_at = max(done_at, at) + self.service_s(record)
-            self.later(done_at, RECORD, record)
+        done_at, records = 0.0, deque(range(len(self.offers)))
+        while records:
+            begins_at = max(done_at, float(self.offers.at[records[0]]))
+            turn = [records.popleft()]
+            while self.setup.turn_s and records and self.offers.at[records[0]] <= begins_at:
+                turn.append(records.popleft())
+            done_at = begins_at + self.setup.turn_s
+            for record in turn:
+                done_at += self.service_s(record)
+            for record in turn:
+                self.later(done_at, RECORD, record)
         while self.events:
             at, kind, _, what = heapq.heappop(self.events)
             self.pass_time(at)
             if kind == RECORD:
                 self.write(what)
+            elif kind == MARK:
+                self.mark(*what)
             elif kind == READ:
                 self.read(what)
             else:
@@ -125,9 +137,13 @@ class PlainRun:
             entry = Entry(record, kind, 0 if self.is_shared else taken)
             self.append(consumer, entry)
             self.logs[consumer].pending.append(entry)
+            log = self.logs[consumer]
             if kind == "copy" or self.shows_holes:
                 self.show(consumer)
-        if record == len(self.offers) - 1:
+            elif self.setup.mark_s and log.behind_since is None:
+                log.behind_since = self.now
+                self.later(self.now + self.setup.mark_s, MARK, (consumer, self.now))
+        if record == len(self.offers) - 1 and not self.setup.mark_s:
             for consumer in range(self.offers.consumers):
                 self.show(consumer)
 
@@ -159,11 +175,17 @@ class PlainRun:
     def show(self, consumer: int) -> None:
         """All that is pending now is noticed at the next read."""
         log = self.logs[consumer]
+        log.shown, log.behind_since = len(log.pending), None
         if log.pending and log.reads_at is None:
             log.reads_at = self.turn(
                 float(self.offers.read_at_s[consumer]), float(self.offers.read_every_s[consumer])
             )
             self.later(log.reads_at, READ, consumer)
+
+    def mark(self, consumer: int, since: float) -> None:
+        """Unless it caught up meanwhile."""
+        if self.logs[consumer].behind_since == since:
+            self.show(consumer)
 
     def turn(self, begin: float, every: float, not_before: float | None = None) -> float:
         now = self.now if not_before is None else not_before
@@ -177,11 +199,8 @@ class PlainRun:
     def read(self, consumer: int) -> None:
         log, setup = self.logs[consumer], self.setup
         log.reads_at = None
-        noticed = log.pending
-        if not self.shows_holes and self.events_left():
-            last = max((k for k, one in enumerate(noticed) if one.kind == "copy"), default=-1)
-            noticed = noticed[: last + 1]
-        log.pending = log.pending[len(noticed) :]
+        noticed, log.pending = log.pending[: log.shown], log.pending[log.shown :]
+        log.shown = 0
         got, fetch_s = 0, (2 if self.is_shared else 1) * setup.log_read_s
         for entry in noticed:
             place = self.shared_log if self.is_shared else log.kept
@@ -197,10 +216,6 @@ class PlainRun:
                 self.missing.append((at, entry.record, consumer))
         self.told.read_bytes += got
         self.poll()
-
-    def events_left(self) -> bool:
-        """Whether a record is still to come: until then gaps at the end are not seen."""
-        return any(kind == RECORD for _, kind, _, _ in self.events)
 
     def poll(self) -> None:
         if self.missing and not self.polling:

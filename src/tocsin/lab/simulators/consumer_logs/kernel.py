@@ -1,8 +1,8 @@
 """Logs, their readers and the poller of the database, event by event, compiled.
 
-Three things happen, and the earliest is next: the broker is done with a record, a consumer reads,
-the poller begins or ends a fetch. At the same moment they happen in this order. What was admitted
-is given: it depends on nothing that happens here.
+Four things happen, and the earliest is next: the broker is done with a record, a log that was
+behind gets a head mark, a consumer reads, the poller begins or ends a fetch. At the same moment
+they happen in this order. What was admitted is given: it depends on nothing that happens here.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ CONSUMER = record_dtype(
         ("size_bytes", "i8"),
         ("read_every_s", "f8"),
         ("read_at_s", "f8"),
+        ("behind_at", "f8"),  # since then it lacks what it cannot notice; infinite: it does not
     ]
 )
 _COUNTS = """unmatched admitted hits misses copies longest_admitted longest_refused
     admitted_bytes duplicated_bytes written_bytes expired_bytes size_bytes max_bytes read_bytes
     database_written_bytes database_read_bytes database_fetches"""
-_COSTS = """broker_s log_write_s log_read_s log_bytes_per_s database_write_s database_read_s
-    database_row_s poll_s"""
-_PLACES = """records_done next_delivery shared_oldest shared_end asked taken answered admitted_run
-    refused_run"""
+_COSTS = """turn_s broker_s log_write_s log_read_s log_bytes_per_s database_write_s database_read_s
+    database_row_s poll_s mark_s"""
+_PLACES = """records_done turn_end next_delivery shared_oldest shared_end asked taken answered
+    admitted_run refused_run behind_end marked"""
 _TIMES = "byte_s measured_at ended_at free_at fetch_ends response_s"
 _LAYOUT = "shared numbered retention_bytes reference_bytes batch"
 RUN = record_dtype(
@@ -62,6 +63,8 @@ class World(NamedTuple):
     requests: Any  # delivery, consumer
     requested_at: Any
     fetched_in: Any  # the last fetch that read the record
+    behind: Any  # consumers in the order in which they came to be behind …
+    behind_at: Any  # … and when
     heap: Any  # of consumers that will read
     places: Any
     count: Any
@@ -157,10 +160,30 @@ def _next_turn(begin: float, every: float, now: float) -> float:
 def _show(world: Any, number: int, now: float) -> None:
     """Let the consumer notice all that is in its log when it reads next."""
     consumer = world.consumers[number]
-    consumer.shown = consumer.end
+    consumer.shown, consumer.behind_at = consumer.end, math.inf
     if world.places[number] < 0 and consumer.unread < consumer.shown:
         turn = _next_turn(consumer.read_at_s, consumer.read_every_s, now)
         place(world.heap, world.places, world.count, number, turn, 0.0)
+
+
+@compiled
+def _fall_behind(run: Any, world: Any, number: int, now: float) -> None:
+    consumer = world.consumers[number]
+    if consumer.behind_at == math.inf:
+        consumer.behind_at = now
+        world.behind[run.behind_end], world.behind_at[run.behind_end] = number, now
+        run.behind_end += 1
+
+
+@compiled
+def _next_mark(run: Any, world: Any) -> float:
+    """When the next head mark is due: all logs wait for theirs as long, so they queue."""
+    while run.marked < run.behind_end:
+        since = world.behind_at[run.marked]
+        if world.consumers[world.behind[run.marked]].behind_at == since:
+            return float(since + run.mark_s)
+        run.marked += 1
+    return math.inf
 
 
 @compiled
@@ -171,18 +194,30 @@ def _deliver(run: Any, world: Any, delivery: int, read_at: float, now: float) ->
 
 
 @compiled
-def _broker_done(run: Any, world: Any, before: float) -> float:
-    """When the broker is done with the next record, if it was with the last one `before`."""
-    record = run.records_done
+def _service_s(run: Any, world: Any, record: int) -> float:
+    """What the broker takes for one record."""
     content = world.content[record]
     n = world.first[content + 1] - world.first[content]
-    done_at: float = max(before, world.at[record]) + run.broker_s
     if world.admitted[record]:
-        done_at += (n + run.shared) * run.log_write_s
-    else:
-        done_at += n * run.database_write_s
-        if run.numbered or run.shared:
-            done_at += n * run.log_write_s
+        return float(run.broker_s + (n + run.shared) * run.log_write_s)
+    holes_s = n * run.log_write_s if run.numbered or run.shared else 0.0
+    return float(run.broker_s + holes_s + n * run.database_write_s)
+
+
+@compiled
+def _broker_done(run: Any, world: Any, before: float) -> float:
+    """When the broker is done with the next record, if it was with the last one `before`. What
+    there is when a turn begins is done at its end, all together."""
+    record = run.records_done
+    if record < run.turn_end:
+        return before
+    begins_at = max(before, world.at[record])
+    done_at: float = begins_at + run.turn_s + _service_s(run, world, record)
+    end = record + 1
+    while run.turn_s > 0.0 and end < world.at.shape[0] and world.at[end] <= begins_at:
+        done_at += _service_s(run, world, end)
+        end += 1
+    run.turn_end = end
     return done_at
 
 
@@ -228,10 +263,12 @@ def _write(run: Any, world: Any, now: float) -> None:
             _append(run, world, number, kind, run.next_delivery, now)
             if kind == COPY or run.numbered or run.shared:
                 _show(world, number, now)
+            elif run.mark_s > 0.0:
+                _fall_behind(run, world, number, now)
             run.next_delivery += 1
         run.max_bytes = max(run.max_bytes, run.size_bytes)
     run.records_done += 1
-    if run.records_done == world.at.shape[0]:  # the end marks
+    if run.records_done == world.at.shape[0] and run.mark_s <= 0.0:  # the end marks
         for number in range(world.consumers.shape[0]):
             _show(world, number, now)
 
@@ -280,7 +317,7 @@ def _begin_fetch(run: Any, world: Any, now: float) -> None:
     rows = run.taken - run.answered
     run.database_fetches += 1
     run.free_at = now + run.poll_s / 2  # one look a period
-    run.fetch_ends = now + run.database_read_s + rows * (run.database_row_s + run.log_write_s)
+    run.fetch_ends = now + (run.database_read_s + rows * (run.database_row_s + run.log_write_s))
 
 
 @compiled
@@ -324,6 +361,21 @@ def read_times(runs: Any, world: Any, reads_at: Any) -> None:
 
 
 @compiled
+def in_order(world: Any, handed_on: Any, waits: Any) -> None:
+    """How long each delivery takes if a consumer hands records on in their order. `handed_on` is
+    for each consumer when the last one was."""
+    delivery = 0
+    for record in range(world.at.shape[0]):
+        content = world.content[record]
+        for where in range(world.first[content], world.first[content + 1]):
+            number = world.consumer[where]
+            arrived_at = world.at[record] + world.latencies[delivery]
+            handed_on[number] = max(handed_on[number], arrived_at)
+            waits[delivery] = handed_on[number] - world.at[record]
+            delivery += 1
+
+
+@compiled
 def play(runs: Any, world: Any) -> None:
     run = runs[0]
     records = world.at.shape[0]
@@ -336,12 +388,15 @@ def play(runs: Any, world: Any) -> None:
         elif run.asked > run.taken:
             wanted_at = max(run.free_at, world.requested_at[run.taken])
             polls_at = _next_turn(0.0, run.poll_s, wanted_at)
-        if min(done_at, reads_at, polls_at) == math.inf:
+        marks_at = _next_mark(run, world)
+        if min(done_at, marks_at, reads_at, polls_at) == math.inf:
             break
-        if done_at <= reads_at and done_at <= polls_at:
+        if done_at <= marks_at and done_at <= reads_at and done_at <= polls_at:
             _write(run, world, done_at)
             more = run.records_done < records
             done_at = _broker_done(run, world, done_at) if more else math.inf
+        elif marks_at <= reads_at and marks_at <= polls_at:
+            _show(world, world.behind[run.marked], marks_at)
         elif reads_at <= polls_at:
             _read(run, world, world.heap[0].key, reads_at)
         elif run.taken > run.answered:

@@ -18,14 +18,19 @@ class Logs(Struct, frozen=True, kw_only=True):
     reference in the log of every consumer.
 
     A consumer notices that a record was not written into its log by a `gap`, when a later one is
-    there (the paper's way; when all is published, an end mark shows the last gaps), or by a
-    `number`, a reference that is written in the record's place.
+    there (the paper's way), or by a `number`, a reference that is written in the record's place.
+    The last gaps are shown by a head mark: to a log that is behind for `mark_s`; if that is 0, to
+    all when everything is published.
+
+    With `turn_s` the broker works in turns (as micro-batches do): it takes up all that there is,
+    and what becomes of it is there when the turn ends.
     """
 
     layout: Literal["each", "shared"] = "each"
     notice: Literal["gap", "number"] = "gap"
     retention_bytes: int = 0  # of each consumer's log; of the shared one: as many as all; 0: no end
     reference_bytes: int = 16  # what points at a record, or stands for one that is not there
+    turn_s: float = 0.0  # to take up what there is; 0: the broker takes record by record
     broker_s: float = 50e-6  # to read, match and decide about one record
     log_write_s: float = 20e-6  # to append one entry to a log
     log_read_s: float = 1e-3  # to fetch what is new in a log
@@ -35,6 +40,7 @@ class Logs(Struct, frozen=True, kw_only=True):
     database_row_s: float = 50e-6  # each row of its answer
     poll_s: float = 0.01  # the poller looks into the missing topic that often
     batch: int = 100  # and takes so many requests at most
+    mark_s: float = 0.0  # a log that is behind for so long gets a head mark
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

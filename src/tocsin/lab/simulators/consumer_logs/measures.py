@@ -43,6 +43,7 @@ class Measures(Struct, frozen=True, kw_only=True):
     latency_p50_s: float
     latency_p90_s: float
     latency_p99_s: float
+    ordered_mean_s: float  # the same, where a consumer hands records on in their order
     response_mean_s: float  # from the consumer's read on
     duration_s: float  # from the first publication to the last delivery
     seconds: float  # that the run took

@@ -41,7 +41,7 @@ def play(offers: Offers, admitted: Flags, logs: Logs) -> tuple[Measures, kernel.
     kernel.play(run, world)
     seconds = time.perf_counter() - started
     totals = {name: run[name][0].item() for name in kernel.RUN.names or ()}
-    return _measures(offers, admitted, totals, world.latencies, seconds), world
+    return _measures(offers, admitted, totals, world, seconds), world
 
 
 def read_times(offers: Offers, logs: Logs) -> NDArray[np.float64]:
@@ -75,6 +75,7 @@ def _world(offers: Offers, admitted: Flags) -> kernel.World:
     begins = np.concatenate([[0], 2 * np.cumsum(of_each)[:-1]])
     for name in ("oldest", "unread", "shown", "end"):
         consumers[name] = begins
+    consumers["behind_at"] = np.inf
     consumers["read_every_s"], consumers["read_at_s"] = offers.read_every_s, offers.read_at_s
     heap, places, count = new_heap(offers.consumers)
     return kernel.World(
@@ -93,6 +94,8 @@ def _world(offers: Offers, admitted: Flags) -> kernel.World:
         requests=np.zeros((deliveries, 2), np.int64),
         requested_at=np.zeros(deliveries),
         fetched_in=np.zeros(len(offers), np.int64),
+        behind=np.zeros(deliveries, np.int64),
+        behind_at=np.zeros(deliveries),
         heap=heap,
         places=places,
         count=count,
@@ -105,10 +108,13 @@ def _measures(
     offers: Offers,
     admitted: Flags,
     totals: dict[str, int | float],
-    latencies: NDArray[np.float64],
+    world: kernel.World,
     seconds: float,
 ) -> Measures:
+    latencies = world.latencies
     deliveries = len(latencies)
+    ordered = np.zeros(deliveries)
+    kernel.in_order(world, np.zeros(offers.consumers), ordered)
     p50, p90, p99 = np.percentile(latencies, [50, 90, 99]) if deliveries else (0.0, 0.0, 0.0)
     duration_s = max(0.0, totals["ended_at"] - float(offers.at[0])) if deliveries else 0.0
     same = set(Measures.__struct_fields__) & set(totals)
@@ -126,6 +132,7 @@ def _measures(
         latency_p50_s=float(p50),
         latency_p90_s=float(p90),
         latency_p99_s=float(p99),
+        ordered_mean_s=float(ordered.mean()) if deliveries else 0.0,
         response_mean_s=totals["response_s"] / deliveries if deliveries else 0.0,
         duration_s=duration_s,
         seconds=seconds,
