@@ -63,6 +63,11 @@ class Delivery(Struct, frozen=True, kw_only=True):
     keep_bytes: int | None = None  # the most that each consumer log keeps
     shared: bool = False  # values are in one log, consumer logs refer to them
 
+    @property
+    def counts(self) -> bool:
+        """Whether it must know how many consumers a publication is for."""
+        return not self.topic and self.admit not in ("all", "none")
+
 
 class Channel(Struct, frozen=True):
     """A parameterised query. `query` is the text as its author wrote it."""

@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 from tocsin.client.log_order import ASKED_AT_ONCE, LogOrder, Taken
 
 
-def popped(order: LogOrder) -> list[int]:
+def taken(order: LogOrder) -> list[Taken]:
     found = []
-    while (taken := order.pop()) is not None:
-        found.append(taken.position)
+    while (one := order.pop()) is not None:
+        found.append(one)
     return found
+
+
+def popped(order: LogOrder) -> list[int]:
+    return [one.position for one in taken(order)]
 
 
 @given(
@@ -30,15 +34,15 @@ def test_everything_comes_out_once_and_in_order(
     """The log loses, repeats and shuffles; whoever fills answers some of what is asked."""
     order = LogOrder(after, room)
     log = [one for one in range(after + 1, after + count + 1) if chance.random() < admitted]
-    out: list[int] = []
+    out: list[Taken] = []
     for offset, position in enumerate(log):
         order.put(position, offset, position)
         if chance.random() < 0.3:
-            out += popped(order)
+            out += taken(order)
     order.mark(after + count, len(log))
     offset = len(log)
     for _ in range(1000):
-        if out and out[-1] == after + count:
+        if out and out[-1].position == after + count:
             break
         asked = [one for low, high in order.holes() for one in range(low + 1, high + 1)]
         assert len(asked) == len(set(asked))
@@ -46,9 +50,11 @@ def test_everything_comes_out_once_and_in_order(
             if chance.random() < 0.7:
                 for _ in range(chance.choice((1, 1, 2))):
                     order.put(position, offset := offset + 1, position)
-        out += popped(order)
+        out += taken(order)
         order.ask_again()
-    assert out == list(range(after + 1, after + count + 1))
+    assert [one.position for one in out] == list(range(after + 1, after + count + 1))
+    beyond = {one for one in log if one > after + room}  # perhaps dropped, and filled in later
+    assert all(one.filled == (one.position not in log) for one in out if one.position not in beyond)
     assert order.complete
     assert order.holes() == []
 
@@ -83,7 +89,7 @@ def test_what_expired_is_told_with_the_next_result() -> None:
     assert order.pop() is None  # 6 may still come
     assert order.holes() == [(5, 6)]
     order.put(6, 3, "f")
-    assert order.pop() == Taken(6, "f", (3, 5))
+    assert order.pop() == Taken(6, "f", (3, 5), filled=True)
     assert order.pop() == Taken(7, "g", None)
 
 
@@ -101,13 +107,13 @@ def test_it_resumes_where_nothing_unacknowledged_lies_behind() -> None:
 def test_an_empty_reference_is_missing_again() -> None:
     order = LogOrder(0)
     order.put(1, 0, "reference")
-    taken = order.pop()
-    assert taken is not None
+    empty = order.pop()
+    assert empty is not None
     assert order.holes() == []
-    order.put_back(taken)
+    order.put_back(empty)
     assert order.holes() == [(0, 1)]
     order.put(1, 1, "value")
-    assert order.pop() == Taken(1, "value", None)
+    assert order.pop() == Taken(1, "value", None, filled=True)
 
 
 def test_a_repeat_does_not_hide_what_is_missing() -> None:

@@ -29,10 +29,10 @@ DATASETS = {
 }
 
 
-def why_not(query: str, *, slots: int = 8) -> str:
+def why_not(query: str, *, slots: int = 8, delivers: str = "") -> str:
     kinds = {"t": "STRING", "m": "INT", "a": "DOUBLE"}
     used = ", ".join(f"{name} {kinds[name]}" for name in kinds if f":{name}" in query)
-    asked = parse_one(f"CREATE CONTINUOUS CHANNEL c({used}) AS {query}")
+    asked = parse_one(f"CREATE CONTINUOUS CHANNEL c({used}) {delivers} AS {query}")
     assert isinstance(asked, CreateChannel)
     jdbc = jdbc_of("postgresql+psycopg://u@h/d")
     assert jdbc is not None
@@ -61,6 +61,23 @@ def why_not(query: str, *, slots: int = 8) -> str:
 )
 def test_query_that_looks_at_one_record_at_a_time_runs_in_real_time(query: str) -> None:
     assert why_not(query) == ""
+
+
+@pytest.mark.parametrize(
+    ("delivers", "reason"),
+    [
+        ("DELIVER TO KAFKA 't'", ""),
+        ("DELIVER TO CONSUMER LOGS", ""),
+        ("DELIVER TO CONSUMER LOGS SHARED ADMIT none", ""),
+        ("DELIVER TO CONSUMER LOGS ADMIT mean(50)", "counts all who match a record"),
+    ],
+)
+def test_admission_that_counts_sees_all_matches_of_a_record_together(
+    delivers: str, reason: str
+) -> None:
+    found = why_not("SELECT id FROM NEW reports WHERE type = :t", delivers=delivers)
+    assert reason in found
+    assert bool(reason) == bool(found)
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,16 @@ READ_ON = 200  # values of others that are rather read than jumped over
 
 
 class LoggedResult(Struct, frozen=True):
-    """One result. `lost` says which positions just before it are no longer kept by anybody."""
+    """One result: made `at`, read from the log at `arrived_at`. `filled`: the log lacked it, and it
+    was fetched from the store. `lost` says which positions just before it are no longer kept by
+    anybody."""
 
     value: Any
     position: int
     at: float
     lost: tuple[int, int] | None = None
+    filled: bool = False
+    arrived_at: float = 0.0
 
 
 class _Record(Struct, frozen=True):
@@ -160,7 +164,8 @@ class ConsumerLog:
         taken = self._order.pop()
         if taken is None:
             return None
-        record: _Record = taken.item
+        record: _Record
+        record, arrived_at = taken.item
         value: Any = record.value
         if record.shared is not None:
             value = self._shared.get(record.channel, record.shared)
@@ -168,7 +173,14 @@ class ConsumerLog:
                 self._order.put_back(taken)
                 return None
         self._stuck_since = None
-        return LoggedResult(msgspec.json.decode(value), record.position, record.at, taken.lost)
+        return LoggedResult(
+            msgspec.json.decode(value),
+            record.position,
+            record.at,
+            taken.lost,
+            taken.filled,
+            arrived_at,
+        )
 
     def _read(self, wait_s: float) -> None:
         first = self._consumer.poll(wait_s)
@@ -178,12 +190,14 @@ class ConsumerLog:
                 self._require()
             return
         self._heard_at = time.monotonic()
-        for message in [first, *self._consumer.consume(READ_AT_ONCE, timeout=0)]:
+        messages = [first, *self._consumer.consume(READ_AT_ONCE, timeout=0)]
+        arrived_at = time.time()
+        for message in messages:
             failure = message.error()
             if failure is None:  # any other passes, or is met again
-                self._put(message)
+                self._put(message, arrived_at)
 
-    def _put(self, message: Message) -> None:
+    def _put(self, message: Message, arrived_at: float) -> None:
         value, offset = message.value() or b"", message.offset()
         assert offset is not None
         self._bytes_read += len(value)
@@ -196,7 +210,7 @@ class ConsumerLog:
         elif record.value is UNSET and record.shared is None:
             self._order.mark(record.position, offset)
         else:
-            self._order.put(record.position, offset, record)
+            self._order.put(record.position, offset, (record, arrived_at))
 
     def _ask(self) -> None:
         """Say what is missing, and say it again while it does not come."""

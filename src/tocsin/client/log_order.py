@@ -13,18 +13,20 @@ ASKED_AT_ONCE = 1000
 
 
 class Taken(NamedTuple):
-    """`lost`: (first, last) of the results just before this one that nobody has any more."""
+    """`lost`: (first, last) of the results just before this one that nobody has any more. `filled`:
+    it was missing, and came behind newer ones."""
 
     position: int
     item: Any
     lost: tuple[int, int] | None
+    filled: bool = False
 
 
 class LogOrder:
     def __init__(self, after: int, room: int = ROOM) -> None:
         self._taken = after  # every position up to here has left
         self._room = room  # positions further ahead are dropped, and missed later
-        self._waiting: dict[int, Any] = {}
+        self._waiting: dict[int, tuple[Any, bool]] = {}  # what came, and whether it was filled in
         self._head = after  # the newest position heard of
         self._floor = 0  # up to here the store has nothing any more
         self._asked = after  # every hole up to here was asked for
@@ -34,10 +36,11 @@ class LogOrder:
 
     def put(self, position: int, offset: int, item: Any) -> None:
         """A result came."""
+        filled = position <= self._head  # what is written at once comes in order
         self._head = max(self._head, position)
         self._end = offset + 1
         if self._taken < position <= self._taken + self._room:
-            self._waiting[position] = item
+            self._waiting.setdefault(position, (item, filled))
             self._offsets[position] = offset
 
     def mark(self, position: int, offset: int) -> None:
@@ -63,7 +66,8 @@ class LogOrder:
             return self.pop()
         self._taken = following
         lost, self._lost = self._lost, None
-        return Taken(following, self._waiting.pop(following), lost)
+        item, filled = self._waiting.pop(following)
+        return Taken(following, item, lost, filled)
 
     def put_back(self, taken: Taken) -> None:
         """What was popped last turned out to be empty: it is missing."""

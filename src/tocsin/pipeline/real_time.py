@@ -91,6 +91,10 @@ class RealTime:
 
     def why_not(self, compiled: CompiledChannel) -> str:
         """Why the channel must run in micro-batches; empty if it need not."""
+        if compiled.channel.delivery is not None and compiled.channel.delivery.counts:
+            # Matches of one record come apart here: always from the queries of several masks, at
+            # times from one.
+            return "its admission policy counts all who match a record, so they must come together"
         if compiled.stored:
             return f"it reads the stored dataset {compiled.stored[0]}"
         if len(compiled.new) != 1 or len(compiled.parts) != 1:

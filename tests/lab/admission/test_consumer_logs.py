@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from lab.admission.made import POLICIES, made, offers, setups
-from lab.admission.plain_logs import Played, PlainRun, plain_decisions
+from lab.admission.plain_logs import PlainRun, Played, plain_decisions
 from tocsin.errors import SettingError
 from tocsin.lab.simulators.consumer_logs import Logs, decide, play, simulate
 from tocsin.lab.workloads.offers import CrowdSettings, Offers, crowd_offers
