@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,8 @@ from tocsin.cli import lab_admission, lab_prototype, lab_trace
 from tocsin.cli.output import err, show_table
 from tocsin.cli.progress import Watch
 from tocsin.cli.values import listed, pairs_from, sizes_from
+from tocsin.errors import InvalidInput
+from tocsin.service.serving import configure_logs
 
 DIRECTORY = Path("lab")
 UNTESTED = "not tested"
@@ -81,6 +84,15 @@ def run(
     master: Annotated[
         str, typer.Option(help="where Spark runs, such as spark://host:7077")
     ] = "local[*]",
+    live: Annotated[
+        bool, typer.Option("--live", help="play it through the whole system, beside a prediction")
+    ] = False,
+    log: Annotated[
+        str | None, typer.Option(help="Kafka for --live, kafka://host:9092/lab; else its own")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="database for --live, mariadb://…; else its own MariaDB")
+    ] = None,
     only_plan: Annotated[bool, typer.Option("--plan", help="only say what it would do")] = False,
 ) -> None:
     """Run an experiment on Spark; an interrupted run goes on where it was."""
@@ -89,6 +101,9 @@ def run(
     from tocsin.lab.running import run_experiment
 
     chosen = experiment_named(experiment)
+    for name, given in (("log", log), ("store", store)):
+        if given is not None and not live:
+            raise InvalidInput(f"--{name} is for a live run", field=name, hint="add --live")
     planned = plan(
         chosen,
         Options(
@@ -100,14 +115,23 @@ def run(
             values=sizes_from(sizes),
             settings=pairs_from(set_),
             data=data,
+            live=live,
         ),
     )
     directory = output or DIRECTORY / (f"{chosen.name}-quick" if quick else chosen.name)
     if only_plan:
         print(planned.told)
+        _tell_of_live(chosen, live)
         return
+    how: dict[str, Any] = {"master": master}
+    if live:
+        from tocsin.lab.prototype.consumer_logs.sweeping import play_live
+
+        configure_logs("error", "auto")
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        how = {"compute": play_live, "log": log or "", "database": store or ""}
     with Watch(err) as watch:
-        done = run_experiment(chosen, planned, directory, watch, master=master)
+        done = run_experiment(chosen, planned, directory, watch, **how)
     if done.interrupted:
         err.print(
             f"stopped: {done.there} of {planned.points} points are finished and kept in "
@@ -121,8 +145,19 @@ def run(
         err.print(f"failed: {reason}", style="red", soft_wrap=True, markup=False)
     if done.report is not None:
         _tell(done.report, directory)
+    _tell_of_live(chosen, live)
     if done.failures:
         raise typer.Exit(1)
+
+
+def _tell_of_live(experiment: Any, live: bool) -> None:
+    if experiment.live is not None and not live:
+        err.print(
+            f"the same on live Kafka and MariaDB: tocsin lab run {experiment.name} --live",
+            style="dim",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 def report(

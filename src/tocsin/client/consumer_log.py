@@ -39,15 +39,16 @@ READ_ON = 200  # values of others that are rather read than jumped over
 
 
 class LoggedResult(Struct, frozen=True):
-    """One result: made `at`, read from the log at `arrived_at`. `filled`: the log lacked it, and it
-    was fetched from the store. `lost` says which positions just before it are no longer kept by
-    anybody."""
+    """One result: made `at`, written into the log at `logged_at`, read here at `arrived_at`.
+    `filled`: the log lacked it, and it was fetched from the store. `lost` says which positions just
+    before it are no longer kept by anybody."""
 
     value: Any
     position: int
     at: float
     lost: tuple[int, int] | None = None
     filled: bool = False
+    logged_at: float = 0.0
     arrived_at: float = 0.0
 
 
@@ -165,7 +166,7 @@ class ConsumerLog:
         if taken is None:
             return None
         record: _Record
-        record, arrived_at = taken.item
+        record, logged_at, arrived_at = taken.item
         value: Any = record.value
         if record.shared is not None:
             value = self._shared.get(record.channel, record.shared)
@@ -179,6 +180,7 @@ class ConsumerLog:
             record.at,
             taken.lost,
             taken.filled,
+            logged_at,
             arrived_at,
         )
 
@@ -210,7 +212,8 @@ class ConsumerLog:
         elif record.value is UNSET and record.shared is None:
             self._order.mark(record.position, offset)
         else:
-            self._order.put(record.position, offset, (record, arrived_at))
+            logged_at = message.timestamp()[1] / 1000
+            self._order.put(record.position, offset, (record, logged_at, arrived_at))
 
     def _ask(self) -> None:
         """Say what is missing, and say it again while it does not come."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from tocsin.lab.declaring.plan import Plan
 from tocsin.lab.declaring.subject import Subject
 from tocsin.lab.reports.report import Report, write_report
 from tocsin.lab.sweeps.points import Store
-from tocsin.lab.sweeps.sources import bound_digest, policy_digest
-from tocsin.lab.sweeps.sweep import Progress, sweep, tasks_of
+from tocsin.lab.sweeps.sources import point_digest
+from tocsin.lab.sweeps.sweep import Progress, Swept, sweep, tasks_of
 from tocsin.lab.sweeps.tasks import Failure
 
 
@@ -34,12 +35,14 @@ def run_experiment(
     plan: Plan,
     directory: Path,
     progress: Progress,
+    compute: Callable[..., Swept] = sweep,
     **how: Any,
 ) -> Done:
-    """Compute what is missing, then report. `how` goes to the sweep: master, session."""
+    """Compute what is missing, then report. `how` goes to what computes it: to the sweep on Spark,
+    master and session."""
     with Store(directory, plan.conditions) as store:
         try:
-            swept = sweep(plan, store, progress, **how)
+            swept = compute(plan, store, progress, **how)
         except KeyboardInterrupt:
             there = sum(store.has(task) for task in tasks_of(plan))
             _fold(store, experiment)
@@ -61,13 +64,13 @@ def run_experiment(
 
 def _fold(store: Store, experiment: Experiment) -> int:
     subject = experiment.subject
-    current = [(kind, policy, _digest(subject, policy)) for kind, policy in store.codes()]
+    current = [(kind, policy, _digest(subject, kind, policy)) for kind, policy in store.codes()]
     return store.fold(current, list(experiment.policies))
 
 
-def _digest(subject: Subject, policy: str) -> str:
+def _digest(subject: Subject, kind: str, policy: str) -> str:
     try:
-        return policy_digest(subject, policy) if policy else bound_digest(subject)
+        return point_digest(subject, kind, policy)
     except SettingError:  # a policy that is no longer there
         return ""
 

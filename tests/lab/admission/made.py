@@ -33,6 +33,9 @@ def made(
         consumer=np.array([one for who in contents for one in who], np.int32),
         read_every_s=np.array([every for every, _ in reads], float),
         read_at_s=np.array([first for _, first in reads], float),
+        subscribed=np.array(
+            [(one, 0, 0, number) for number, who in enumerate(contents) for one in who], np.int32
+        ).reshape(-1, 4),
         vocabulary=Vocabulary(1, 1, max(len(contents), 1)),
     ).check()
 
@@ -79,5 +82,6 @@ def setups(draw: st.DrawFn) -> Logs:
         poll_s=draw(st.sampled_from([0.0, 0.3])),
         batch=draw(st.sampled_from([1, 3, 100])),
         turn_s=draw(st.sampled_from([0.0, 0.2])),
+        commit_s=draw(st.sampled_from([0.0, 0.15])),
         mark_s=draw(st.sampled_from([0.0, 0.1, 0.7])),
     )

@@ -83,7 +83,7 @@ class PlainRun:
             for record in turn:
                 done_at += self.service_s(record)
             for record in turn:
-                self.later(done_at, RECORD, record)
+                self.later(done_at + self.setup.commit_s, RECORD, record)
         while self.events:
             at, kind, _, what = heapq.heappop(self.events)
             self.pass_time(at)

@@ -20,9 +20,10 @@ from prometheus_client import Counter
 from tocsin.cluster.deliveries.to_consumer_logs import logged
 from tocsin.cluster.deliveries.topics import LARGEST_MESSAGE_BYTES, ensure_topics
 from tocsin.errors import TocsinError, Unavailable
+from tocsin.model import Result
 from tocsin.storage.deliveries import Consumer as Known
 from tocsin.storage.log.kafka import KafkaAddress, unavailable
-from tocsin.storage.results import Range, ResultRange
+from tocsin.storage.results import Range
 from tocsin.storage.store import Store
 
 log = structlog.get_logger()
@@ -31,6 +32,7 @@ FILLED = Counter("tocsin_filled_total", "Records that consumers missed and got f
 
 MOST_REQUESTS = 500
 MOST_RESULTS = 1000  # for one request; a consumer asks again for the rest
+NEAR = 20  # results that nobody asked for are rather read along than jumped over by a further query
 WAIT_S = 0.2
 RETRY_S = 1.0
 LONGEST_WAIT_S = 60.0
@@ -43,6 +45,13 @@ class Missing(Struct, frozen=True):
     subscription: int
     after: int
     upto: int
+
+
+class _Read(Struct):
+    """Of one backend subscription: results by their position."""
+
+    floor: int
+    results: dict[int, Result] = {}
 
 
 class Poller:
@@ -128,13 +137,15 @@ class Poller:
         }
         asked = [one for one in requests if one.subscription in known]
         ranges = merged((known[one.subscription].backend, *_bounds(one)) for one in asked)
-        by_backend: dict[int, list[ResultRange]] = {}
+        by_backend: dict[int, _Read] = {}
         for found in self._store.results.read_many(ranges):
             if found is not None:
-                by_backend.setdefault(found.backend, []).append(found)
+                read = by_backend.setdefault(found.backend, _Read(found.floor))
+                read.results.update((one.position, one) for one in found.results)
         for one in sorted(asked, key=lambda one: (one.subscription, one.after)):
             consumer = known[one.subscription]
-            self._answer(consumer, *_bounds(one), by_backend.get(consumer.backend, []), producer)
+            if consumer.backend in by_backend:
+                self._answer(consumer, *_bounds(one), by_backend[consumer.backend], producer)
         if asked and producer.flush(LONGEST_WAIT_S):
             raise Unavailable(f"Kafka at {self._address.shown} does not take what was missed")
 
@@ -143,7 +154,7 @@ class Poller:
         consumer: Known,
         after: int,
         upto: int,
-        found: Iterable[ResultRange],
+        found: _Read,
         producer: Producer,
     ) -> None:
         topic = self._address.consumer_topic(consumer.subscription)
@@ -152,14 +163,14 @@ class Poller:
             producer.produce(topic, record, b"%d" % position, partition=0)
             producer.poll(0)
 
-        for part in found:
-            if part.floor > after:
-                told = {"position": part.floor, "expired": True}
-                put(part.floor, msgspec.json.encode(told))
-            for result in part.results:
-                if after < result.position <= upto:
-                    put(result.position, logged(result.position, result.created_at, result.payload))
-                    FILLED.inc()
+        if found.floor > after:
+            told = {"position": found.floor, "expired": True}
+            put(found.floor, msgspec.json.encode(told))
+        for position in range(after + 1, upto + 1):
+            result = found.results.get(position)
+            if result is not None:
+                put(position, logged(position, result.created_at, result.payload))
+                FILLED.inc()
 
 
 def _bounds(one: Missing) -> tuple[int, int]:
@@ -167,10 +178,10 @@ def _bounds(one: Missing) -> tuple[int, int]:
 
 
 def merged(asked: Iterable[tuple[int, int, int]]) -> list[Range]:
-    """(backend, after, upto) → as few ranges as cover them all and touch nothing else."""
+    """(backend, after, upto) → few ranges that cover them all."""
     ranges: list[tuple[int, int, int]] = []
     for backend, after, upto in sorted(asked):
-        if ranges and ranges[-1][0] == backend and after <= ranges[-1][2]:
+        if ranges and ranges[-1][0] == backend and after <= ranges[-1][2] + NEAR:
             last = ranges.pop()
             ranges.append((backend, last[1], max(last[2], upto)))
         elif upto > after:

@@ -34,6 +34,15 @@ class Extent(Struct, frozen=True, kw_only=True):
     first_seed: int = 1  # others follow it
     bound_seeds: int = 0  # the bound is dear and varies little: a few seeds do
     settings: dict[str, Any] = {}
+    only: dict[str, tuple[int, ...]] = {}  # policies that are run at some values alone, and which
+
+
+class Live(Struct, frozen=True, kw_only=True):
+    """How much is played on the live system, where a point takes seconds: of the first reading, if
+    none is asked for."""
+
+    full: Extent
+    quick: Extent
 
 
 class Recording(Struct, frozen=True, kw_only=True):
@@ -59,6 +68,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     means: dict[str, str]  # metrics whose means are told in tables, and the titles of those
     settings: dict[str, Any] = {}  # what is not as the subject has it, in all readings
     recordings: Callable[[Path], list[Recording]] | None = None  # what is in a file or directory
+    live: Live | None = None
 
     def __post_init__(self) -> None:
         if any(reading.name == RECORDED for reading in self.readings):

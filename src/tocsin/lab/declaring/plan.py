@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tocsin.errors import InvalidInput, SettingError
 from tocsin.lab.declaring.axis import Axis
-from tocsin.lab.declaring.experiment import RECORDED, Experiment, Extent, Recording
+from tocsin.lab.declaring.experiment import RECORDED, Experiment, Extent, Live, Recording
 from tocsin.lab.declaring.settings import converted, divided
 from tocsin.lab.declaring.subject import Subject
 
@@ -30,6 +30,7 @@ class Options(Struct, frozen=True, kw_only=True):
     values: Sequence[int] | None = None
     settings: Mapping[str, str] = {}
     data: Path | None = None
+    live: bool = False
 
 
 class Circumstances(Struct, frozen=True):
@@ -62,6 +63,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     bound_seeds: int
     first_seed: int = 1
     recordings: tuple[Recording, ...] = ()
+    only: dict[str, tuple[int, ...]] = {}
+    live: bool = False
+
+    def runs(self, policy: str, value: int) -> bool:
+        """Whether the policy is run at that value."""
+        return value in self.only.get(policy, (value,))
 
     @property
     def bounds(self) -> int:
@@ -69,17 +76,22 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def points(self) -> int:
-        made = len(self.readings) * len(self.values) * self.seeds
-        return (made + len(self.recordings)) * len(self.policies) + self.bounds
+        made = len(self.readings) * self.seeds * self._cells(self.values)
+        return made + self._cells([one.value for one in self.recordings]) + self.bounds
+
+    def _cells(self, values: Sequence[int]) -> int:
+        return sum(self.runs(policy, value) for policy in self.policies for value in values)
 
     @property
     def told(self) -> str:
         """In a line."""
         recorded = f", {len(self.recordings)} recordings" if self.recordings else ""
+        some = [policy for policy in self.policies if policy in self.only]
+        fewer = f" ({len(some)} of them not at all)" if some else ""
         return (
-            f"{self.points} points: {len(self.policies)} policies × {len(self.values)} "
-            f"{self.axis.plural} × {self.seeds} seeds × readings {' and '.join(self.readings)}"
-            f"{recorded}, and {self.bounds} bounds"
+            f"{self.points} {'live ' if self.live else ''}points: {len(self.policies)} policies × "
+            f"{len(self.values)} {self.axis.plural}{fewer} × {self.seeds} seeds × readings "
+            f"{' and '.join(self.readings)}{recorded}, and {self.bounds} bounds"
         )
 
     def recorded(self) -> Iterator[tuple[Recording, int, Circumstances]]:
@@ -100,7 +112,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def plan(experiment: Experiment, options: Options) -> Plan:
     """The run that was asked for; says what is wrong with it."""
-    extent = experiment.quick if options.quick else experiment.full
+    declared = _declared(experiment, options)
+    extent = declared.quick if options.quick else declared.full
     seeds = _positive("seeds", options.seeds, extent.seeds)
     bound_seeds = options.bound_seeds
     if bound_seeds is None:
@@ -130,7 +143,19 @@ def plan(experiment: Experiment, options: Options) -> Plan:
         bound_seeds=bound_seeds,
         first_seed=extent.first_seed,
         recordings=_recordings(experiment, options) if RECORDED in readings else (),
+        only={} if options.policies or options.values else extent.only,
+        live=options.live,
     )
+
+
+def _declared(experiment: Experiment, options: Options) -> Experiment | Live:
+    if not options.live:
+        return experiment
+    if experiment.live is None:
+        raise InvalidInput(
+            f"{experiment.name} is not played live", field="live", hint="leave --live out"
+        )
+    return experiment.live
 
 
 def _positive(field: str, asked: int | None, default: int) -> int:
@@ -150,7 +175,8 @@ def _chosen_readings(experiment: Experiment, options: Options) -> tuple[str, ...
                 field="readings",
                 hint=f"one of {', '.join(known)}",
             )
-    chosen = [*(options.readings or known), *([RECORDED] if options.data is not None else [])]
+    by_itself = known[:1] if options.live else known
+    chosen = [*(options.readings or by_itself), *([RECORDED] if options.data is not None else [])]
     return tuple(dict.fromkeys(chosen))
 
 

@@ -42,3 +42,4 @@ class Subject(Struct, frozen=True, kw_only=True):
     functions: Callable[[str], list[Any]]  # of a policy; raises if there is no such policy
     played_by: tuple[str, ...]  # modules that decide what is played …
     bounded_by: tuple[str, ...] = ()  # … and what bounds it
+    live_by: tuple[str, ...] = ()  # … and what is played on a live system

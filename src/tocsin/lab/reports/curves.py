@@ -9,11 +9,13 @@ from collections.abc import Iterable
 
 import pandas as pd
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.columns import bound_columns
 from tocsin.lab.declaring.figures import Dash, Figure, Series
 from tocsin.lab.declaring.statistics import Estimate, estimate
+from tocsin.lab.reports.kinds import live_of
 
 REFERENCE = ""  # the policy of a curve that belongs to none
 
@@ -50,7 +52,24 @@ class Panel(Struct, frozen=True, kw_only=True):
 
 
 def panels(figure: Figure, points: pd.DataFrame, axis: Axis) -> list[Panel]:
-    """The figure's curves, reading by reading, in the order in which the points name them."""
+    """The figure's curves, reading by reading, in the order in which the points name them; what was
+    predicted of live points beside those."""
+    found: dict[str, Panel] = {}
+    for panel in _panels(figure, points, axis):
+        live = found.get(live_of(panel.reading))
+        if live is None:
+            found[panel.reading] = panel
+        else:
+            beside = [_as_predicted(curve) for curve in panel.curves]
+            found[live.reading] = replace(live, curves=[*live.curves, *beside])
+    return list(found.values())
+
+
+def _as_predicted(curve: Curve) -> Curve:
+    return replace(curve, dash="dashed", label=f"{curve.label} predicted".strip())
+
+
+def _panels(figure: Figure, points: pd.DataFrame, axis: Axis) -> list[Panel]:
     found = []
     for reading in dict.fromkeys(points["reading"]):
         here = points[points["reading"] == reading]

@@ -125,7 +125,11 @@ def _named_traces(panel: Panel) -> list[Trace]:
             | {
                 "x": panel.names,
                 "mode": "markers",
-                "marker": {"color": COLOURS[0], "size": 9},
+                "marker": {
+                    "color": COLOURS[0],
+                    "size": 9,
+                    "symbol": "circle-open" if curve.dash == "dashed" else "circle",
+                },
                 "error_y": {
                     "type": "data",
                     "array": [0.0 if math.isnan(one) else one for one in above],

@@ -106,6 +106,7 @@ def _draw_names(axes: Axes, panel: Panel) -> None:
             yerr=ends,
             fmt=MARKERS[0],
             color=COLOURS[0],
+            markerfacecolor="none" if curve.dash == "dashed" else COLOURS[0],
             capsize=4,
             label=curve.label or None,
         )

@@ -25,6 +25,7 @@ from tocsin.lab.experiments import experiment_named
 from tocsin.lab.reports import interactive, pictures, verdicts
 from tocsin.lab.reports.contests import KEY, contests
 from tocsin.lab.reports.curves import bound_of, panels
+from tocsin.lab.reports.kinds import about_live, told_apart
 from tocsin.lab.sweeps.points import read_points, write_whole
 
 BOUND_KEY = (
@@ -59,7 +60,8 @@ class Report(Struct, frozen=True):
 
 def write_report(directory: Path) -> Report:
     """Make everything anew from the directory's points."""
-    points, conditions = read_points(directory)
+    made, conditions = read_points(directory)
+    points = told_apart(made)
     experiment = experiment_named(conditions.experiment)
     axis = experiment.axis
     judged = judge(experiment.claims, points, axis)
@@ -72,7 +74,7 @@ def write_report(directory: Path) -> Report:
     title = f"{experiment.name}: claims"
     write_whole(directory / "claims.md", verdicts.markdown(judged, title).encode())
     verdicts.write_cases(judged, directory / "claims.parquet")
-    about = _about(experiment, conditions, points)
+    about = _about(experiment, conditions, points) + about_live(made)
     tables = _contests(judged) + [
         _means(points, metric, title, axis)
         for metric, title in experiment.means.items()

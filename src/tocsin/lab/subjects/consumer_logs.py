@@ -26,6 +26,7 @@ from tocsin.lab.workloads.offers.files import digest_of, read_records
 from tocsin.policies import parse_admission
 
 SIMULATOR = "tocsin.lab.simulators.consumer_logs.simulator"
+PAPERS_OFFERS = "tocsin.lab.workloads.offers.paper"
 
 
 def play_records(offers: Offers, policy: str, records: int, logs: Logs) -> Row:
@@ -89,7 +90,8 @@ PAPERS_LOGS = Subject(
     play=play_records,
     at=of_records,
     functions=functions,
-    played_by=(SIMULATOR, "tocsin.lab.workloads.offers.paper"),
+    played_by=(SIMULATOR, PAPERS_OFFERS),
+    live_by=(PAPERS_OFFERS,),
 )
 CROWDS_LOGS = Subject(
     name="crowds-logs",

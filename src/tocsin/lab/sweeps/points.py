@@ -93,8 +93,11 @@ class Store:
 
     def has(self, task: Task) -> bool:
         """Whether the point is there, made by the code and of the data that are here now."""
+        return self.row_of(task) is not None
+
+    def row_of(self, task: Task) -> Row | None:
         row = self._rows.get(self._cell(task.row({})))
-        return row is not None and row["sources"] == task.sources
+        return row if row is not None and row["sources"] == task.sources else None
 
     def _cell(self, row: Row) -> tuple[Any, ...]:
         return (*(row[name] for name in CELL), row[self.conditions.axis])

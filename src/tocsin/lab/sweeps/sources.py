@@ -1,6 +1,7 @@
 """Which code decides a point's result: a digest of it keeps points of different code apart.
 
-A change to a figure or a claim keeps the points, and a new policy keeps those of the others.
+A change to a figure or a claim keeps the points, and a new policy keeps those of the others. What
+was measured on a live system stays true of that day: only what was played counts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,15 @@ from tocsin.lab.compiling.imports import digest, imported
 from tocsin.lab.declaring.subject import Subject
 
 MADE_WITH = np.__version__  # its random streams
+
+
+def point_digest(subject: Subject, kind: str, policy: str) -> str:
+    """Of a point of this kind: no policy is a bound's."""
+    if not policy:
+        return bound_digest(subject)
+    if kind == "live":
+        return _digest(subject.live_by, tuple(subject.functions(policy)), "")
+    return policy_digest(subject, policy)
 
 
 def policy_digest(subject: Subject, policy: str) -> str:

@@ -18,9 +18,9 @@ from tocsin.lab.declaring.experiment import RECORDED
 from tocsin.lab.declaring.plan import Circumstances, Plan
 from tocsin.lab.declaring.subject import Row
 from tocsin.lab.sweeps.points import Store
-from tocsin.lab.sweeps.sources import bound_digest, policy_digest
+from tocsin.lab.sweeps.sources import point_digest
 from tocsin.lab.sweeps.spark_tasks import each_as_it_ends, job_errors, session_on
-from tocsin.lab.sweeps.tasks import Failure, Place, Task, perform, workload_key, workload_of
+from tocsin.lab.sweeps.tasks import Failure, Kind, Place, Task, perform, workload_key, workload_of
 
 
 class Progress(Protocol):
@@ -52,11 +52,13 @@ def tasks_of(plan: Plan) -> list[Task]:
             for policy in policies
             for reading in (plan.readings if policy else plan.bounded)
             for value in plan.values
+            if plan.runs(policy, value)
         ]
     found += [
         _task(plan, RECORDED, policy, one.value, seed, circumstances, one.digest)
         for one, seed, circumstances in plan.recorded()
         for policy in plan.policies
+        if plan.runs(policy, one.value)
     ]
     first = next((task for task in found if task.kind == "bound"), None)
     return found if first is None else [first, *(task for task in found if task is not first)]
@@ -72,11 +74,12 @@ def _task(
     recording: str = "",
 ) -> Task:
     subject = plan.subject
-    code = policy_digest(subject, policy) if policy else bound_digest(subject)
+    kind: Kind = "bound" if not policy else "live" if plan.live else "simulation"
+    code = point_digest(subject, kind, policy)
     return Task(
         subject=subject,
         axis=plan.axis.column,
-        kind="simulation" if policy else "bound",
+        kind=kind,
         reading=reading,
         policy=policy,
         value=value,

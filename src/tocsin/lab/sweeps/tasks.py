@@ -23,7 +23,7 @@ from msgspec import Struct
 from tocsin.lab.declaring.plan import Circumstances
 from tocsin.lab.declaring.subject import Row, Subject
 
-Kind = Literal["simulation", "bound"]
+Kind = Literal["simulation", "bound", "live", "prediction"]
 
 
 class Place(Struct, frozen=True):

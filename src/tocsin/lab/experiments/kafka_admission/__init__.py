@@ -1,5 +1,5 @@
-"""The *kafka* paper's evaluation, simulated: Figures 8 to 14, and every sentence that claims
-something.
+"""The *kafka* paper's evaluation, simulated and live: Figures 8 to 14, and every sentence that
+claims something.
 
 The paper prints tuples as (mu, lambda); a policy is written threshold(lambda, mu).
 """
@@ -7,10 +7,10 @@ The paper prints tuples as (mu, lambda); a policy is written threshold(lambda, m
 from __future__ import annotations
 
 from tocsin.lab.declaring.axis import Axis
-from tocsin.lab.declaring.experiment import Experiment, Extent, Reading
+from tocsin.lab.declaring.experiment import Experiment, Extent, Live, Reading
 from tocsin.lab.experiments.kafka_admission import admitted, parameters, speed
 from tocsin.lab.experiments.kafka_admission.figures import FIGURES
-from tocsin.lab.experiments.kafka_admission.policies import FIVE, OTHERS
+from tocsin.lab.experiments.kafka_admission.policies import FIVE, OTHERS, STUDIED
 from tocsin.lab.subjects.consumer_logs import PAPERS_LOGS, recordings
 
 AXIS = Axis(
@@ -34,6 +34,8 @@ READINGS = (
     ),
 )
 
+STUDIES = dict.fromkeys(OTHERS, (STUDIED,))
+
 EXPERIMENT = Experiment(
     name="kafka-admission",
     purpose="what to write into consumers' logs (kafka, Figures 8 to 14)",
@@ -53,4 +55,8 @@ EXPERIMENT = Experiment(
         "throughput_per_s": "Records a second",
     },
     recordings=recordings,
+    live=Live(
+        full=Extent(values=(500, 1_000, 5_000, 10_000), seeds=1, only=STUDIES),
+        quick=Extent(values=(500, 1_000), seeds=1, only=STUDIES),
+    ),
 )

@@ -29,8 +29,8 @@ CONSUMER = record_dtype(
 _COUNTS = """unmatched admitted hits misses copies longest_admitted longest_refused
     admitted_bytes duplicated_bytes written_bytes expired_bytes size_bytes max_bytes read_bytes
     database_written_bytes database_read_bytes database_fetches"""
-_COSTS = """turn_s broker_s log_write_s log_read_s log_bytes_per_s database_write_s database_read_s
-    database_row_s poll_s mark_s"""
+_COSTS = """turn_s broker_s commit_s log_write_s log_read_s log_bytes_per_s database_write_s
+    database_read_s database_row_s poll_s mark_s"""
 _PLACES = """records_done turn_end next_delivery shared_oldest shared_end asked taken answered
     admitted_run refused_run behind_end marked"""
 _TIMES = "byte_s measured_at ended_at free_at fetch_ends response_s"
@@ -356,7 +356,8 @@ def read_times(runs: Any, world: Any, reads_at: Any) -> None:
         content = world.content[record]
         for where in range(world.first[content], world.first[content + 1]):
             consumer = world.consumers[world.consumer[where]]
-            reads_at[delivery] = _next_turn(consumer.read_at_s, consumer.read_every_s, done_at)
+            written_at = done_at + run.commit_s
+            reads_at[delivery] = _next_turn(consumer.read_at_s, consumer.read_every_s, written_at)
             delivery += 1
 
 
@@ -389,10 +390,11 @@ def play(runs: Any, world: Any) -> None:
             wanted_at = max(run.free_at, world.requested_at[run.taken])
             polls_at = _next_turn(0.0, run.poll_s, wanted_at)
         marks_at = _next_mark(run, world)
-        if min(done_at, marks_at, reads_at, polls_at) == math.inf:
+        writes_at = done_at + run.commit_s
+        if min(writes_at, marks_at, reads_at, polls_at) == math.inf:
             break
-        if done_at <= marks_at and done_at <= reads_at and done_at <= polls_at:
-            _write(run, world, done_at)
+        if writes_at <= marks_at and writes_at <= reads_at and writes_at <= polls_at:
+            _write(run, world, writes_at)
             more = run.records_done < records
             done_at = _broker_done(run, world, done_at) if more else math.inf
         elif marks_at <= reads_at and marks_at <= polls_at:

@@ -32,6 +32,7 @@ class Logs(Struct, frozen=True, kw_only=True):
     reference_bytes: int = 16  # what points at a record, or stands for one that is not there
     turn_s: float = 0.0  # to take up what there is; 0: the broker takes record by record
     broker_s: float = 50e-6  # to read, match and decide about one record
+    commit_s: float = 0.0  # until it is there to be read; the broker goes on meanwhile
     log_write_s: float = 20e-6  # to append one entry to a log
     log_read_s: float = 1e-3  # to fetch what is new in a log
     log_bytes_per_s: float = 100e6  # of a fetch

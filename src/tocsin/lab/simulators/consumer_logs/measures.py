@@ -38,7 +38,7 @@ class Measures(Struct, frozen=True, kw_only=True):
     read_bytes: int  # from the logs, by consumers
     database_written_bytes: int
     database_read_bytes: int
-    database_fetches: int  # queries: batches of requests
+    database_fetches: float  # queries: batches of requests
     latency_mean_s: float  # from publication to the consumer, of deliveries
     latency_p50_s: float
     latency_p90_s: float

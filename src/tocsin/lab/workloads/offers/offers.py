@@ -23,7 +23,7 @@ Subscription = tuple[int, Values]  # a consumer, and what it wants of each attri
 
 _RECORDS = {"at": np.float64, "producer": np.int32, "content": np.int32, "size_bytes": np.int64}
 _CONTENTS = {"values": np.int32, "first": np.int64, "consumer": np.int32}
-_CONSUMERS = {"read_every_s": np.float64, "read_at_s": np.float64}
+_CONSUMERS = {"read_every_s": np.float64, "read_at_s": np.float64, "subscribed": np.int32}
 _ARRAYS = _RECORDS | _CONTENTS | _CONSUMERS
 
 
@@ -40,6 +40,7 @@ class Offers:
     consumer: NDArray[np.int32]  # of each content: who subscribed, ascending
     read_every_s: NDArray[np.float64]  # of each consumer
     read_at_s: NDArray[np.float64]  # of each consumer: its first read
+    subscribed: NDArray[np.int32]  # a row each: a consumer, what it wants of each attribute
     vocabulary: Vocabulary
 
     def __len__(self) -> int:
@@ -73,12 +74,9 @@ class Offers:
     ) -> Offers:
         """Records, whose values are one row each, matched with the subscriptions."""
         contents, content = np.unique(values, axis=0, return_inverse=True)
-        first, consumer = match(
-            vocabulary,
-            contents,
-            np.array([who for who, _ in subscriptions], np.int32),
-            np.array([wanted for _, wanted in subscriptions], np.int32).reshape(-1, 3),
-        )
+        rows = [(who, *wanted) for who, wanted in subscriptions]
+        subscribed = np.array(rows, np.int32).reshape(-1, 4)
+        first, consumer = match(vocabulary, contents, subscribed[:, 0], subscribed[:, 1:])
         return cls(
             at=at,
             producer=producer,
@@ -89,6 +87,7 @@ class Offers:
             consumer=consumer,
             read_every_s=read_every_s,
             read_at_s=read_at_s,
+            subscribed=subscribed,
             vocabulary=vocabulary,
         )
 
