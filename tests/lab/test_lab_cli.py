@@ -161,6 +161,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["run", "edge-caching", "--out", "new", "--master", "spark://127.0.0.1:9"],
             ["no Spark master answers", "master"],
         ),
+        (["run", "edge-caching", "--live"], ["not played live", "live"]),
+        (["run", "kafka-admission", "--log", "kafka://h:1"], ["for a live run", "--live"]),
+        (["run", "kafka-admission", "--store", "mariadb://h"], ["for a live run", "--live"]),
+        (
+            ["run", "kafka-admission", "--live", "--out", "live", "--log", "kafka://127.0.0.1:x"],
+            ["host:port", "log"],
+        ),
+        (
+            ["run", "kafka-admission", "--live", "--out", "live", "--store", "oracle://h/d"],
+            ["oracle", "store"],
+        ),
         (["report", "nowhere"], ["no directory nowhere"]),
         (["report", "file"], ["no directory file"]),
         (["report", "empty"], ["no points.parquet", "tocsin lab run"]),
@@ -180,6 +191,16 @@ def test_list_tells_about_every_experiment(tmp_path: Path, say: Say) -> None:
     code, output = say(tmp_path, "list")
     assert code == 0
     assert "edge-caching\t1800\t" in output
+
+
+def test_how_to_run_it_live_is_told(tmp_path: Path, say: Say) -> None:
+    code, output = say(tmp_path, "run", "kafka-admission", "--plan")
+    assert code == 0
+    assert "tocsin lab run kafka-admission --live" in output
+    code, output = say(tmp_path, "run", "kafka-admission", "--live", "--quick", "--plan")
+    assert code == 0
+    assert output.startswith("28 live points")
+    assert "--live" not in output
 
 
 def test_plan_is_told_without_running_it(tmp_path: Path, say: Say) -> None:

@@ -11,10 +11,12 @@ COST = "cost_"  # columns of predictions: what they were made with
 
 
 def told_apart(points: pd.DataFrame) -> pd.DataFrame:
-    suffixes = points["kind"].map(SUFFIXES)
-    readings = points["reading"] + suffixes.fillna("")
-    kinds = points["kind"].where(suffixes.isna(), "simulation")
-    return points.assign(reading=readings, kind=kinds)
+    """The simulated ones come first."""
+    suffixes = points["kind"].map(SUFFIXES).fillna("")
+    readings = points["reading"] + suffixes
+    kinds = points["kind"].where(suffixes == "", "simulation")
+    order = suffixes.map(["", *SUFFIXES.values()].index).argsort(kind="stable")
+    return points.assign(reading=readings, kind=kinds).iloc[order]
 
 
 def live_of(reading: str) -> str:

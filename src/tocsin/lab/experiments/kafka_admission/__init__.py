@@ -34,7 +34,7 @@ READINGS = (
     ),
 )
 
-STUDIES = dict.fromkeys(OTHERS, (STUDIED,))
+STUDIES: dict[str, tuple[int, ...]] = dict.fromkeys(OTHERS, (STUDIED,))
 
 EXPERIMENT = Experiment(
     name="kafka-admission",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tocsin.client import Client, consumer_log
 from tocsin.client.consumer_log import ConsumerLog
 from tocsin.errors import InvalidInput
-from tocsin.lab.prototype.consumer_logs.seen import Broken, Live, Seen, Timings, awaited
+from tocsin.lab.prototype.consumer_logs.seen import Broken, Observed, Seen, Timings, awaited
 from tocsin.lab.simulators.consumer_logs import Logs, Measures
 from tocsin.lab.workloads.offers import Offers
 from tocsin.lab.workloads.offers.vocabulary import ATTRIBUTES, OPEN
@@ -80,8 +80,8 @@ class Player:
             finally:
                 stop.set()
                 await asyncio.gather(*reading, return_exceptions=True)
-        live = Live(offers, began_at, seen)
-        return Played(live.measures(time.perf_counter() - begun), live.timings())
+        observed = Observed(offers, began_at, seen)
+        return Played(observed.measures(time.perf_counter() - begun), observed.timings())
 
     @asynccontextmanager
     async def _channel(self, policy: str) -> AsyncIterator[str]:

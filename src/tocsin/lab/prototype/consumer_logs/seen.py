@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -77,19 +78,19 @@ def check(offers: Offers, seen: Sequence[Seen]) -> None:
         )
 
 
-class Live:
+class Observed:
     """The deliveries of one point, consumer by consumer, in arrays."""
 
     def __init__(self, offers: Offers, began_at: float, seen: Sequence[Seen]) -> None:
         check(offers, seen)
         self._offers = offers
         self._seen = seen
-        self._record = _joined(seen, "records", np.int64)
-        self._filled = _joined(seen, "filled", np.bool_)
-        self._logged = _joined(seen, "logged_at", np.float64) - began_at
-        self._made = _joined(seen, "made_at", np.float64) - began_at
-        self._arrived = _joined(seen, "arrived_at", np.float64) - began_at
-        self._handed_on = _joined(seen, "handed_on_at", np.float64) - began_at
+        self._record: NDArray[np.int64] = _joined(seen, "records", np.int64)
+        self._filled: Flags = _joined(seen, "filled", np.bool_)
+        self._made, self._logged, self._arrived, self._handed_on = (
+            _joined(seen, name, np.float64) - began_at
+            for name in ("made_at", "logged_at", "arrived_at", "handed_on_at")
+        )
         refused = np.zeros(len(offers), np.bool_)
         refused[self._record[self._filled]] = True
         torn = self._record[refused[self._record] != self._filled]
@@ -148,8 +149,8 @@ class Live:
     def _stored_bytes(self) -> int:
         """The store holds every result, once for all consumers who asked the same."""
         offers = self._offers
-        _, same = np.unique(offers.subscribed[:, 1:], axis=0, return_inverse=True)
-        backends = np.zeros((same.max() + 1, len(offers.first) - 1), np.bool_)
+        asked, same = np.unique(offers.subscribed[:, 1:], axis=0, return_inverse=True)
+        backends = np.zeros((len(asked), len(offers.first) - 1), np.bool_)
         np.logical_or.at(backends, same.reshape(-1), wanted(offers)[offers.subscribed[:, 0]])
         return int((backends.sum(axis=0)[offers.content] * offers.size_bytes).sum())
 
@@ -181,7 +182,7 @@ class Live:
         )
 
 
-def _joined(seen: Sequence[Seen], name: str, kind: type) -> NDArray[np.generic]:
+def _joined(seen: Sequence[Seen], name: str, kind: type) -> Any:
     return np.concatenate([np.array(getattr(one, name), kind) for one in seen])
 
 

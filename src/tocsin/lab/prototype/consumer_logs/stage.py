@@ -18,12 +18,18 @@ from tocsin.errors import TocsinError
 from tocsin.lab.prototype.consumer_logs.player import Player
 from tocsin.lab.sweeps.sweep import Progress
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
+from tocsin.storage.dialect import dialect_of
+from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.system import System
 
 
 @contextlib.contextmanager
 def staged(progress: Progress, *, log: str, database: str, mark_s: float) -> Iterator[Player]:
     """On the servers that are named, else on some of its own that end with it."""
+    if log:
+        KafkaAddress.parse(log)
+    if database:
+        dialect_of(database)
     with contextlib.ExitStack() as until:
         servers = until.enter_context(Throwaway())
         for kind in (Kafka,) * (not log) + (MariaDB,) * (not database):
