@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tocsin.lab.compiling.imports import imported
+from tocsin.lab.subjects.consumer_logs import PAPERS_LOGS
 from tocsin.lab.subjects.result_cache import RESULT_CACHE
-from tocsin.lab.sweeps.sources import policy_digest
+from tocsin.lab.sweeps.sources import point_digest, policy_digest
 
 
 def names(module: str) -> set[str]:
@@ -24,3 +25,15 @@ def test_policies_have_digests_of_their_own() -> None:
     ]
     assert len(set(digests)) == len(digests)
     assert policy_digest(RESULT_CACHE, "lru") == policy_digest(RESULT_CACHE, "evict=lru")
+
+
+def test_live_points_outlive_changes_of_the_simulator() -> None:
+    live, simulated = (
+        point_digest(PAPERS_LOGS, kind, "mean(50)") for kind in ("live", "simulation")
+    )
+    assert live != simulated
+    assert simulated == point_digest(PAPERS_LOGS, "prediction", "mean(50)")
+    played = {path.name for module in PAPERS_LOGS.live_by for path in imported(module)}
+    assert "paper.py" in played
+    assert not {"logs.py", "kernel.py"} & played
+    assert live != point_digest(PAPERS_LOGS, "live", "buffer(0.5,0.5)")
