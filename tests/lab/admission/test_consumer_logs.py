@@ -164,6 +164,12 @@ def test_broker_in_turns_takes_what_there_is_and_ends_with_all_of_it() -> None:
     assert world.latencies.tolist() == pytest.approx(expected, abs=1e-9)
 
 
+def test_commit_delays_what_is_read_and_not_the_broker() -> None:
+    workload = made([[0]], [(1.0, 0, 10), (1.0, 0, 10)], [(0, 0)])
+    _, world = play(workload, np.ones(2, bool), free(broker_s=0.25, commit_s=1.0))
+    assert world.latencies.tolist() == pytest.approx([1.25, 1.5], abs=1e-9)
+
+
 def test_in_order_a_hit_waits_for_the_miss_before_it() -> None:
     workload = made([[0], [0]], [(1.0, 0, 10), (2.0, 1, 10), (3.0, 0, 10)], [(0, 0)])
     setup = free(notice="number", database_read_s=1.5)
