@@ -148,7 +148,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Done]
     directory = tmp_path_factory.mktemp("both")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweeping, "staged", _simulated)
-        asked = {"quick": True, "values": [500, 1000]}
+        asked: Any = {"quick": True, "values": [500, 1000]}
         simulated = plan(EXPERIMENT, Options(**asked, seeds=1, readings=["half"]))
         run_experiment(EXPERIMENT, simulated, directory, Quiet(), _at_once)
         yield directory, run(planned(quick=True), directory)
