@@ -31,7 +31,7 @@ def test_commands_of_the_page_do_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ran = steps()
-    assert len(ran) == 6
+    assert len(ran) == 7
     for command, expected in ran:
         monkeypatch.setattr(sys, "argv", shlex.split(command))
         with pytest.raises(SystemExit) as end:
