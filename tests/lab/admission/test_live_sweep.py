@@ -177,6 +177,8 @@ def test_claims_are_judged_on_live_points_too(both: tuple[Path, Done]) -> None:
         assert verdicts["first-batch-cached", reading] == "reproduced"
     assert "half, live" in (directory / "claims.md").read_text()
     about = (directory / "report.md").read_text()
+    assert "46 simulations, 28 live points, 0 bounds; 1 seeds" in about
+    assert "half of the records are shared" in about
     assert "were played through the whole system" in about
     assert "turn_s=" in about
 

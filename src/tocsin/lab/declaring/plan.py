@@ -87,7 +87,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         """In a line."""
         recorded = f", {len(self.recordings)} recordings" if self.recordings else ""
         some = [policy for policy in self.policies if policy in self.only]
-        fewer = f" ({len(some)} of them not at all)" if some else ""
+        fewer = f" ({len(some)} policies at fewer)" if some else ""
         return (
             f"{self.points} {'live ' if self.live else ''}points: {len(self.policies)} policies × "
             f"{len(self.values)} {self.axis.plural}{fewer} × {self.seeds} seeds × readings "

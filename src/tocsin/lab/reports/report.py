@@ -74,7 +74,7 @@ def write_report(directory: Path) -> Report:
     title = f"{experiment.name}: claims"
     write_whole(directory / "claims.md", verdicts.markdown(judged, title).encode())
     verdicts.write_cases(judged, directory / "claims.parquet")
-    about = _about(experiment, conditions, points) + about_live(made)
+    about = _about(experiment, conditions, made) + about_live(made)
     tables = _contests(judged) + [
         _means(points, metric, title, axis)
         for metric, title in experiment.means.items()
@@ -133,15 +133,17 @@ def _cells(by_value: pd.Series[float], values: list[int]) -> list[str]:
 
 def _about(experiment: Experiment, conditions: Conditions, points: pd.DataFrame) -> list[str]:
     """What was run, in sentences."""
-    simulated = points[points["kind"] == "simulation"]
-    cells = ["reading", "policy", experiment.axis.column]
-    seeds = simulated.groupby(cells)["seed"].nunique()
+    played = points[points["kind"].isin(["simulation", "live"])]
+    kinds = points["kind"].value_counts()
+    cells = ["kind", "reading", "policy", experiment.axis.column]
+    seeds = played.groupby(cells)["seed"].nunique()
     each = f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
+    live = f"{kinds['live']} live points, " if "live" in kinds else ""
     lines = [
         f"{experiment.purpose[0].upper()}{experiment.purpose[1:]}. Figures and claims: "
         f"{experiment.source}.",
-        f"{len(simulated)} simulations ({each} seeds for each policy and value), "
-        f"{len(points) - len(simulated)} bounds, tocsin {__version__}."
+        f"{kinds.get('simulation', 0)} simulations, {live}{kinds.get('bound', 0)} bounds; {each} "
+        f"seeds for each policy and value; tocsin {__version__}."
         + (" A quick look at a smaller workload." if conditions.quick else ""),
     ]
     present = set(points["reading"])
