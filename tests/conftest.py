@@ -27,12 +27,8 @@ settings.load_profile("shared-machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For workers side by side: a file's tests stay together, and those that talk to the one live
-    system, too. What starts whole systems takes longest: it goes first, so that none is waited for
-    at the end."""
-    for item in items:
-        talks = "live" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("live" if talks else str(item.path)))
+    """What starts whole systems takes longest: it goes first, so that none is waited for at the
+    end."""
     items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
 
