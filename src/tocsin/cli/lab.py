@@ -129,7 +129,7 @@ def run(
 
         configure_logs("error", "auto")
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-        how = {"compute": play_live, "log": log or "", "database": store or ""}
+        how = {"swept_by": play_live, "log": log or "", "database": store or ""}
     with Watch(err) as watch:
         done = run_experiment(chosen, planned, directory, watch, **how)
     if done.interrupted:

@@ -35,14 +35,14 @@ def run_experiment(
     plan: Plan,
     directory: Path,
     progress: Progress,
-    compute: Callable[..., Swept] = sweep,
+    swept_by: Callable[..., Swept] = sweep,
     **how: Any,
 ) -> Done:
     """Compute what is missing, then report. `how` goes to what computes it: to the sweep on Spark,
     master and session."""
     with Store(directory, plan.conditions) as store:
         try:
-            swept = compute(plan, store, progress, **how)
+            swept = swept_by(plan, store, progress, **how)
         except KeyboardInterrupt:
             there = sum(store.has(task) for task in tasks_of(plan))
             _fold(store, experiment)
