@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import structlog
@@ -35,3 +39,21 @@ def test_a_failure_is_logged_with_its_place_and_without_what_variables_held(
     assert "it broke" in told
     assert "fail" in told
     assert SECRET not in told
+
+
+def test_a_service_goes_on_when_nobody_reads_its_logs_any_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = os.pipe()
+    unread = io.TextIOWrapper(io.FileIO(writer, "w"))
+    with monkeypatch.context() as gone:
+        gone.setattr(sys, "stderr", unread)
+        configure_logs("info", "json")
+        log = structlog.get_logger()
+        os.close(reader)
+        log.info("its reader has gone")
+        with suppress(BrokenPipeError):
+            unread.close()
+        log.info("it is closed")
+    log.info("this is heard")
+    assert "this is heard" in capsys.readouterr().err

@@ -48,8 +48,21 @@ def configure_logs(level: str, style: str) -> None:
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(_StandardError()),  # type: ignore[arg-type]
     )
+
+
+class _StandardError:
+    """Standard error as it is at the moment. Where it is closed or its reader has gone, lines are
+    lost: a service does not fail because nobody listens to it."""
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def listen(host: str, port: int) -> socket.socket:
