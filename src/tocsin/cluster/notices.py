@@ -19,7 +19,7 @@ import structlog
 from prometheus_client import Counter
 
 from tocsin.errors import TocsinError
-from tocsin.model import Channel, Head, Result, Subscription
+from tocsin.model import Channel, Departure, Head, Result, Subscription
 from tocsin.service.backoff import NO_ANSWER
 from tocsin.service.tokens import sign_notice
 from tocsin.storage.runs import Committed
@@ -30,6 +30,8 @@ log = structlog.get_logger()
 NOTICES = Counter("tocsin_notices_total", "Notices sent to brokers", ["broker", "outcome"])
 
 GATHER_S = 0.01  # between two notices to a broker at least
+ASK_S = 0.1  # how long a head may wait of a backend subscription that the broker may not have
+ANSWERED_S = 5.0
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
 PUSHED_BYTES_AT_MOST = 512 * 1024
@@ -75,20 +77,39 @@ class _Known:
     name: str
     url: str
     since: int
+    told: dict[int, Head] = field(default_factory=dict)  # of backend subscriptions that it has
+    fresh: dict[int, Head] = field(default_factory=dict)  # newer ones of these
     pushed: _Pushed = field(default_factory=lambda: _Pushed())
+    doubtful: bool = False  # more may have changed: the store knows
+    asking: asyncio.TimerHandle | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def ask(self) -> None:
+        self.doubtful, self.asking = True, None
+        self.wake.set()
+
+    def ask_later(self) -> None:
+        if self.asking is None:
+            self.asking = asyncio.get_running_loop().call_later(ASK_S, self.ask)
+
+    def is_news(self, head: Head) -> bool:
+        told = self.told.get(head.backend)
+        return told is None or told.epoch != head.epoch or told.head < head.head
 
 
 class Notifier:
-    """A task per broker, so that a dead one keeps nobody waiting. A notice is the store's own
-    answer to "what is new since", so batching, conflation and repeats need no state here."""
+    """A task per broker, so that a dead one keeps nobody waiting.
+
+    What a broker must hear is the store's own answer to "what is new since". Heads of backend
+    subscriptions that it is known to have are told before that is asked, as they are committed.
+    """
 
     def __init__(self, store: Store, secret: str) -> None:
         self._store = store
         self._secret = secret
         self._brokers: dict[str, _Known] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._client = httpx.AsyncClient(timeout=5.0)
+        self._transport = httpx.AsyncHTTPTransport()  # a client does more than notices need
 
     async def start(self) -> None:
         for broker in await asyncio.to_thread(self._store.catalog.brokers):
@@ -98,7 +119,7 @@ class Notifier:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await self._client.aclose()
+        await self._transport.aclose()
 
     async def know(self, broker: str, url: str) -> None:
         """From now on notices for `broker` go to `url`."""
@@ -108,6 +129,7 @@ class Notifier:
                 known = self._brokers[broker] = _Known(broker, url, since)
                 self._tasks[broker] = asyncio.create_task(self._deliver(known))
         self._brokers[broker].url = url
+        self._brokers[broker].told.clear()
 
     def forget(self, broker: str) -> None:
         self._brokers.pop(broker, None)
@@ -116,16 +138,19 @@ class Notifier:
             task.cancel()
 
     def results_committed(self, channel: Channel, committed: Committed) -> None:
-        if channel.push:
-            for result in committed.results:
-                for known in self._brokers.values():
-                    known.pushed.add(result)
-        self.wake()
+        results = list(committed.results) if channel.push else []
+        for known in self._brokers.values():
+            known.fresh.update(
+                (one.backend, one) for one in committed.heads if one.backend in known.told
+            )
+            for result in results:
+                known.pushed.add(result)
+            known.wake.set()
 
     def wake(self) -> None:
         """Something changed that brokers may have to hear of."""
         for known in self._brokers.values():
-            known.wake.set()
+            known.ask()
 
     async def _deliver(self, known: _Known) -> None:
         told_at = -GATHER_S
@@ -135,25 +160,39 @@ class Notifier:
             await asyncio.sleep(max(0.0, told_at + GATHER_S - time.monotonic()))
             told_at = time.monotonic()
             known.wake.clear()
-            news = self._store.subscriptions.news
-            try:
-                sequence, heads, detached = await asyncio.to_thread(news, known.name, known.since)
-            except TocsinError as error:
-                log.warning("a notice could not be made", broker=known.name, reason=str(error))
-                await asyncio.sleep(FIRST_RETRY_S)
-                known.wake.set()
-                continue
-            pushed, known.pushed = known.pushed, known.pushed.after(heads)
-            if heads or detached:
-                told = [_head_json(head, pushed.up_to(head)) for head in heads]
+            heads, known.fresh = known.fresh, {}
+            detached: list[Departure] = []
+            if known.doubtful:
+                known.doubtful = False
+                try:
+                    found, detached = await self._ask(known)
+                except TocsinError as error:
+                    log.warning("a notice could not be made", broker=known.name, reason=str(error))
+                    known.fresh = {**heads, **known.fresh}
+                    await asyncio.sleep(FIRST_RETRY_S)
+                    known.ask()
+                    continue
+                heads.update(found)
+            else:
+                known.ask_later()
+            news = [head for head in heads.values() if known.is_news(head)]
+            pushed, known.pushed = known.pushed, known.pushed.after(news)
+            known.told.update((head.backend, head) for head in news)
+            if news or detached:
                 notice = {
                     "cluster": self._store.id,
-                    "sequence": sequence,
-                    "heads": told,
+                    "sequence": known.since,
+                    "heads": [_head_json(head, pushed.up_to(head)) for head in news],
                     "detached": detached,
                 }
                 await self._send(known, msgspec.json.encode(notice))
-            known.since = sequence
+
+    async def _ask(self, known: _Known) -> tuple[dict[int, Head], list[Departure]]:
+        """What the store says is new for a broker."""
+        news = self._store.subscriptions.news
+        sequence, heads, detached = await asyncio.to_thread(news, known.name, known.since)
+        known.since = sequence
+        return {head.backend: head for head in heads}, detached
 
     async def _send(self, known: _Known, body: bytes) -> None:
         """Retry until it is through; what is new meanwhile is in the next notice."""
@@ -164,10 +203,7 @@ class Notifier:
                 "Content-Type": "application/json",
             }
             try:
-                answer = await self._client.post(
-                    f"{known.url}/v1/notices", content=body, headers=headers
-                )
-                answer.raise_for_status()
+                await self._post(f"{known.url}/v1/notices", body, headers)
             except NO_ANSWER as error:
                 NOTICES.labels(known.name, "failed").inc()
                 log.debug("a notice did not arrive", broker=known.name, reason=str(error))
@@ -176,6 +212,17 @@ class Notifier:
             else:
                 NOTICES.labels(known.name, "sent").inc()
                 return
+
+    async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
+        timeout = {"timeout": httpx.Timeout(ANSWERED_S).as_dict()}
+        request = httpx.Request("POST", url, content=body, headers=headers, extensions=timeout)
+        answer = await self._transport.handle_async_request(request)
+        try:
+            await answer.aread()
+        finally:
+            await answer.aclose()
+        answer.request = request
+        answer.raise_for_status()
 
 
 def _head_json(head: Head, results: list[Result]) -> dict[str, Any]:

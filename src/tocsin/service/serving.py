@@ -112,6 +112,7 @@ async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None
         http=_Protocol,
         log_level="warning",
         access_log=False,
+        proxy_headers=False,  # nobody asks who is behind a proxy
         timeout_graceful_shutdown=GRACE_S,
         lifespan="on",
     )

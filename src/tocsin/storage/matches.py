@@ -11,14 +11,15 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, literal_column, null, select, union_all
 
 from tocsin.storage import schema
 from tocsin.storage.database import Database, Write, reads, writes
-from tocsin.storage.runs import Committed, backends_of, store_results
+from tocsin.storage.runs import Backend, Committed, Named, store_results
 from tocsin.storage.subscription_rows import chunks
 
 _counters = schema.counters
+_backend = schema.backend_subscriptions
 _results = schema.results
 
 RUN = "real-time"  # a channel in real-time mode has no runs of its own
@@ -55,35 +56,54 @@ class Matches:
         Results get the positions after the head of their backend subscription. Matches of backend
         subscriptions that are gone are dropped.
         """
-        connection = write.connection
-        known = _known(connection, [one.id for one in found])
-        by_channel: dict[str, dict[str, Match]] = {}
-        for one in found:
-            if one.id not in known:
-                by_channel.setdefault(one.channel, {})[one.id] = one
-        _remember(connection, source, up_to)
-        stored = [_store(write, channel, new) for channel, new in by_channel.items()]
-        return [one for one in stored if one.count]
+        named = {one.id: one for one in found}
+        known, backends = _look_up(write.connection, named)
+        new: dict[str, list[Named]] = {}
+        for number, one in named.items():
+            if number not in known and (one.channel, one.backend) in backends:
+                new.setdefault(one.channel, []).append(
+                    (number, one.backend, one.payload, one.position)
+                )
+        write.count(source, up_to)
+        return [
+            store_results(
+                write,
+                channel,
+                RUN,
+                results,
+                {one: backends[channel, one] for _, one, *_ in results},
+                at=write.now,
+            )
+            for channel, results in new.items()
+        ]
 
 
-def _store(write: Write, channel: str, new: dict[str, Match]) -> Committed:
-    backends = backends_of(write.connection, channel, {one.backend for one in new.values()})
-    named = [
-        (number, one.backend, one.payload, one.position)
-        for number, one in new.items()
-        if one.backend in backends
-    ]
-    return store_results(write, channel, RUN, named, backends, at=write.now)
+_BACKEND, _KNOWN = range(2)  # kinds of rows
+_QUESTION = union_all(
+    select(
+        literal_column(str(_BACKEND)),
+        _backend.c.id,
+        _backend.c.channel,
+        _backend.c.epoch,
+        _backend.c.head,
+    ).where(_backend.c.id.in_(bindparam("backends", expanding=True))),
+    select(literal_column(str(_KNOWN)), null(), _results.c.id, null(), null()).where(
+        _results.c.id.in_(bindparam("ids", expanding=True))
+    ),
+)
 
 
-def _known(connection: Connection, ids: list[str]) -> set[str]:
-    found: set[str] = set()
-    for some in chunks(ids):
-        found.update(connection.scalars(select(_results.c.id).where(_results.c.id.in_(some))))
-    return found
-
-
-def _remember(connection: Connection, name: str, value: int) -> None:
-    moved = update(_counters).where(_counters.c.name == name).values(value=value)
-    if connection.execute(moved).rowcount == 0:
-        connection.execute(insert(_counters), [{"name": name, "value": value}])
+def _look_up(
+    connection: Connection, named: dict[str, Match]
+) -> tuple[set[str], dict[tuple[str, int], Backend]]:
+    """Which of them are stored, and the backend subscriptions that are there."""
+    known: set[str] = set()
+    backends: dict[tuple[str, int], Backend] = {}
+    for ids in chunks(list(named)):
+        asked = {"ids": ids, "backends": list({named[one].backend for one in ids})}
+        for kind, number, name, epoch, head in connection.execute(_QUESTION, asked):
+            if kind == _KNOWN:
+                known.add(name)
+            else:
+                backends[name, number] = Backend(epoch, head)
+    return known, backends

@@ -8,13 +8,26 @@ that was away for longer starts anew with the list of its subscriptions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import (
+    BindParameter,
+    CompoundSelect,
+    Connection,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    null,
+    select,
+    union_all,
+    update,
+)
 
 from tocsin.model import Departure, Head, Subscription
 from tocsin.storage import schema
-from tocsin.storage.database import Write, current_sequence
-from tocsin.storage.names import require
+from tocsin.storage.database import Write
+from tocsin.storage.names import missing
 from tocsin.storage.subscription_rows import chunks
 
 DETACHMENTS_KEPT_S = 86_400.0
@@ -22,43 +35,56 @@ DETACHMENTS_KEPT_S = 86_400.0
 _backend = schema.backend_subscriptions
 _frontend = schema.frontend_subscriptions
 _detachments = schema.detachments
+_brokers = schema.brokers
+_counters = schema.counters
 
 
 News = tuple[int, list[Head], list[Departure]]
 """(sequence, heads, detached): what changed for a broker, up to `sequence`."""
 
+_HEAD, _LEFT, _SEQUENCE, _IS_KNOWN = range(4)  # kinds of rows in the answer
+
+
+def _question() -> CompoundSelect[Any]:
+    """All in one statement, made once: it is asked again and again."""
+    broker: BindParameter[str] = bindparam("broker")
+    since: BindParameter[int] = bindparam("since")
+    here = select(_frontend.c.backend).where(_frontend.c.broker == broker)
+    heads = select(literal_column(str(_HEAD)), _backend.c.id, _backend.c.epoch, _backend.c.head)
+    left = select(
+        literal_column(str(_LEFT)), _detachments.c.subscription, _frontend.c.broker, null()
+    ).join_from(
+        _detachments, _frontend, _frontend.c.id == _detachments.c.subscription, isouter=True
+    )
+    sequence = select(literal_column(str(_SEQUENCE)), _counters.c.value, null(), null())
+    known = select(literal_column(str(_IS_KNOWN)), null(), _brokers.c.name, null())
+    return union_all(
+        heads.where(_backend.c.sequence > since, _backend.c.id.in_(here)),
+        # A subscription that arrived meanwhile may bring a head that the broker has never heard.
+        heads.where(_backend.c.id.in_(here.where(_frontend.c.sequence > since))),
+        left.where(_detachments.c.broker == broker, _detachments.c.sequence > since),
+        sequence.where(_counters.c.name == "sequence"),
+        known.where(_brokers.c.name == broker),
+    )
+
+
+_QUESTION = _question()
+
 
 def news(connection: Connection, broker: str, since: int) -> News:
     """What changed for the broker after `since`."""
-    require(connection, "broker", broker)
-    sequence = current_sequence(connection)  # read first: what is newer than it is told twice
-    columns = (_backend.c.id, _backend.c.epoch, _backend.c.head)
-    here = _frontend.c.broker == broker
-    grown = (
-        select(*columns)
-        .where(_backend.c.sequence > since)
-        .where(_backend.c.id.in_(select(_frontend.c.backend).where(here)))
-    )
-    # A subscription that arrived meanwhile may bring a head that the broker has never heard.
-    arrived = select(*columns).where(
-        _backend.c.id.in_(select(_frontend.c.backend).where(here, _frontend.c.sequence > since))
-    )
-    rows = {row.id: row for query in (grown, arrived) for row in connection.execute(query)}
-    heads = [Head(row.id, row.epoch, row.head) for _, row in sorted(rows.items())]
+    found: list[dict[int, tuple[str, int]]] = [{}, {}, {}, {}]
+    for kind, number, *told in connection.execute(_QUESTION, {"broker": broker, "since": since}):
+        found[kind][number] = tuple(told)
+    heads, left, sequences, known = found
+    if not known:
+        raise missing("broker", broker)
     # One that is still there has moved; ids are not reused, so one that is not has ended.
-    left = (
-        select(_detachments.c.subscription, _frontend.c.broker)
-        .join_from(
-            _detachments,
-            _frontend,
-            _frontend.c.id == _detachments.c.subscription,
-            isouter=True,
-        )
-        .where(_detachments.c.broker == broker, _detachments.c.sequence > since)
-        .distinct()
-        .order_by(_detachments.c.subscription)
+    return (
+        next(iter(sequences)),
+        [Head(number, *told) for number, told in sorted(heads.items())],
+        [Departure(number, to) for number, (to, _) in sorted(left.items())],
     )
-    return sequence, heads, [Departure(*row) for row in connection.execute(left)]
 
 
 def detach(write: Write, leaving: Sequence[Subscription]) -> None:

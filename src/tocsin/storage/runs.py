@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from tocsin.model import Head, Result
 from tocsin.storage import schema
-from tocsin.storage.database import Database, Write, current_sequence, reads, writes
+from tocsin.storage.database import Database, Write, reads, writes
 from tocsin.storage.names import require
 from tocsin.storage.subscription_rows import chunks
 
@@ -63,7 +63,11 @@ class Committed(Struct, frozen=True):
 class Backend(NamedTuple):
     epoch: str
     head: int
-    arguments: str
+    arguments: str = ""
+
+
+Named = tuple[str, int, bytes, int | None]
+"""A result to be stored: its id, backend subscription, payload, and the record it stems from."""
 
 
 class Runs:
@@ -156,13 +160,12 @@ def store_results(
     write: Write,
     channel: str,
     run: str,
-    named: Sequence[tuple[str, int, bytes, int | None]],
+    named: Sequence[Named],
     backends: dict[int, Backend],
     *,
     at: float,
 ) -> Committed:
-    """Store results (id, backend subscription, payload, record) behind the heads, in the order
-    given."""
+    """Store results behind the heads of their backend subscriptions, in the order given."""
     heads = {number: one.head for number, one in backends.items()}
     rows: list[tuple[Any, ...]] = []
     numbers = write.take_ids(schema.RESULT_COUNTER, len(named)) if named else range(0)
@@ -171,16 +174,24 @@ def store_results(
         rows.append((number, id_, backend, heads[backend], record, at, payload))
     counts = {one: head - backends[one].head for one, head in heads.items()}
     if rows:
-        write.insert_many(schema.results, _RESULT_COLUMNS, rows)
-        _raise_heads(write, counts)
+        with write.together(len(rows)):
+            write.insert_many(schema.results, _RESULT_COLUMNS, rows)
+            _raise_heads(write, counts)
     return Committed(
         channel=channel,
         run=run,
-        sequence=write.sequence() if rows else current_sequence(write.connection),
+        sequence=write.last_sequence,
         heads=[Head(one, backends[one].epoch, head) for one, head in heads.items()],
         rows=rows,
         bytes=sum(len(payload) for *_, payload in rows),
     )
+
+
+_RAISED = (
+    update(_backend)
+    .where(_backend.c.id.in_(bindparam("backends", expanding=True)))
+    .values(head=_backend.c.head + bindparam("by"), sequence=bindparam("at"))
+)
 
 
 def _raise_heads(write: Write, counts: dict[int, int]) -> None:
@@ -191,9 +202,8 @@ def _raise_heads(write: Write, counts: dict[int, int]) -> None:
         alike.setdefault(count, []).append(backend)
     for count, backends in alike.items():
         for some in chunks(backends):
-            raised = update(_backend).where(_backend.c.id.in_(some))
-            values = {"head": _backend.c.head + count, "sequence": sequence}
-            write.connection.execute(raised.values(values))
+            values = {"backends": some, "by": count, "at": sequence}
+            write.connection.execute(_RAISED, values)
 
 
 def _as_row(run: Run) -> dict[str, Any]:

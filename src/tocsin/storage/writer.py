@@ -16,10 +16,11 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, insert, select, update
+from sqlalchemy import Connection, Engine, Table, bindparam, case, insert, select, update
 
 from tocsin.errors import Conflict, Unavailable
 from tocsin.storage import schema, upgrades
@@ -29,6 +30,12 @@ T = TypeVar("T")
 
 _ASK_AGAIN_S = 0.05
 _SEAL = schema.meta.c.name == "writer"
+_REPLACED = (
+    update(schema.meta)
+    .where(_SEAL, schema.meta.c.value == bindparam("ours"))
+    .values(value=bindparam("next"))
+)
+_counters = schema.counters
 
 
 class TakenOver(Exception):
@@ -37,29 +44,43 @@ class TakenOver(Exception):
 
 def current_sequence(connection: Connection) -> int:
     """The sequence of the last commit that this transaction can see."""
-    return _counter(connection, "sequence")
+    asked = select(_counters.c.value).where(_counters.c.name == "sequence")
+    return int(connection.execute(asked).scalar_one())
 
 
 class Write:
     """One writing transaction. What `after_commit` is given runs before the next writer starts."""
 
-    def __init__(self, connection: Connection, dialect: Dialect, now: float) -> None:
+    def __init__(
+        self, connection: Connection, dialect: Dialect, now: float, counters: Mapping[str, int]
+    ) -> None:
         self.connection = connection
         self.now = now
         self.after_commit: list[Callable[[], None]] = []
+        self.counted: dict[str, int] = {}  # counters as they will be
         self._dialect = dialect
-        self._sequence: int | None = None
+        self._counters = counters  # as they were
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the newest commit, which may be this one."""
+        return self.counted.get("sequence", self._counters["sequence"])
 
     def sequence(self) -> int:
         """This transaction's own sequence number. Commits happen in the order of their numbers,
         so that whoever has read number n has seen everything up to n."""
-        if self._sequence is None:
-            self._sequence = self._raise("sequence", 1)
-        return self._sequence
+        self.count("sequence", self._counters["sequence"] + 1)
+        return self.last_sequence
 
     def take_ids(self, kind: str, count: int) -> range:
         """Ids that nobody has had before; one that is not used in the end is given again."""
-        return range((end := self._raise(kind, count)) - count + 1, end + 1)
+        last = self.counted.get(kind, self._counters[kind])
+        self.count(kind, last + count)
+        return range(last + 1, last + count + 1)
+
+    def count(self, counter: str, value: int) -> None:
+        """Let a counter stand there from this commit on."""
+        self.counted[counter] = value
 
     def insert_many(
         self, table: Table, columns: tuple[str, ...], rows: list[tuple[Any, ...]]
@@ -67,10 +88,21 @@ class Write:
         """Many rows the fastest way the database has; `columns` are in the table's order."""
         self._dialect.insert_many(self.connection, table, columns, rows)
 
-    def _raise(self, counter: str, by: int) -> int:
-        raised = update(schema.counters).where(schema.counters.c.name == counter)
-        self.connection.execute(raised.values(value=schema.counters.c.value + by))
-        return _counter(self.connection, counter)
+    def together(self, rows: int) -> AbstractContextManager[Any]:
+        """Statements in the block that write about so many rows, and whose outcome nobody looks
+        at, may travel together."""
+        return self._dialect.together(self.connection, rows)
+
+    def store_counters(self) -> None:
+        """All in one statement: they change with every commit."""
+        new = [name for name in self.counted if name not in self._counters]
+        if new:
+            rows = [{"name": name, "value": self.counted[name]} for name in new]
+            self.connection.execute(insert(_counters), rows)
+        moved = {name: value for name, value in self.counted.items() if name not in new}
+        if moved:
+            chosen = update(_counters).where(_counters.c.name.in_(moved))
+            self.connection.execute(chosen.values(value=case(moved, value=_counters.c.name)))
 
 
 class Attempt(Generic[T]):
@@ -81,6 +113,7 @@ class Attempt(Generic[T]):
         self.result: T
         self.seal = ""
         self.after_commit: list[Callable[[], None]] = []
+        self.counted: dict[str, int] = {}
         self.in_doubt = False
         self.committed = False
 
@@ -96,6 +129,7 @@ class Writer:
         self._connection: Connection | None = None
         self._driver: Any = None
         self._doubt: Attempt[Any] | None = None
+        self._counters: dict[str, int] | None = None  # nobody else changes them
 
     def open(self) -> None:
         """Take the store, and make it or bring it up to date. A writer that is just leaving is
@@ -149,12 +183,14 @@ class Writer:
     def carry_out(self, attempt: Attempt[Any], now: float) -> None:
         connection = self._connection
         assert connection is not None
-        write = Write(connection, self._dialect, now)
-        attempt.seal, attempt.after_commit = self._next_seal(), write.after_commit
+        attempt.seal = self._next_seal()
         try:
             with connection.begin() as transaction:
                 self._replace_seal(connection, attempt.seal)
+                write = Write(connection, self._dialect, now, self._known(connection))
+                attempt.after_commit, attempt.counted = write.after_commit, write.counted
                 attempt.result = attempt.work(write)
+                write.store_counters()
                 self._doubt, attempt.in_doubt = attempt, True
                 transaction.commit()
         except BaseException as error:
@@ -169,6 +205,7 @@ class Writer:
     def close(self) -> None:
         """Let go of the connection, and with it of the claim and of what is not committed."""
         driver, self._connection, self._driver = self._driver, None, None
+        self._counters = None
         if driver is not None:
             with contextlib.suppress(Exception):  # it may be dead already
                 driver.close()
@@ -196,12 +233,20 @@ class Writer:
     def _committed(self, attempt: Attempt[Any]) -> None:
         self._seal, self._doubt = attempt.seal, None
         attempt.in_doubt, attempt.committed = False, True
+        if self._counters is not None:
+            self._counters.update(attempt.counted)
         for effect in attempt.after_commit:
             effect()
 
+    def _known(self, connection: Connection) -> dict[str, int]:
+        """The counters; read once for each connection, behind the seal."""
+        if self._counters is None:
+            rows = connection.execute(select(_counters.c.name, _counters.c.value))
+            self._counters = {name: value for name, value in rows}
+        return self._counters
+
     def _replace_seal(self, connection: Connection, seal: str) -> None:
-        ours = update(schema.meta).where(_SEAL, schema.meta.c.value == self._seal)
-        if connection.execute(ours.values(value=seal)).rowcount != 1:
+        if connection.execute(_REPLACED, {"ours": self._seal, "next": seal}).rowcount != 1:
             raise TakenOver(_who(_found(connection)))
 
     def _refuse_stranger(self, seal: str) -> None:
@@ -224,11 +269,6 @@ class Writer:
         if not isinstance(error, self._dialect.errors):
             return False
         return self._dialect.trouble(error).kind is Kind.LOST
-
-
-def _counter(connection: Connection, name: str) -> int:
-    chosen = select(schema.counters.c.value).where(schema.counters.c.name == name)
-    return int(connection.execute(chosen).scalar_one())
 
 
 def _found(connection: Connection, *, lock: bool = False) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -101,6 +102,11 @@ class Dialect(ABC):
     ) -> None:
         """Write many rows the fastest way there is. `columns` are in the table's order."""
         connection.exec_driver_sql(_insert(table, columns, connection.dialect), list(rows))
+
+    def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
+        """Send the statements of the block at once, if the database can. They write about so many
+        rows; what came of each is not looked at, but any failure is raised by the end."""
+        return nullcontext()
 
 
 @lru_cache

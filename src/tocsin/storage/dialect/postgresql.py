@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from typing import Any, cast
 
@@ -20,6 +21,8 @@ _OPTIONS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+
+_COPIED = 100  # so many rows at once are copied; fewer are inserted
 
 _LOGIN = "correct user and password in the setting store, or the server's pg_hba.conf"
 _DATABASE = "create the database, or name another in the setting store"
@@ -143,13 +146,23 @@ class Postgresql(Dialect):
         columns: tuple[str, ...],
         rows: Sequence[tuple[Any, ...]],
     ) -> None:
+        if len(rows) < _COPIED:
+            super().insert_many(connection, table, columns, rows)
+            return
         compiler = connection.dialect
         types = [table.c[one].type.compile(compiler).partition("(")[0].lower() for one in columns]
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
             sql.Identifier(table.name), sql.SQL(", ").join(map(sql.Identifier, columns))
         )
-        driver = cast("psycopg.Connection[Any]", connection.connection.dbapi_connection)
-        with driver.cursor() as cursor, cursor.copy(statement) as copy:
+        with _driver(connection).cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types(types)
             for row in rows:
                 copy.write_row(row)
+
+    def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
+        """COPY has a conversation of its own."""
+        return _driver(connection).pipeline() if rows < _COPIED else nullcontext()
+
+
+def _driver(connection: Connection) -> psycopg.Connection[Any]:
+    return cast("psycopg.Connection[Any]", connection.connection.dbapi_connection)

@@ -1,0 +1,139 @@
+"""What brokers are told, and when the store is asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tocsin.cluster import notices
+from tocsin.cluster.notices import Notifier
+from tocsin.model import Channel, Subscription
+from tocsin.service.serving import listen, port_of, serving
+from tocsin.storage.matches import Match
+from tocsin.storage.store import Store
+
+SECRET = "s" * 32
+CHANNEL = Channel("c", "continuous", (), "", (), (), push=True)
+
+
+class Broker:
+    """Hears notices."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+
+    async def hear(self, request: Request) -> Response:
+        self.heard.append(msgspec.json.decode(await request.body()))
+        return Response("{}")
+
+    def heads(self, backend: int) -> list[int]:
+        return [
+            head["head"]
+            for notice in self.heard
+            for head in notice["heads"]
+            if head["backend"] == backend
+        ]
+
+
+class World:
+    def __init__(self, store: Store, notifier: Notifier, broker: Broker) -> None:
+        self.store = store
+        self.notifier = notifier
+        self.broker = broker
+        self.asked = 0
+        self._offset = 0
+        asking = store.subscriptions.news
+
+        def news(*args: Any) -> Any:
+            self.asked += 1
+            return asking(*args)
+
+        store.subscriptions.news = news  # type: ignore[assignment, method-assign]
+
+    def subscribe(self, who: str) -> Subscription:
+        made, _ = self.store.subscriptions.subscribe(who, "c", {}, "edge")
+        self.notifier.wake()
+        return made
+
+    def commit(self, backend: int) -> None:
+        self._offset += 1
+        found = [Match("c", backend, self._offset, b"1")]
+        for committed in self.store.matches.commit("topic", found, self._offset):
+            self.notifier.results_committed(CHANNEL, committed)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(f"sqlite:///{tmp_path}/store.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def world(store: Store) -> AsyncIterator[World]:
+    store.catalog.create_channel(CHANNEL)
+    broker, listener = Broker(), listen("127.0.0.1", 0)
+    app = Starlette(routes=[Route("/v1/notices", broker.hear, methods=["POST"])])
+    url = f"http://127.0.0.1:{port_of(listener)}"
+    store.catalog.put_broker("edge", url)
+    async with serving(app, listener):
+        notifier = Notifier(store, SECRET)
+        await notifier.start()
+        yield World(store, notifier, broker)
+        await notifier.stop()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_heads_of_what_a_broker_has_are_told_without_asking_the_store(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "ASK_S", 60.0)
+    mine = world.subscribe("ann")
+    await until(lambda: world.broker.heads(mine.backend.id) == [0])
+    asked = world.asked
+    for head in (1, 2, 3):
+        world.commit(mine.backend.id)
+        await until(lambda head=head: world.broker.heads(mine.backend.id)[-1] == head)  # type: ignore[misc]
+    assert world.asked == asked
+    assert [one["results"] for one in world.broker.heard[-1]["heads"]] == [
+        [{"position": 3, "at": pytest.approx(0, abs=1e11), "value": 1}]
+    ]
+
+
+async def test_the_store_is_asked_soon_for_what_the_broker_may_have_besides(world: World) -> None:
+    mine, _ = world.store.subscriptions.subscribe("ann", "c", {}, "edge")  # nobody was woken
+    world.commit(mine.backend.id)
+    await until(lambda: world.broker.heads(mine.backend.id) == [1])
+
+
+async def test_the_stores_answer_repeats_nothing_that_was_told(world: World) -> None:
+    mine = world.subscribe("ann")
+    await until(lambda: world.broker.heads(mine.backend.id) == [0])
+    world.commit(mine.backend.id)
+    await until(lambda: world.broker.heads(mine.backend.id) == [0, 1])
+    asked = world.asked
+    await until(lambda: world.asked > asked)
+    await asyncio.sleep(0.05)
+    assert world.broker.heads(mine.backend.id) == [0, 1]
+
+
+async def test_who_leaves_is_told(world: World) -> None:
+    mine = world.subscribe("ann")
+    await until(lambda: world.broker.heads(mine.backend.id) == [0])
+    world.store.subscriptions.unsubscribe(mine.id, None)
+    world.notifier.wake()
+    await until(lambda: bool(world.broker.heard[-1]["detached"]))
+    assert world.broker.heard[-1]["detached"][0]["subscription"] == mine.id
