@@ -48,8 +48,6 @@ Store = Annotated[
 Policy = Annotated[str | None, typer.Option(help="result cache policy: lru, lsc, ttl, none")]
 CacheBytes = Annotated[str | None, typer.Option("--cache", help="cache budget, such as 64MB")]
 
-TURN_S = 0.0005  # in Python's 5 ms a commit in one thread would keep a notice in another waiting
-
 
 def register(app: typer.Typer) -> None:
     app.command()(up)
@@ -249,7 +247,6 @@ def _serve(run: Any, settings: Settings) -> None:
     if os.environ.get(SUPERVISED):
         threading.Thread(target=_stop_when_input_ends, daemon=True).start()
     try:
-        sys.setswitchinterval(TURN_S)
         uvloop.run(run(settings))
     except Conflict as error:  # somebody else has what it needs
         complain(error)

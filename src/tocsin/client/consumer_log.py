@@ -41,7 +41,8 @@ READ_ON = 200  # values of others that are rather read than jumped over
 class LoggedResult(Struct, frozen=True):
     """One result: made `at`, written into the log at `logged_at`, read here at `arrived_at`.
     `filled`: the log lacked it, and it was fetched from the store. `lost` says which positions just
-    before it are no longer kept by anybody."""
+    before it are no longer kept by anybody. `too_large`: the bytes of a value that no log takes; it is
+    None here."""
 
     value: Any
     position: int
@@ -50,6 +51,7 @@ class LoggedResult(Struct, frozen=True):
     filled: bool = False
     logged_at: float = 0.0
     arrived_at: float = 0.0
+    too_large: int = 0
 
 
 class _Record(Struct, frozen=True):
@@ -61,6 +63,7 @@ class _Record(Struct, frozen=True):
     shared: int | None = None
     channel: str = ""
     expired: bool = False
+    too_large: int = 0
 
 
 _decode = msgspec.json.Decoder(_Record).decode
@@ -182,6 +185,7 @@ class ConsumerLog:
             taken.filled,
             logged_at,
             arrived_at,
+            record.too_large,
         )
 
     def _read(self, wait_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
 from collections.abc import Iterator
@@ -116,6 +117,26 @@ def test_results_that_expired_undelivered_are_told(
     assert values[0] == 1
     assert values[-1] == 4
     assert int(told.get("expired undelivered", 0)) == 4 - len(values)
+
+
+def test_a_result_that_the_topic_does_not_take_keeps_nobody_waiting(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = uuid.uuid4().hex
+    make_topic(kafka.address, topic, partitions=1, max_message_bytes="20000")
+    settings = Settings(log=f"{kafka.url}/{topic}", store=f"sqlite:///{tmp_path}/store.db")
+    world = World(settings, Delivery(topic=topic))
+    try:
+        flood = world.subscribe("ann", "flood").backend.id
+        large = random.Random(1).randbytes(40_000).hex()
+        world.commit((flood, {"n": 1}), (flood, {"n": large}), (flood, {"n": 3}))
+        world.start()
+        found = [value for _, value in read_topic(kafka.address, topic, 3)]
+    finally:
+        world.close()
+    assert [one["position"] for one in found] == [1, 2, 3]
+    assert [one["value"] for one in found] == [{"n": 1}, None, {"n": 3}]
+    assert [one.get("too_large", 0) > 80_000 for one in found] == [False, True, False]
 
 
 def test_nothing_is_lost_or_doubled_when_everything_is_killed(

@@ -88,9 +88,12 @@ def until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def make_topic(servers: str, name: str, partitions: int = 3) -> None:
+def make_topic(servers: str, name: str, partitions: int = 3, **config: str) -> None:
+    """`config`: with _ for every dot."""
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(30)
+    named = {key.replace("_", "."): value for key, value in config.items()}
+    made = admin.create_topics([NewTopic(name, num_partitions=partitions, config=named)])
+    made[name].result(30)
 
 
 def read_topic(servers: str, topic: str, enough: int, *, limit_s: float = 60.0) -> list[Any]:

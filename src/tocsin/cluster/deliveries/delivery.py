@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 from prometheus_client import Counter
 
-from tocsin.cluster.deliveries.transactions import Fenced, Progress, Transactions
+from tocsin.cluster.deliveries.transactions import Fenced, Progress, Sizes, Transactions
 from tocsin.errors import TocsinError
 from tocsin.model import Channel
 from tocsin.storage.deliveries import Deliverable
@@ -68,6 +68,7 @@ class Delivery:
         self._trouble = ""
         self._expired = 0
         self._next: dict[int, int] = {}  # backend → the position to come
+        self._sizes = Sizes()
 
     def start(self) -> None:
         self._thread.start()
@@ -93,6 +94,7 @@ class Delivery:
                 self._address,
                 self.channel.name,
                 f"{self.channel.name}@{self.channel.created_at!r}",
+                self._sizes,
             )
             try:
                 progress = out.open()

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from prometheus_client import Counter
 
-from tocsin.cluster.deliveries.topics import Topics
+from tocsin.cluster.deliveries.topics import LARGEST_MESSAGE_BYTES, Topics
 from tocsin.cluster.deliveries.transactions import Transactions
 from tocsin.errors import Unavailable
 from tocsin.model import Channel, Delivery
@@ -34,6 +34,7 @@ log = structlog.get_logger()
 PUBLICATIONS = Counter(
     "tocsin_publications_total", "Publications that consumers matched", ["channel", "admitted"]
 )
+LARGEST_VALUE_BYTES = LARGEST_MESSAGE_BYTES - 4096
 LOGGED = Counter("tocsin_logged_total", "Records written into consumer logs", ["channel"])
 
 
@@ -184,7 +185,7 @@ class ConsumerLogs:
 
             return place
 
-        values = {_shared(one): one for one in written}
+        values = {_shared(one): one for one in written if fits(one.payload)}
         for value, one in values.items():
             out.produce(topic, b"%d" % (one.record or 0), one.payload, told=told(value))
         out.flush()
@@ -234,7 +235,14 @@ def _shared(one: Deliverable) -> tuple[tuple[float, int, int], bytes]:
     return _publication(one), one.payload
 
 
+def fits(payload: bytes) -> bool:
+    return len(payload) <= LARGEST_VALUE_BYTES
+
+
 def logged(position: int, at: float, payload: bytes) -> bytes:
-    """A result as a consumer log has it."""
-    told = {"position": position, "at": at, "value": msgspec.Raw(payload)}
-    return msgspec.json.encode(told)
+    """A result as a consumer log has it; of one that Kafka would not take, its size."""
+    told: dict[str, Any] = {"position": position, "at": at}
+    if fits(payload):
+        return msgspec.json.encode(told | {"value": msgspec.Raw(payload)})
+    log.error("a result is too large for a consumer log", position=position, bytes=len(payload))
+    return msgspec.json.encode(told | {"value": None, "too_large": len(payload)})

@@ -4,6 +4,7 @@ subscription, so that Kafka keeps the order of each."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -21,16 +22,20 @@ class ToTopic:
 
     def write(self, results: Sequence[Deliverable], out: Transactions) -> dict[str, float]:
         for one in results:
-            value = {
+            told: dict[str, Any] = {
                 "channel": self._channel,
                 "backend": one.backend,
                 "arguments": msgspec.Raw(one.arguments.encode()),
                 "position": one.position,
                 "at": one.created_at,
-                "value": msgspec.Raw(one.payload),
             }
+            if out.takes(one.number):
+                told["value"] = msgspec.Raw(one.payload)
+            else:
+                told |= {"value": None, "too_large": len(one.payload)}
             key = b"%d" % one.backend
-            out.produce(self._topic, key, msgspec.json.encode(value), one_partition=False)
+            value = msgspec.json.encode(told)
+            out.produce(self._topic, key, value, one_partition=False, number=one.number)
         return {}
 
     def due(self, caught_up: bool) -> bool:

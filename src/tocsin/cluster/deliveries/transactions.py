@@ -38,6 +38,23 @@ class Progress(Struct, frozen=True):
     memory: dict[str, float] = {}
 
 
+class Sizes:
+    """Which results a topic does not take because they are too large. Kafka refuses batches, so one
+    that was refused is tried again alone before that is believed."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[int, int] = {}
+
+    def refused(self, number: int) -> None:
+        self._refusals[number] = self._refusals.get(number, 0) + 1
+
+    def is_doubtful(self, number: int) -> bool:
+        return self._refusals.get(number) == 1
+
+    def is_too_large(self, number: int) -> bool:
+        return self._refusals.get(number, 0) > 1
+
+
 class Fenced(Exception):
     """Somebody else delivers this channel now."""
 
@@ -45,9 +62,10 @@ class Fenced(Exception):
 class Transactions:
     """One delivery's producer. Whatever fails, it is thrown away and opened again."""
 
-    def __init__(self, address: KafkaAddress, name: str, key: str) -> None:
+    def __init__(self, address: KafkaAddress, name: str, key: str, sizes: Sizes) -> None:
         """`name` is what only one may deliver at a time, `key` is whose progress it is."""
         self._address = address
+        self._sizes = sizes
         self._key = key.encode()
         self._producer = Producer(
             address.client(
@@ -78,18 +96,54 @@ class Transactions:
         except KafkaException as error:
             self._failed(error)
 
+    def takes(self, number: int) -> bool:
+        """Whether the topic takes a result, as far as is known."""
+        return not self._sizes.is_too_large(number)
+
     def produce(
-        self, topic: str, key: bytes, value: bytes, *, one_partition: bool = True, told: Any = None
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        *,
+        one_partition: bool = True,
+        told: Told | None = None,
+        number: int | None = None,
     ) -> None:
-        """Within a transaction. `told` hears where it went."""
-        place = {"partition": 0} if one_partition else {}
-        more: dict[str, Any] = place | ({"on_delivery": told} if told else {})
+        """Within a transaction. `told` hears where it went. `number` is that of the result, in a
+        topic that may be too small for it."""
+        alone = number is not None and self._sizes.is_doubtful(number)
+        if alone:
+            self.flush()
+        self._produce(topic, key, value, one_partition, told, number)
+        if alone:
+            self.flush()
+
+    def _produce(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        one_partition: bool,
+        told: Told | None,
+        number: int | None,
+    ) -> None:
+        def refused(error: KafkaError | None, _: Any) -> None:
+            if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                assert number is not None
+                self._sizes.refused(number)
+
+        more: dict[str, Any] = {"partition": 0} if one_partition else {}
+        if told is not None or number is not None:
+            more["on_delivery"] = told or refused
         while True:
             try:
                 self._producer.produce(topic, value, key, **more)
             except BufferError:  # the producer's own queue is full: let it send
                 self._producer.poll(0.1)
             except KafkaException as error:
+                if number is not None:
+                    refused(error.args[0], None)
                 self._failed(error)
             else:
                 return
