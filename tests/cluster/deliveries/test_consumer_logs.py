@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tocsin.client import consumer_log
+from tocsin.cluster.deliveries import to_consumer_logs
 from tocsin.dev.kafka import Kafka
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import Delivery
@@ -58,6 +59,22 @@ def taken(world: World, subscription: int, count: int, after: int | None = 0) ->
         assert all(found)
         assert log.take(0.3) is None
     return found
+
+
+@pytest.mark.parametrize("admit", ["all", "none"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_value_that_no_log_takes_is_told_in_its_place(
+    make: Make, shared: bool, admit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(to_consumer_logs, "LARGEST_VALUE_BYTES", 1000)
+    world = make(admit=admit, shared=shared)
+    ann = world.subscribe("ann", "flood")
+    for number, size in enumerate([1, 2000, 1]):
+        world.commit((ann.backend.id, {"n": "x" * size}), record=number)
+    world.start()
+    found = taken(world, ann.id, 3)
+    assert [one.value for one in found] == [{"n": "x"}, None, {"n": "x"}]
+    assert [one.too_large > 2000 for one in found] == [False, True, False]
 
 
 @pytest.mark.parametrize("shared", [False, True])
