@@ -41,8 +41,8 @@ READ_ON = 200  # values of others that are rather read than jumped over
 class LoggedResult(Struct, frozen=True):
     """One result: made `at`, written into the log at `logged_at`, read here at `arrived_at`.
     `filled`: the log lacked it, and it was fetched from the store. `lost` says which positions just
-    before it are no longer kept by anybody. `too_large`: the bytes of a value that no log takes; it is
-    None here."""
+    before it are no longer kept by anybody. `too_large`: the bytes of a value that no log takes;
+    it is None here."""
 
     value: Any
     position: int
