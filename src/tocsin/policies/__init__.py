@@ -2,7 +2,8 @@
 
 A policy is one small function over scalars in a file of its own. It knows no cache, clock or
 random source. Families: admission (is a new object cached at all?), eviction (which cache loses
-its tail when room is needed?), expiry (how long may an object stay?).
+its tail when room is needed?), expiry (how long may an object stay?). Caches of messages have
+families of their own, in `message`.
 """
 
 from tocsin.policies import admission, eviction, expiry
