@@ -100,7 +100,7 @@ def test_options_narrow_the_plan() -> None:
         settings={"skew": "0.8", "size_bytes": "10,20", "cluster_rtt_s": "0.1"},
     )
     assert made.policies == ("lru", "admit=threshold(0.2,0.8) evict=lsc")
-    assert made.values == (1_000_000, 3_000_000)
+    assert made.values == {"spread": (1_000_000, 3_000_000)}
     assert made.points == 1 * 2 * 2 * 2
     here = made.circumstances["spread"]
     assert (here.workload.skew, here.workload.size_bytes) == (0.8, (10, 20))

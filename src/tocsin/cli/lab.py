@@ -41,7 +41,8 @@ def list_experiments() -> None:
 
     rows = []
     for one in experiments().values():
-        points = len(one.readings) * len(one.policies) * len(one.full.values) * one.full.seeds
+        values = sum(len(one.full.of(reading.name)) for reading in one.readings)
+        points = values * len(one.policies) * one.full.seeds
         rows.append([one.name, points, _some(one.policies), one.purpose])
     show_table(["experiment", "points", "policies", "purpose"], rows)
 

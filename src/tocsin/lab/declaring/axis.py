@@ -12,6 +12,10 @@ class Axis(Struct, frozen=True, kw_only=True):
     suffix: str  # told after a value, with a space: MB, records
     unit: float = 1.0  # values are divided by it where they are shown
     logarithmic: bool = False
+    instead: dict[str, Axis] = {}  # readings that go along another one, in the same column
+
+    def of(self, reading: str) -> Axis:
+        return self.instead.get(reading, self)
 
     def told(self, value: float) -> str:
         return f"{value / self.unit:,g} {self.suffix}" if self.suffix else f"{value:g}"

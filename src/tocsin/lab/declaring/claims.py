@@ -162,7 +162,8 @@ class Judged(Struct, frozen=True):
 
 def judge(claims: Sequence[Claim], points: pd.DataFrame, axis: Axis) -> list[Judged]:
     """Every claim under every reading in the table."""
-    views = {reading: View(points, reading, axis) for reading in dict.fromkeys(points["reading"])}
+    readings = dict.fromkeys(str(reading) for reading in points["reading"])
+    views = {reading: View(points, reading, axis.of(reading)) for reading in readings}
     return [
         Judged(claim, reading, claim.check(view))
         for claim in claims

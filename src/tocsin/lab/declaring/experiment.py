@@ -30,6 +30,7 @@ class Extent(Struct, frozen=True, kw_only=True):
     """How much is swept; `settings` shrink the workload for a quick look."""
 
     values: tuple[int, ...]  # of the axis
+    instead: dict[str, tuple[int, ...]] = {}  # of readings that go along another axis
     seeds: int
     first_seed: int = 1  # others follow it
     bound_seeds: int = 0  # the bound is dear and varies little: a few seeds do
@@ -43,6 +44,9 @@ class Live(Struct, frozen=True, kw_only=True):
 
     full: Extent
     quick: Extent
+
+    def of(self, reading: str) -> tuple[int, ...]:
+        return self.instead.get(reading, self.values)
 
 
 class Recording(Struct, frozen=True, kw_only=True):
@@ -73,6 +77,9 @@ class Experiment(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if any(reading.name == RECORDED for reading in self.readings):
             raise ValueError(f"{self.name}: {RECORDED!r} is the reading of recorded workloads")
+        columns = {axis.column for axis in (self.axis, *self.axis.instead.values())}
+        if len(columns) > 1:
+            raise ValueError(f"{self.name}: its axes are in the columns {sorted(columns)}")
 
 
 RECORDED = "data"

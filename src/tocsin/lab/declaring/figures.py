@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Dash = Literal["solid", "dashed", "dotted"]
+Drawn = Literal["curve", "points", "line"]  # a line with marks, marks alone, a line alone
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -15,6 +16,7 @@ class Series(Struct, frozen=True, kw_only=True):
     metric: str
     label: str = ""  # told after the policy's name
     dash: Dash = "solid"
+    drawn: Drawn = "curve"
     policies: tuple[str, ...] | None = None  # None: all that were run
     pooled: bool = False  # one curve over all policies
     against: str = ""  # draw the difference to this policy, paired by seed
@@ -27,6 +29,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     title: str
     axis: str  # what the y axis shows, with its unit
     series: tuple[Series, ...]
+    readings: tuple[str, ...] | None = None  # None: all
     unit: float = 1.0  # the points' values are divided by it
     one_scale: bool = False  # readings can be compared: they share the y axis
     allowed: bool = False  # draw the values of the axis themselves

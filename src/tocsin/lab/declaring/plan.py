@@ -58,7 +58,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     readings: tuple[str, ...]
     bounded: tuple[str, ...]  # readings that have bounds
     policies: tuple[str, ...]
-    values: tuple[int, ...]
+    values: dict[str, tuple[int, ...]]  # of the axis, for each reading
     seeds: int
     bound_seeds: int
     first_seed: int = 1
@@ -72,11 +72,11 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def bounds(self) -> int:
-        return len(self.bounded) * len(self.values) * self.bound_seeds
+        return sum(len(self.values[reading]) for reading in self.bounded) * self.bound_seeds
 
     @property
     def points(self) -> int:
-        made = len(self.readings) * self.seeds * self._cells(self.values)
+        made = self.seeds * sum(self._cells(self.values[reading]) for reading in self.readings)
         return made + self._cells([one.value for one in self.recordings]) + self.bounds
 
     def _cells(self, values: Sequence[int]) -> int:
@@ -88,10 +88,23 @@ class Plan(Struct, frozen=True, kw_only=True):
         recorded = f", {len(self.recordings)} recordings" if self.recordings else ""
         some = [policy for policy in self.policies if policy in self.only]
         fewer = f" ({len(some)} policies at fewer)" if some else ""
+        each = {reading: len(self.values[reading]) for reading in self.readings}
+        axes = {self.axis.of(reading).label for reading in self.readings}
+        if len(axes) > 1:
+            told = ", ".join(
+                f"{reading} ({count} {self.axis.of(reading).plural})"
+                for reading, count in each.items()
+            )
+            grid = f"{self.seeds} seeds × readings {told}"
+        else:
+            first = self.readings[0] if self.readings else RECORDED
+            grid = (
+                f"{len(self.values[first])} {self.axis.of(first).plural}{fewer} × "
+                f"{self.seeds} seeds × readings {' and '.join(self.readings)}"
+            )
         return (
             f"{self.points} {'live ' if self.live else ''}points: {len(self.policies)} policies × "
-            f"{len(self.values)} {self.axis.plural}{fewer} × {self.seeds} seeds × readings "
-            f"{' and '.join(self.readings)}{recorded}, and {self.bounds} bounds"
+            f"{grid}{recorded}, and {self.bounds} bounds"
         )
 
     def recorded(self) -> Iterator[tuple[Recording, int, Circumstances]]:
@@ -138,7 +151,7 @@ def plan(experiment: Experiment, options: Options) -> Plan:
         readings=tuple(name for name in readings if name != RECORDED),
         bounded=tuple(name for name in readings if name in bounded),
         policies=_chosen_policies(experiment.subject, options.policies or experiment.policies),
-        values=_chosen_values(experiment.axis, options.values or extent.values),
+        values=_chosen_values(experiment, extent, readings, options.values),
         seeds=seeds,
         bound_seeds=bound_seeds,
         first_seed=extent.first_seed,
@@ -189,15 +202,29 @@ def _chosen_policies(subject: Subject, asked: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def _chosen_values(axis: Axis, asked: Sequence[int]) -> tuple[int, ...]:
-    for value in asked:
-        if value < 1:
-            raise InvalidInput(
-                f"{value} is none of the {axis.plural}",
-                field="sizes",
-                hint=f"such as {axis.told(axis.unit).replace(' ', '')}",
-            )
-    return tuple(sorted(set(asked)))
+def _chosen_values(
+    experiment: Experiment, extent: Extent, readings: Sequence[str], asked: Sequence[int] | None
+) -> dict[str, tuple[int, ...]]:
+    axes = {experiment.axis.of(reading).label for reading in readings}
+    if asked and len(axes) > 1:
+        raise InvalidInput(
+            f"{experiment.name} has several axes: {', '.join(sorted(axes))}",
+            field="sizes",
+            hint="choose one with --readings",
+        )
+    found = {}
+    for reading in readings:
+        axis = experiment.axis.of(reading)
+        values = asked or extent.of(reading)
+        for value in values:
+            if value < 1:
+                raise InvalidInput(
+                    f"{value} is none of the {axis.plural}",
+                    field="sizes",
+                    hint=f"such as {axis.told(axis.unit).replace(' ', '')}",
+                )
+        found[reading] = tuple(sorted(set(values)))
+    return found
 
 
 def _recordings(experiment: Experiment, options: Options) -> tuple[Recording, ...]:

@@ -1,9 +1,9 @@
 """The time until a Markov chain is absorbed, by uniformisation.
 
-With Λ above all rates the chain makes its steps at the times of a Poisson process, and one sequence,
-a_j = P(not absorbed after j steps), gives everything: the mean is Σ a_j / Λ, and the curve
-Σ Poisson(j; Λt) a_j (survival, equation 3, without the inverse or the exponential of a matrix). Soon
-the sequence falls geometrically, and the rest of it is known.
+With Λ above all rates the chain makes its steps at the times of a Poisson process, and one
+sequence, a_j = P(not absorbed after j steps), gives everything: the mean is Σ a_j / Λ, and the
+curve Σ Poisson(j; Λt) a_j (survival, equation 3, without the inverse or the exponential of a
+matrix). Soon the sequence falls geometrically, and the rest of it is known.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
 The paper lets the copies of other messages follow those of the one that is looked at: when it has
 one copy left, so has everybody, and its last cache is pushed by k(n−1) others. That is where its
-estimate falls short, by a third and more. But other messages do not know of this one. By Little's law
-there are λb·MST of them, k of which are in a cache already, so that copies come into every cache at
-one rate,
+estimate falls short, by a third and more. But other messages do not know of this one. By Little's
+law there are λb·MST of them, k of which are in a cache already, so that copies come into every
+cache at one rate,
 
     λcp = λc · (messages that are elsewhere and can be reached) = λc · Σ_s y(s) · (1 − R/n) · f(s)
 
-where y(s) is the time that messages spend in state s, times λb: what the chain itself says, if it is
-run with λcp. The rate that agrees with itself is the estimate; then the caches are exactly full, too.
-ψ counts copies among what comes into a cache.
+where y(s) is the time that messages spend in state s, times λb: what the chain itself says, if it
+is run with λcp. The rate that agrees with itself is the estimate; then the caches are exactly
+full, too. ψ counts copies among what comes into a cache.
 """
 
 from __future__ import annotations

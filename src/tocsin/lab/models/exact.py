@@ -1,10 +1,13 @@
-"""One broker: which slot a message is in, and how many messages of the cache are alive (survival 4).
+"""One broker: which slot a message is in, and how many messages of the cache are alive (survival
+4).
 
-State (i, j): i of k messages are alive, the message is in slot j. Alive messages are those on top,
-so that it is alive itself if j ≤ i. The printed ranges of t(7) are off by one, and i = 0 is a state.
+State (i, j): i of k messages are alive, the message is in slot j. Alive messages are those on
+top, so that it is alive itself if j ≤ i. The printed ranges of t(7) are off by one, and i = 0 is
+a state.
 
-The chain is exact if a message that is alive stays so for an exponential time, and if new messages
-are alive: clients that come and go are neither, quite, and `all` keeps messages without clients.
+The chain is exact if a message that is alive stays so for an exponential time, and if new
+messages are alive: clients that come and go are neither, quite, and `all` keeps messages without
+clients.
 """
 
 from __future__ import annotations

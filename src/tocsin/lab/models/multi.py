@@ -1,10 +1,10 @@
 """Several brokers, as the paper has it (survival 6, equation 5): every other message is copied as
-often as the one that is looked at, so that its caches are pushed by copies of
-⌊k(n/R − 1)⌋ others, where R is the number of its own copies.
+often as the one that is looked at, so that its caches are pushed by copies of ⌊k(n/R − 1)⌋
+others, where R is the number of its own copies.
 
-With f_sub = λc(1 − ∏(1 − π^alive)) over the caches that have it. A copy is made when a client asks
-for a message that its broker does not have; whether every client or only the first asks, the paper's
-rate is the same.
+With f_sub = λc(1 − ∏(1 − π^alive)) over the caches that have it. A copy is made when a client
+asks for a message that its broker does not have; whether every client or only the first asks, the
+paper's rate is the same.
 """
 
 from __future__ import annotations

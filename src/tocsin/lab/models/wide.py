@@ -1,19 +1,19 @@
 """Many brokers, large caches: brokers apart from each other, on one clock (ours).
 
 As in `balanced`, copies come into every cache at the rate that agrees with itself. What couples
-brokers beyond that is the publications, which push a message in all its caches at the same moments:
-let them be the ticks of a clock. Between them brokers know nothing of each other, and neither do
-they at a tick, where each keeps the publication or not. So the probability that all n are without the
-message is a power of what one of them says, and a message is gone at the first moment that they are.
-That moment is a renewal: with A(j) the probability that all are without it j ticks after its
-publication, and G(j) the same, j ticks after all were without it (a client would have it copied again,
-from nowhere),
+brokers beyond that is the publications, which push a message in all its caches at the same
+moments: let them be the ticks of a clock. Between them brokers know nothing of each other, and
+neither do they at a tick, where each keeps the publication or not. So the probability that all n
+are without the message is a power of what one of them says, and a message is gone at the first
+moment that they are. That moment is a renewal: with A(j) the probability that all are without it
+j ticks after its publication, and G(j) the same, j ticks after all were without it (a client
+would have it copied again, from nowhere),
 
     A(j) = Σ_i f(i) · G(j − i)
 
-which gives f, the probability that it is gone after i ticks, one by one. Nothing grows with n, and k
-may be large: beyond `FINEST` slots several are taken as one. Ticks are divided, so that a message
-seldom goes and comes within a part of one.
+which gives f, the probability that it is gone after i ticks, one by one. Nothing grows with n,
+and k may be large: beyond `FINEST` slots several are taken as one. Ticks are divided, so that a
+message seldom goes and comes within a part of one.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _ticks(rates: Rates, copies: float, reached: float) -> Ticks:
     step = expm(calm * part_s)
     length = 2 * rates.slots + 8
     while True:
-        without = _without(rates, step, parts, length * parts) ** rates.brokers
+        without: Values = _without(rates, step, parts, length * parts) ** rates.brokers
         gone = _first(without, parts)
         alive = np.maximum(0.0, 1.0 - np.cumsum(gone))
         hazard, before = (_hazard(alive, parts, end) for end in (1.0, 0.75))
@@ -133,7 +133,7 @@ def _without(rates: Rates, step: Any, parts: int, length: int) -> Values:
 
 def _first(without: Values, parts: int) -> Values:
     """f, from A and G."""
-    found = without[0].copy()
+    found: Values = without[0].copy()
     for at in range(len(found) - 1):
         found[at + 1 :] -= found[at] * without[1 + at % parts, 1 : len(found) - at]
     return found

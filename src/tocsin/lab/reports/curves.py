@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.columns import bound_columns
-from tocsin.lab.declaring.figures import Dash, Figure, Series
+from tocsin.lab.declaring.figures import Dash, Drawn, Figure, Series
 from tocsin.lab.declaring.statistics import Estimate, estimate
 from tocsin.lab.reports.kinds import live_of
 
@@ -27,6 +27,7 @@ class Curve(Struct, frozen=True, kw_only=True):
     policy: str
     label: str
     dash: Dash
+    drawn: Drawn
     xs: list[float]
     mean: list[float]
     low: list[float]
@@ -45,17 +46,18 @@ class Panel(Struct, frozen=True, kw_only=True):
     """One reading's part of a figure."""
 
     reading: str
+    axis: Axis
     curves: list[Curve]
     bound: Bound | None
     allowed: list[float]  # values of the axis, where the figure draws them
     names: list[str] = []  # of what stands side by side, instead of values
 
 
-def panels(figure: Figure, points: pd.DataFrame, axis: Axis) -> list[Panel]:
+def panels(figure: Figure, points: pd.DataFrame, whole: Axis) -> list[Panel]:
     """The figure's curves, reading by reading, in the order in which the points name them; what was
     predicted of live points beside those."""
     found: dict[str, Panel] = {}
-    for panel in _panels(figure, points, axis):
+    for panel in _panels(figure, points, whole):
         live = found.get(live_of(panel.reading))
         if live is None:
             found[panel.reading] = panel
@@ -69,18 +71,22 @@ def _as_predicted(curve: Curve) -> Curve:
     return replace(curve, dash="dashed", label=f"{curve.label} predicted".strip())
 
 
-def _panels(figure: Figure, points: pd.DataFrame, axis: Axis) -> list[Panel]:
+def _panels(figure: Figure, points: pd.DataFrame, whole: Axis) -> list[Panel]:
     found = []
-    for reading in dict.fromkeys(points["reading"]):
+    for reading in dict.fromkeys(str(reading) for reading in points["reading"]):
+        if figure.readings is not None and reading not in figure.readings:
+            continue
+        axis = whole.of(reading)
         here = points[points["reading"] == reading]
         simulated = here[here["kind"] == "simulation"]
         bounded = here[here["kind"] == "bound"]
         if figure.at is not None:
-            panel = _side_by_side(figure, str(reading), simulated, axis)
+            panel = _side_by_side(figure, reading, simulated, axis)
         else:
             values = sorted(simulated[axis.column].unique())
             panel = Panel(
-                reading=str(reading),
+                reading=reading,
+                axis=axis,
                 curves=[
                     curve
                     for series in figure.series
@@ -113,6 +119,7 @@ def _side_by_side(figure: Figure, reading: str, points: pd.DataFrame, axis: Axis
         curves.append(_of_means(REFERENCE, series, series.label, range(len(names)), means))
     return Panel(
         reading=reading,
+        axis=axis,
         curves=[curve for curve in curves if curve.xs],
         bound=None,
         allowed=[],
@@ -165,6 +172,7 @@ def _of_means(
         policy=policy,
         label=label,
         dash=series.dash,
+        drawn=series.drawn,
         xs=list(xs),
         mean=[found.mean for found in means],
         low=[found.low for found in means],

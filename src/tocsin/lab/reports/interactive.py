@@ -11,7 +11,6 @@ from typing import Any
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
-from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.figures import Figure
 from tocsin.lab.reports.curves import Curve, Panel
 from tocsin.lab.reports.looks import (
@@ -19,6 +18,7 @@ from tocsin.lab.reports.looks import (
     COLOURS,
     PLOTLY_DASHES,
     PLOTLY_MARKERS,
+    Look,
     look,
     rows_and_columns,
 )
@@ -33,7 +33,7 @@ def script() -> str:
     return str(get_plotlyjs())
 
 
-def division(figure: Figure, panels: list[Panel], policies: list[str], axis: Axis) -> str:
+def division(figure: Figure, panels: list[Panel], policies: list[str]) -> str:
     """The figure as a <div> for a page that has the script."""
     traces: list[Trace] = []
     told: set[str] = set()  # one entry in the legend for all panels
@@ -46,7 +46,7 @@ def division(figure: Figure, panels: list[Panel], policies: list[str], axis: Axi
             traces.append(trace)
     return str(
         to_html(
-            {"data": traces, "layout": _layout(figure, panels, axis)},
+            {"data": traces, "layout": _layout(figure, panels)},
             full_html=False,
             include_plotlyjs=False,
             div_id=f"figure-{figure.name}",
@@ -56,7 +56,7 @@ def division(figure: Figure, panels: list[Panel], policies: list[str], axis: Axi
     )
 
 
-def _layout(figure: Figure, panels: list[Panel], axis: Axis) -> dict[str, Any]:
+def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
     gap = 0.04 if figure.one_scale else 0.07
     rows, columns = rows_and_columns(len(panels))
     width = (1 - gap * (columns - 1)) / columns
@@ -79,10 +79,10 @@ def _layout(figure: Figure, panels: list[Panel], axis: Axis) -> dict[str, Any]:
         layout[f"xaxis{number}"] = {
             "domain": [left, left + width],
             "anchor": f"y{number}",
-            "title": {"text": "" if panel.names else axis.label},
+            "title": {"text": "" if panel.names else panel.axis.label},
             **lines,
         }
-        if axis.logarithmic and not panel.names:
+        if panel.axis.logarithmic and not panel.names:
             layout[f"xaxis{number}"] |= _ticks(panel)
         layout[f"yaxis{number}"] = {
             "domain": [max(0.0, top - height), top],
@@ -171,18 +171,26 @@ def _line(name: str, sizes: list[float], values: list[float], group: str) -> Tra
     }
 
 
+def _mode(curve: Curve, style: Look) -> str:
+    if curve.drawn == "points":
+        return "markers"
+    return "lines+markers" if style.marker and curve.drawn == "curve" else "lines"
+
+
 def _curve_traces(curve: Curve, policies: list[str]) -> list[Trace]:
     style = look(curve.policy, policies)
     half = [(high - low) / 2 for high, low in zip(curve.high, curve.low, strict=True)]
     banded = not any(math.isnan(value) for value in half)
     line = _line(curve.label, curve.xs, curve.mean, curve.label) | {
-        "mode": "lines+markers" if style.marker else "lines",
+        "mode": _mode(curve, style),
         "line": {"color": style.colour, "width": style.width, "dash": PLOTLY_DASHES[curve.dash]},
         "marker": {"symbol": PLOTLY_MARKERS[style.marker], "size": 8},
         "hovertemplate": "%{y:.5g}",
     }
     if not banded:
         return [line]
+    if curve.drawn == "points":
+        return [line | {"error_y": {"type": "data", "array": half}}]
     line |= {"customdata": half, "hovertemplate": "%{y:.5g} ± %{customdata:.2g}"}
     red, green, blue = (int(style.colour[k : k + 2], 16) for k in (1, 3, 5))
     band = _line(

@@ -9,7 +9,6 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from tocsin.lab.declaring.axis import Axis
 from tocsin.lab.declaring.figures import Figure
 from tocsin.lab.reports.curves import Curve, Panel
 from tocsin.lab.reports.looks import BAND, COLOURS, LINE_STYLES, MARKERS, look, rows_and_columns
@@ -22,7 +21,7 @@ DOTS_PER_INCH = 130
 FONT_POINTS = 12
 
 
-def draw(figure: Figure, panels: list[Panel], policies: list[str], axis: Axis, file: Path) -> None:
+def draw(figure: Figure, panels: list[Panel], policies: list[str], file: Path) -> None:
     """Write the figure. `policies` fixes which colour each of them has in every figure."""
     rows, columns = rows_and_columns(len(panels))
     wide = PANEL_INCHES[0] * columns + LEFT_INCHES + RIGHT_INCHES
@@ -46,8 +45,8 @@ def draw(figure: Figure, panels: list[Panel], policies: list[str], axis: Axis, f
             _draw_names(axes, panel)
         else:
             _draw_panel(axes, panel, policies)
-            axes.set_xlabel(axis.label, fontsize=FONT_POINTS)
-            if axis.logarithmic:
+            axes.set_xlabel(panel.axis.label, fontsize=FONT_POINTS)
+            if panel.axis.logarithmic:
                 _logarithmic(axes, panel)
         axes.set_title(f"reading: {panel.reading}", fontsize=FONT_POINTS)
     for row in grid:
@@ -93,17 +92,10 @@ def _draw_names(axes: Axes, panel: Panel) -> None:
     """What stands side by side: a mark and its interval each."""
     _plain(axes)
     for curve in panel.curves:
-        ends = [
-            [
-                0.0 if math.isnan(end) else abs(end - mean)
-                for mean, end in zip(curve.mean, side, strict=True)
-            ]
-            for side in (curve.low, curve.high)
-        ]
         axes.errorbar(
             curve.xs,
             curve.mean,
-            yerr=ends,
+            yerr=_half(curve),
             fmt=MARKERS[0],
             color=COLOURS[0],
             markerfacecolor="none" if curve.dash == "dashed" else COLOURS[0],
@@ -115,6 +107,14 @@ def _draw_names(axes: Axes, panel: Panel) -> None:
         for label in axes.get_xticklabels():
             label.set(rotation=25, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.5, len(panel.names) - 0.5)
+
+
+def _half(curve: Curve) -> list[float]:
+    """Half-widths of the intervals; 0 where there is none."""
+    return [
+        0.0 if math.isnan(end) else end - mean
+        for mean, end in zip(curve.mean, curve.high, strict=True)
+    ]
 
 
 def _draw_panel(axes: Axes, panel: Panel, policies: list[str]) -> None:
@@ -146,6 +146,19 @@ def _draw_panel(axes: Axes, panel: Panel, policies: list[str]) -> None:
 
 def _draw_curve(axes: Axes, curve: Curve, policies: list[str]) -> None:
     style = look(curve.policy, policies)
+    if curve.drawn == "points":
+        axes.errorbar(
+            curve.xs,
+            curve.mean,
+            yerr=_half(curve),
+            fmt=style.marker or MARKERS[0],
+            color=style.colour,
+            markersize=style.mark_size,
+            capsize=3,
+            label=curve.label,
+            zorder=4,
+        )
+        return
     if not any(math.isnan(value) for value in curve.low):
         axes.fill_between(
             curve.xs, curve.low, curve.high, color=style.colour, alpha=BAND, linewidth=0
@@ -156,7 +169,7 @@ def _draw_curve(axes: Axes, curve: Curve, policies: list[str]) -> None:
         color=style.colour,
         linewidth=style.width,
         linestyle=LINE_STYLES[curve.dash],
-        marker=style.marker,
+        marker="" if curve.drawn == "line" else style.marker,
         markersize=style.mark_size,
         markeredgewidth=0,
         label=curve.label,

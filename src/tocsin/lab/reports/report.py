@@ -70,23 +70,25 @@ def write_report(directory: Path) -> Report:
     drawn = [(figure, found) for figure, found in drawn if found]
     (directory / "figures").mkdir(exist_ok=True)
     for figure, found in drawn:
-        pictures.draw(figure, found, policies, axis, directory / "figures" / f"{figure.name}.png")
+        pictures.draw(figure, found, policies, directory / "figures" / f"{figure.name}.png")
     title = f"{experiment.name}: claims"
     write_whole(directory / "claims.md", verdicts.markdown(judged, title).encode())
     verdicts.write_cases(judged, directory / "claims.parquet")
     about = _about(experiment, conditions, made) + about_live(made)
+    parts = _by_axis(points, axis)
     tables = _contests(judged) + [
-        _means(points, metric, title, axis)
+        _means(here, metric, f"{title}, by {along.label}" if len(parts) > 1 else title, along)
         for metric, title in experiment.means.items()
         if metric in points
+        for along, here in parts
+        if here[metric].notna().any()
     ]
     still = [f"![{figure.title}](figures/{figure.name}.png)" for figure, _ in drawn]
     write_whole(
         directory / "report.md", _markdown(experiment, about, tables, still, judged).encode()
     )
     live = [
-        (figure.title, interactive.division(figure, found, policies, axis))
-        for figure, found in drawn
+        (figure.title, interactive.division(figure, found, policies)) for figure, found in drawn
     ]
     write_whole(directory / "report.html", _page(experiment, about, tables, live, judged).encode())
     return Report(experiment, conditions, judged, len(points))
@@ -104,6 +106,16 @@ def _contests(judged: list[Judged]) -> list[_Table]:
     return [
         _Table(f"Cell by cell: {one.says}", one.columns, one.rows, len(one.columns), KEY)
         for one in contests(judged)
+    ]
+
+
+def _by_axis(points: pd.DataFrame, whole: Axis) -> list[tuple[Axis, pd.DataFrame]]:
+    """Readings that go along the same axis belong into one table."""
+    readings: dict[str, list[str]] = {}
+    for reading in dict.fromkeys(str(reading) for reading in points["reading"]):
+        readings.setdefault(whole.of(reading).label, []).append(reading)
+    return [
+        (whole.of(alike[0]), points[points["reading"].isin(alike)]) for alike in readings.values()
     ]
 
 

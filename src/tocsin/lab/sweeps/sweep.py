@@ -51,7 +51,7 @@ def tasks_of(plan: Plan) -> list[Task]:
             _task(plan, reading, policy, value, seed, plan.circumstances[reading])
             for policy in policies
             for reading in (plan.readings if policy else plan.bounded)
-            for value in plan.values
+            for value in plan.values[reading]
             if plan.runs(policy, value)
         ]
     found += [

@@ -1,8 +1,9 @@
 """Messages for clients that come and go: the setting of the *survival* paper (section 3).
 
-Messages are published to all brokers at a rate λb. Each has clients of its own at every broker: they
-come at a rate λc and stay for 1/μc on average (M/M/∞), and whoever comes asks for the message, too,
-if it is an old one. Popular messages have the rate λc; a share of messages may be less popular.
+Messages are published to all brokers at a rate λb. Each has clients of its own at every broker:
+they come at a rate λc and stay for 1/μc on average (M/M/∞), and whoever comes asks for the
+message, too, if it is an old one. Popular messages have the rate λc; a share of messages may be
+less popular.
 """
 
 from __future__ import annotations

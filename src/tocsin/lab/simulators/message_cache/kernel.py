@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tocsin.lab.compiling.functions import borrow, compiled, inlined
+from tocsin.lab.compiling.functions import borrow, compiled, fused
 from tocsin.lab.compiling.records import record_dtype
 from tocsin.policies.message.priority import BOTTOM, STAY, TOP
 
@@ -34,12 +34,21 @@ MESSAGE = record_dtype(
         ("unpopular", "i8"),
         ("listed", "i8"),  # where in the list of its class
         ("published_at", "f8"),
-        ("counted_at", "f8"),  # until when its copies are counted by age
     ]
 )
 CELL = record_dtype([(name, "i4") for name in ("clients", "cached", "above", "below")])
 """Of one message at one broker: the place of the message × brokers + the broker."""
 CACHE = record_dtype([(name, "i4") for name in ("top", "bottom", "filled")])
+
+
+PUBLICATION = record_dtype(
+    [
+        ("at", "f8"),
+        ("message_s", "f8"),  # until then: seconds × messages in the caches
+        ("survival_s", "f8"),
+        ("unpopular", "i8"),
+    ]
+)
 
 
 class World(NamedTuple):
@@ -54,13 +63,11 @@ class World(NamedTuple):
     counts: Any  # class → how many are live
     loads: Any  # class → ρ
     crowd: Any  # clients: number of the message × cells + the cell
-    survival_s: Any  # of each publication
-    unpopular: Any  # of each publication
-    times: Any  # of each publication: when, and the messages' seconds until then
-    ages: Any  # by age: seconds of messages, times their copies, times the square of those
+    publications: Any
+    ages: Any  # by age: changes of messages, copies, squares of copies, and how far into the bin
 
 
-@inlined
+@fused
 def _unlink(world: Any, broker: int, cell: int) -> None:
     above, below = world.cells[cell].above, world.cells[cell].below
     if above == NONE:
@@ -73,7 +80,7 @@ def _unlink(world: Any, broker: int, cell: int) -> None:
         world.cells[below].above = above
 
 
-@inlined
+@fused
 def _link_top(world: Any, broker: int, cell: int) -> None:
     cache = world.caches[broker]
     first = cache.top
@@ -85,7 +92,7 @@ def _link_top(world: Any, broker: int, cell: int) -> None:
     cache.top = cell
 
 
-@inlined
+@fused
 def _link_bottom(world: Any, broker: int, cell: int) -> None:
     cache = world.caches[broker]
     last = cache.bottom
@@ -97,30 +104,34 @@ def _link_bottom(world: Any, broker: int, cell: int) -> None:
     cache.bottom = cell
 
 
-@compiled
-def _count_copies(run: Any, world: Any, message: Any) -> None:
-    """By age, before their number changes."""
-    begin = message.counted_at - message.published_at
-    end = run.now - message.published_at
-    message.counted_at = run.now
-    width, last, copies = run.age_width_s, world.ages.shape[0] - 1, message.copies
-    while begin < end:
-        at = min(int(begin / width), last)
-        upto = end if at == last else min(end, (at + 1) * width)
-        if upto <= begin:  # rounded onto the edge of a bin
-            upto = end
-        world.ages[at, 0] += upto - begin
-        world.ages[at, 1] += copies * (upto - begin)
-        world.ages[at, 2] += copies * copies * (upto - begin)
-        begin = upto
+@fused
+def _count(run: Any, world: Any, message: Any, copies: int) -> None:
+    """The message has so many copies from now on. What is kept by age are the changes, and how
+    far into the bin each came: sums of them give the seconds."""
+    before = message.copies
+    message.copies = copies
+    if not run.first <= message.number < run.until:
+        return
+    age = (run.now - message.published_at) / run.age_width_s
+    at = min(int(age), world.ages.shape[0] - 1)
+    into = age - at
+    messages = (copies > 0) - (before > 0)
+    more, squares = copies - before, copies * copies - before * before
+    ages = world.ages[at]
+    ages[0] += messages
+    ages[1] += messages * into
+    ages[2] += more
+    ages[3] += more * into
+    ages[4] += squares
+    ages[5] += squares * into
 
 
-@compiled
+@fused
 def _forget(run: Any, world: Any, place: int) -> None:
     """It is in no cache any more."""
     message = world.messages[place]
     if run.first <= message.number < run.until:
-        world.survival_s[message.number] = run.now - message.published_at
+        world.publications[message.number].survival_s = run.now - message.published_at
         run.unresolved -= 1
     run.absorbed += 1
     kind = message.unpopular
@@ -137,27 +148,23 @@ def _forget(run: Any, world: Any, place: int) -> None:
     run.free += 1
 
 
-@compiled
+@fused
 def _drop(run: Any, world: Any, broker: int, cell: int) -> None:
     _unlink(world, broker, cell)
     world.cells[cell].cached = 0
     world.caches[broker].filled -= 1
     place = cell // run.brokers
     message = world.messages[place]
-    if run.first <= message.number < run.until:
-        _count_copies(run, world, message)
-    message.copies -= 1
+    _count(run, world, message, message.copies - 1)
     if message.copies == 0:
         _forget(run, world, place)
 
 
-@compiled
+@fused
 def _put(run: Any, world: Any, broker: int, cell: int) -> None:
     """On top; the one at the bottom makes room."""
     message = world.messages[cell // run.brokers]
-    if run.first <= message.number < run.until:
-        _count_copies(run, world, message)
-    message.copies += 1
+    _count(run, world, message, message.copies + 1)
     if world.caches[broker].filled == run.slots:
         run.evicted += 1
         _drop(run, world, broker, world.caches[broker].bottom)
@@ -166,17 +173,16 @@ def _put(run: Any, world: Any, broker: int, cell: int) -> None:
     _link_top(world, broker, cell)
 
 
-@compiled
-def _interested(run: Any, world: Any, place: int, but: int) -> int:
-    """Other brokers with clients of the message."""
+@fused
+def _interested(run: Any, world: Any, place: int) -> int:
+    """Brokers with clients of the message."""
     found = 0
     for broker in range(run.brokers):
-        if broker != but and world.cells[place * run.brokers + broker].clients > 0:
-            found += 1
+        found += world.cells[place * run.brokers + broker].clients > 0
     return found
 
 
-@compiled
+@fused
 def _enlist(run: Any, world: Any, cell: int) -> None:
     number = world.messages[cell // run.brokers].number
     world.crowd[run.listed] = number * world.cells.shape[0] + cell
@@ -184,7 +190,7 @@ def _enlist(run: Any, world: Any, cell: int) -> None:
     run.clients += 1
 
 
-@compiled
+@fused
 def _publish(run: Any, world: Any, keeps: Any, random: Any) -> None:
     number = run.published
     run.published += 1
@@ -193,14 +199,16 @@ def _publish(run: Any, world: Any, keeps: Any, random: Any) -> None:
     place = world.free[run.free]
     message = world.messages[place]
     message.number, message.unpopular, message.copies = number, kind, 0
-    message.published_at = message.counted_at = run.now
+    message.published_at = run.now
     for broker in range(run.brokers):
         world.cells[place * run.brokers + broker].clients = random.poisson(world.loads[kind])
-    world.unpopular[number] = kind
-    world.times[number, 0], world.times[number, 1] = run.now, run.message_s
+    publication = world.publications[number]
+    publication.at, publication.message_s, publication.unpopular = run.now, run.message_s, kind
+    interested = _interested(run, world, place)
     for broker in range(run.brokers):
         cell = place * run.brokers + broker
-        if keeps(world.cells[cell].clients, _interested(run, world, place, broker)):
+        clients = world.cells[cell].clients
+        if keeps(clients, interested - (clients > 0)):
             _put(run, world, broker, cell)
     if message.copies == 0:
         run.lost += 1
@@ -220,20 +228,20 @@ def _publish(run: Any, world: Any, keeps: Any, random: Any) -> None:
             _enlist(run, world, cell)
 
 
-@compiled
+@fused
 def _copy(run: Any, world: Any, place: int, broker: int, keeps: Any, reaches: Any) -> None:
     """A client asks for a message that its broker does not have."""
     for other in range(run.brokers):
         cell = world.cells[place * run.brokers + other]
         if cell.cached and reaches(cell.clients):
             mine = place * run.brokers + broker
-            if keeps(world.cells[mine].clients, _interested(run, world, place, broker)):
+            if keeps(world.cells[mine].clients, _interested(run, world, place) - 1):
                 run.copied += 1
                 _put(run, world, broker, mine)
             return
 
 
-@inlined
+@fused
 def _move(run: Any, world: Any, broker: int, cell: int, where: int) -> None:
     if where == TOP:
         if world.caches[broker].top != cell:
@@ -267,8 +275,7 @@ def play(runs: Any, given: Any, keeps: Any, reaches: Any, moves: Any, random: An
     world = World(
         borrow(given.messages), borrow(given.cells), borrow(given.caches), borrow(given.free),
         borrow(given.live), borrow(given.rates), borrow(given.counts), borrow(given.loads),
-        borrow(given.crowd), borrow(given.survival_s), borrow(given.unpopular),
-        borrow(given.times), borrow(given.ages),
+        borrow(given.crowd), borrow(given.publications), borrow(given.ages),
     )  # fmt: skip
     brokers, cells, crowd = run.brokers, world.cells.shape[0], world.crowd
     while run.published < run.upto or (run.resolve and run.unresolved > 0):
@@ -276,7 +283,7 @@ def play(runs: Any, given: Any, keeps: Any, reaches: Any, moves: Any, random: An
             _tidy(run, world)
             if run.listed > crowd.shape[0] // 2:
                 return False
-        if run.published >= world.times.shape[0]:
+        if run.published >= world.publications.shape[0]:
             return False
         popular = world.counts[0] * brokers * world.rates[0]
         coming = popular + world.counts[1] * brokers * world.rates[1]

@@ -110,7 +110,6 @@ def _begin(load: MessageLoad, warm: int, messages: int) -> tuple[Any, kernel.Wor
     caches["top"] = caches["bottom"] = kernel.NONE
     known = records(places, kernel.MESSAGE)
     known["number"] = kernel.NONE
-    publications = warm + messages + places
     return run, kernel.World(
         messages=known,
         cells=cells,
@@ -121,16 +120,14 @@ def _begin(load: MessageLoad, warm: int, messages: int) -> tuple[Any, kernel.Wor
         counts=np.zeros(kernel.CLASSES, np.int64),
         loads=loads,
         crowd=np.zeros(int(2 * places * brokers * loads[0]) + 4 * int(run["spare"][0]), np.int64),
-        survival_s=np.zeros(warm + messages),
-        unpopular=np.zeros(publications, np.bool_),
-        times=np.zeros((publications, 2)),
-        ages=np.zeros((AGES + 1, 3)),
+        publications=records(warm + messages + places, kernel.PUBLICATION),
+        ages=np.zeros((AGES + 1, 6)),
     )
 
 
 def _more_room(run: Any, world: kernel.World) -> kernel.World:
-    if int(run["published"][0]) >= len(world.times):
-        return world._replace(unpopular=_doubled(world.unpopular), times=_doubled(world.times))
+    if int(run["published"][0]) >= len(world.publications):
+        return world._replace(publications=_doubled(world.publications))
     return world._replace(crowd=_doubled(world.crowd))
 
 
@@ -142,17 +139,19 @@ def _lives(
     load: MessageLoad, run: Any, world: kernel.World, measured: slice, seconds: float
 ) -> Lives:
     width = float(run["age_width_s"][0])
-    ages = world.ages[:AGES]
-    reached = ages[:, 0] > 0
-    alive_s, copy_s, square_s = ages[reached].T
+    changes, into = world.ages[:AGES, ::2], world.ages[:AGES, 1::2]
+    seconds_at = width * (np.cumsum(changes, axis=0) - into)
+    reached = seconds_at[:, 0] > 0.0
+    alive_s, copy_s, square_s = seconds_at[reached].T
     replicas = copy_s / alive_s
+    seen = world.publications[measured]
     return Lives(
         load=load,
-        survival_s=world.survival_s[measured],
-        unpopular=world.unpopular[measured],
-        published_s=world.times[measured, 0],
-        message_s=world.times[measured, 1],
-        age_s=(np.flatnonzero(reached) + 0.5) * width,
+        survival_s=seen["survival_s"].copy(),
+        unpopular=seen["unpopular"] > 0,
+        published_s=seen["at"].copy(),
+        message_s=seen["message_s"].copy(),
+        age_s=np.asarray((np.flatnonzero(reached) + 0.5) * width, np.float64),
         alive=alive_s / width,
         replicas=replicas,
         replicas_deviation=np.sqrt(np.maximum(0.0, square_s / alive_s - replicas**2)),
