@@ -62,6 +62,35 @@ def steady(metric: str, policies: Sequence[str], tolerance: float) -> Check:
     return check
 
 
+def on_a_line(metric: str, policies: Sequence[str], tolerance: float) -> Check:
+    """At each place within ± tolerance, relatively, of a straight line through all of them; a
+    group is a policy."""
+
+    def cases(view: View) -> Iterator[Case]:
+        for policy in policies:
+            means = [float(np.nanmean(view.values(metric, policy, at))) for at in view.places]
+            slope, height = np.polyfit(view.places, means, 1)
+            for at in view.places:
+                apart = estimate(view.values(metric, policy, at) / (slope * at + height) - 1.0)
+                yield case(
+                    view,
+                    at,
+                    group=policy,
+                    told=f"{policy}, off the line by",
+                    metric=metric,
+                    value=apart,
+                    holds=apart.within(-tolerance, tolerance),
+                    unitless=True,
+                )
+
+    def check(view: View) -> Finding:
+        if len(view.places) < 3:
+            return Finding((), f"needs three {view.axis.plural}")
+        return finding(view, policies, [metric], cases)
+
+    return check
+
+
 def lowest_at(metric: str, policy: str, place: int) -> Check:
     """Lower at one place than at the places beside it."""
 

@@ -1,0 +1,132 @@
+"""Figures 4 to 7, models as lines beside simulated points; and how far the models are off."""
+
+from __future__ import annotations
+
+from tocsin.lab.declaring.figures import Drawn, Figure, Series
+from tocsin.lab.experiments.survival.readings import (
+    CLASSES,
+    MULTI,
+    PAPERS,
+    PLAIN,
+    SINGLE,
+)
+
+SECONDS = "mean survival time (s)"
+POINTS: Drawn = "points"
+LINE: Drawn = "line"
+
+FIGURES = (
+    Figure(
+        name="4-single-broker",
+        title="Figure 4: one broker, the mean and the middle half of all messages",
+        axis="survival time (s)",
+        readings=SINGLE,
+        series=(
+            Series(metric="mst", label="simulated", drawn=POINTS, policies=(PAPERS,)),
+            Series(metric="exact_mst", label="exact", drawn=LINE, policies=(PAPERS,)),
+            Series(metric="q25", label="a quarter gone", drawn=POINTS, policies=(PLAIN,)),
+            Series(metric="q75", label="three quarters gone", drawn=POINTS, policies=(PLAIN,)),
+            Series(metric="exact_q25", label="exact", drawn=LINE, dash="dotted", policies=(PLAIN,)),
+            Series(metric="exact_q75", label="exact", drawn=LINE, dash="dotted", policies=(PLAIN,)),
+        ),
+    ),
+    Figure(
+        name="4-reduced-error",
+        title="Figure 4: the reduced model against the exact one, with the printed start",
+        axis="relative difference of the means",
+        readings=SINGLE,
+        series=(Series(metric="reduced_off", policies=(PAPERS,)),),
+        one_scale=True,
+    ),
+    Figure(
+        name="5-multi-broker",
+        title="Figure 5: several brokers, simulation and models",
+        axis=SECONDS,
+        readings=MULTI,
+        series=(
+            Series(metric="mst_little", label="simulated", drawn=POINTS, policies=(PAPERS,)),
+            Series(
+                metric="multi_mst", label="multi", dash="dashed", drawn=LINE, policies=(PAPERS,)
+            ),
+            Series(metric="balanced_mst", label="balanced", drawn=LINE, policies=(PAPERS,)),
+            Series(metric="wide_mst", label="wide", dash="dotted", drawn=LINE, policies=(PAPERS,)),
+            Series(metric="one_cache_s", label="k/λb", dash="dotted", pooled=True),
+            Series(metric="all_caches_s", label="nk/λb", dash="dotted", pooled=True),
+        ),
+    ),
+    Figure(
+        name="6-loss",
+        title="Figure 6: published and never cached",
+        axis="P_loss",
+        readings=("load", "brokers"),
+        series=(
+            Series(metric="p_loss", drawn=POINTS),
+            Series(metric="never_cached", label="e^−ρn", dash="dashed", pooled=True),
+        ),
+        one_scale=True,
+    ),
+    Figure(
+        name="6-policies",
+        title="Figure 6: policies, simulation and the balanced model",
+        axis=SECONDS,
+        readings=MULTI,
+        series=(
+            Series(metric="mst_little", label="simulated", drawn=POINTS),
+            Series(metric="balanced_mst", label="balanced", drawn=LINE),
+        ),
+    ),
+    Figure(
+        name="6-first-client",
+        title="Copies for every client, and for a broker's first one alone",
+        axis=SECONDS,
+        readings=("load", "load-first"),
+        series=(
+            Series(metric="mst_little", label="simulated", drawn=POINTS),
+            Series(metric="balanced_mst", label="balanced", drawn=LINE),
+        ),
+        one_scale=True,
+    ),
+    Figure(
+        name="7-classes",
+        title="Figure 7: popular and unpopular messages",
+        axis=SECONDS,
+        readings=CLASSES,
+        series=(
+            Series(metric="popular_mst", label="popular", policies=(PAPERS, PLAIN)),
+            Series(
+                metric="unpopular_mst", label="unpopular", dash="dashed", policies=(PAPERS, PLAIN)
+            ),
+        ),
+    ),
+    Figure(
+        name="errors",
+        title="How far the models are off the simulation",
+        axis="relative error of the mean survival time",
+        readings=MULTI,
+        series=(
+            Series(metric="multi_error", label="multi", dash="dashed", drawn=LINE),
+            Series(metric="balanced_error", label="balanced"),
+            Series(metric="wide_error", label="wide", dash="dotted", drawn=LINE),
+        ),
+        one_scale=True,
+    ),
+    Figure(
+        name="distances",
+        title="How far the models' distributions are off (Kolmogorov and Smirnov)",
+        axis="largest difference of the curves",
+        readings=MULTI,
+        series=(
+            Series(metric="multi_ks", label="multi", dash="dashed", drawn=LINE),
+            Series(metric="balanced_ks", label="balanced"),
+            Series(metric="wide_ks", label="wide", dash="dotted", drawn=LINE),
+        ),
+        one_scale=True,
+    ),
+    Figure(
+        name="replicas",
+        title="Copies of a message, on average over its life",
+        axis="copies",
+        readings=MULTI,
+        series=(Series(metric="replicas"),),
+    ),
+)
