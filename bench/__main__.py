@@ -21,6 +21,7 @@ BENCHES = {
     "real_time": "real-time mode beside micro-batches and the embedded profile",
     "consumer_logs": "consumer logs in Kafka, shared and copied",
     "lab": "simulated events and requests a second",
+    "survival": "message caches simulated, and their models",
 }
 """Name → what it measures; each is a module here with `run(quick, say) -> list[Finding]`."""
 

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from tocsin import __version__
-from tocsin.cli import data, demo, dev, lab, services
+from tocsin.cli import data, demo, dev, lab, plan, services
 from tocsin.cli.output import complain
 from tocsin.errors import SettingError, TocsinError
 from tocsin.service.backoff import NO_ANSWER
@@ -24,6 +24,7 @@ services.register(app)
 data.register(app)
 demo.register(app)
 lab.register(app)
+plan.register(app)
 dev.register(app)
 
 

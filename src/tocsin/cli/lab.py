@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.status import Status
 
-from tocsin.cli import lab_admission, lab_prototype, lab_trace
+from tocsin.cli import lab_admission, lab_prototype, lab_survival, lab_trace
 from tocsin.cli.output import err, show_table
 from tocsin.cli.progress import Watch
 from tocsin.cli.values import listed, pairs_from, sizes_from
@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
     lab_prototype.register(lab)
     lab_trace.register(lab)
     lab_admission.register(lab)
+    lab_survival.register(lab)
     app.add_typer(lab, name="lab")
 
 
@@ -182,7 +183,7 @@ def _tell(made: Any, directory: Path) -> None:
     tested = {name: found for name, found in told.items() if set(found.values()) != {UNTESTED}}
     show_table(
         ["claim", *readings],
-        [[name, *(found[reading] for reading in readings)] for name, found in tested.items()],
+        [[name, *(found.get(reading) for reading in readings)] for name, found in tested.items()],
     )
     if len(tested) < len(told):
         left = len(told) - len(tested)

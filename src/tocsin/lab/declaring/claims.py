@@ -152,6 +152,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     rule: str  # what we ask for, so that "similar" or "slightly" is a number
     check: Check
     own: bool = False  # ours, not the paper's
+    readings: tuple[str, ...] | None = None  # that it speaks of; None: all
 
 
 class Judged(Struct, frozen=True):
@@ -161,13 +162,14 @@ class Judged(Struct, frozen=True):
 
 
 def judge(claims: Sequence[Claim], points: pd.DataFrame, axis: Axis) -> list[Judged]:
-    """Every claim under every reading in the table."""
+    """Every claim under every reading in the table that it speaks of."""
     readings = dict.fromkeys(str(reading) for reading in points["reading"])
     views = {reading: View(points, reading, axis.of(reading)) for reading in readings}
     return [
         Judged(claim, reading, claim.check(view))
         for claim in claims
         for reading, view in views.items()
+        if claim.readings is None or reading in claim.readings
     ]
 
 

@@ -43,7 +43,8 @@ OURS = "homing"  # stands out: it is what the others are compared with
 
 
 def rows_and_columns(panels: int) -> tuple[int, int]:
-    return math.ceil(panels / ROW), min(panels, ROW)
+    columns = 2 if panels == 4 else min(panels, ROW)
+    return math.ceil(panels / columns), columns
 
 
 class Look(Struct, frozen=True):

@@ -8,7 +8,6 @@ from tocsin.lab.declaring.checks import (
     changes_along,
     gap_grows,
     only_at,
-    only_in,
     ratio,
     similar,
     times,
@@ -39,7 +38,8 @@ CLAIMS = (
         says="The only policy which guarantees … P_loss = 0 is the all-fld-nop policy",
         where="6",
         rule="none of its messages was lost, in any point",
-        check=only_in(MULTI, between("p_loss", (YARDSTICK,), 0.0, 0.0, every_seed=True)),
+        readings=MULTI,
+        check=between("p_loss", (YARDSTICK,), 0.0, 0.0, every_seed=True),
     ),
     Claim(
         name="selective-loses",
@@ -47,19 +47,17 @@ CLAIMS = (
         "survival time … The rest of the policies behave similarly",
         where="6",
         rule="P_loss of the three differs by at most 0.005, with the interval",
-        check=only_in(
-            ("load", "brokers"),
-            both(*(similar("p_loss", PAPERS, other, 0.005) for other in (FLOODING, PLAIN))),
-        ),
+        readings=("load", "brokers"),
+        check=both(*(similar("p_loss", PAPERS, other, 0.005) for other in (FLOODING, PLAIN))),
     ),
     Claim(
         name="loss-small-from-two-clients",
         says="P_loss is quite small when ρc > 2",
         where="6",
         rule="at most 0.01 at 2 clients and more",
-        check=only_in(
-            ("load",),
-            only_at([one for one in LOADS if one >= 2000], between("p_loss", SELECTIVE, 0.0, 0.01)),
+        readings=("load",),
+        check=only_at(
+            [one for one in LOADS if one >= 2000], between("p_loss", SELECTIVE, 0.0, 0.01)
         ),
     ),
     Claim(
@@ -67,12 +65,10 @@ CLAIMS = (
         says="or n > 3 in the shown examples",
         where="6",
         rule="at most 0.01 with 4 brokers and more",
-        check=only_in(
-            ("brokers",),
-            only_at(
-                [one for one in FULL.of("brokers") if one > 3],
-                between("p_loss", SELECTIVE, 0.0, 0.01),
-            ),
+        readings=("brokers",),
+        check=only_at(
+            [one for one in FULL.of("brokers") if one > 3],
+            between("p_loss", SELECTIVE, 0.0, 0.01),
         ),
     ),
     Claim(
@@ -80,7 +76,8 @@ CLAIMS = (
         says="the all-fld-nop policy performs strictly worse in almost all settings",
         where="6",
         rule=f"each of the three others is above it {EVERYWHERE}",
-        check=only_in(MULTI, both(*(beats(one, (YARDSTICK,), HIGHER) for one in SELECTIVE))),
+        readings=MULTI,
+        check=both(*(beats(one, (YARDSTICK,), HIGHER) for one in SELECTIVE)),
     ),
     Claim(
         name="priority-gains",
@@ -88,78 +85,80 @@ CLAIMS = (
         "cases",
         where="6",
         rule=f"sel-sub-prt is at least 2 % above sel-sub-nop {EVERYWHERE}",
-        check=only_in(MULTI, times("mst_little", PAPERS, (PLAIN,), low=1.02)),
+        readings=MULTI,
+        check=times("mst_little", PAPERS, (PLAIN,), low=1.02),
     ),
     Claim(
         name="priority-gains-with-brokers",
         says="priority gain increases importantly when n increases",
         where="6",
         rule="sel-sub-prt − sel-sub-nop grows at each step",
-        check=only_in(("brokers",), gap_grows("mst_little", PAPERS, PLAIN)),
+        readings=("brokers",),
+        check=gap_grows("mst_little", PAPERS, PLAIN),
     ),
     Claim(
         name="priority-gains-with-slots",
         says="and slowly when k increases",
         where="6",
         rule="sel-sub-prt − sel-sub-nop grows at each step",
-        check=only_in(("slots",), gap_grows("mst_little", PAPERS, PLAIN)),
+        readings=("slots",),
+        check=gap_grows("mst_little", PAPERS, PLAIN),
     ),
     Claim(
         name="few-clients-priority",
         says="for small ρc, a case of interest, the priority gain is very small",
         where="6",
         rule="at 0.25 and 0.5 clients, sel-sub-prt / sel-sub-nop is at most 1.05",
-        check=only_in(
-            ("load",), only_at(LOW_LOADS, times("mst_little", PAPERS, (PLAIN,), high=1.05))
-        ),
+        readings=("load",),
+        check=only_at(LOW_LOADS, times("mst_little", PAPERS, (PLAIN,), high=1.05)),
     ),
     Claim(
         name="few-clients-selection",
         says="while the gain from selective caching is very large",
         where="6",
         rule="at 0.25 and 0.5 clients, sel-sub-nop / all-fld-nop is at least 1.5",
-        check=only_in(
-            ("load",), only_at(LOW_LOADS, times("mst_little", PLAIN, (YARDSTICK,), low=1.5))
-        ),
+        readings=("load",),
+        check=only_at(LOW_LOADS, times("mst_little", PLAIN, (YARDSTICK,), low=1.5)),
     ),
     Claim(
         name="many-clients-priority",
         says="for large ρc, a priority gain is retained",
         where="6",
         rule="at 3 and 4 clients, sel-sub-prt / sel-sub-nop is at least 1.05",
-        check=only_in(
-            ("load",), only_at(HIGH_LOADS, times("mst_little", PAPERS, (PLAIN,), low=1.05))
-        ),
+        readings=("load",),
+        check=only_at(HIGH_LOADS, times("mst_little", PAPERS, (PLAIN,), low=1.05)),
     ),
     Claim(
         name="many-clients-selection",
         says="while selective caching does not offer that much",
         where="6",
         rule="at 3 and 4 clients, sel-sub-nop / all-fld-nop is at most 1.1",
-        check=only_in(
-            ("load",), only_at(HIGH_LOADS, times("mst_little", PLAIN, (YARDSTICK,), high=1.1))
-        ),
+        readings=("load",),
+        check=only_at(HIGH_LOADS, times("mst_little", PLAIN, (YARDSTICK,), high=1.1)),
     ),
     Claim(
         name="flooding-replicates",
         says="the copying rate is higher, leading to higher replication degree",
         where="3 (section)",
         rule=f"sel-fld-prt has more copies of a message than sel-sub-prt {EVERYWHERE}",
-        check=only_in(MULTI, beats(FLOODING, (PAPERS,), {"replicas": True})),
+        readings=MULTI,
+        check=beats(FLOODING, (PAPERS,), {"replicas": True}),
     ),
     Claim(
         name="flooding-shortens",
         says="less messages in the system and smaller MST",
         where="3 (section)",
         rule=f"sel-fld-prt is below sel-sub-prt {EVERYWHERE}",
-        check=only_in(MULTI, beats(FLOODING, (PAPERS,), {"mst_little": False})),
+        readings=MULTI,
+        check=beats(FLOODING, (PAPERS,), {"mst_little": False}),
     ),
     Claim(
         name="most-efficient",
         says="we propose the sel-sub-prt policy which … yields the most efficient results",
         where="8 (section)",
         rule=f"above each of the three others {EVERYWHERE}",
-        check=only_in(MULTI, beats(PAPERS, POLICIES, HIGHER)),
+        readings=MULTI,
+        check=beats(PAPERS, POLICIES, HIGHER),
     ),
     Claim(
         name="classes-differ",
@@ -167,27 +166,24 @@ CLAIMS = (
         "unpopular messages survival time",
         where="7",
         rule="at ratios from 2, popular / unpopular is at least 1.5 under sel-sub-prt",
-        check=only_in(
-            CLASSES,
-            only_at(RATIOS[1:], ratio("popular_mst", "unpopular_mst", (PAPERS,), low=1.5)),
-        ),
+        readings=CLASSES,
+        check=only_at(RATIOS[1:], ratio("popular_mst", "unpopular_mst", (PAPERS,), low=1.5)),
     ),
     Claim(
         name="popular-gain-room",
         says="and allowing the use of cache space by the popular ones",
         where="7",
         rule="the survival time of popular messages rises with the ratio, under sel-sub-prt",
-        check=only_in(CLASSES, changes_along("popular_mst", (PAPERS,), rises=True)),
+        readings=CLASSES,
+        check=changes_along("popular_mst", (PAPERS,), rises=True),
     ),
     Claim(
         name="selection-differentiates",
         says="selective caching provides an important tool for differentiating",
         where="7",
         rule="at ratios from 2, popular / unpopular is at least 1.2 under sel-sub-nop",
-        check=only_in(
-            CLASSES,
-            only_at(RATIOS[1:], ratio("popular_mst", "unpopular_mst", (PLAIN,), low=1.2)),
-        ),
+        readings=CLASSES,
+        check=only_at(RATIOS[1:], ratio("popular_mst", "unpopular_mst", (PLAIN,), low=1.2)),
     ),
     Claim(
         name="forty-percent",
@@ -195,9 +191,7 @@ CLAIMS = (
         "ratio of 2)",
         where="7",
         rule="at a ratio of 2, sel-sub-prt / sel-sub-nop of popular messages lies in 1.3 to 1.5",
-        check=only_in(
-            CLASSES,
-            only_at([2], times("popular_mst", PAPERS, (PLAIN,), low=1.3, high=1.5)),
-        ),
+        readings=CLASSES,
+        check=only_at([2], times("popular_mst", PAPERS, (PLAIN,), low=1.3, high=1.5)),
     ),
 )

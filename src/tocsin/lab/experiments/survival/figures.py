@@ -14,6 +14,12 @@ from tocsin.lab.experiments.survival.readings import (
 SECONDS = "mean survival time (s)"
 POINTS: Drawn = "points"
 LINE: Drawn = "line"
+QUARTILES: tuple[tuple[str, str, Drawn], ...] = (
+    ("q25", "quartile", POINTS),
+    ("q75", "quartile", POINTS),
+    ("exact_q25", "exact quartile", LINE),
+    ("exact_q75", "exact quartile", LINE),
+)
 
 FIGURES = (
     Figure(
@@ -24,10 +30,10 @@ FIGURES = (
         series=(
             Series(metric="mst", label="simulated", drawn=POINTS, policies=(PAPERS,)),
             Series(metric="exact_mst", label="exact", drawn=LINE, policies=(PAPERS,)),
-            Series(metric="q25", label="a quarter gone", drawn=POINTS, policies=(PLAIN,)),
-            Series(metric="q75", label="three quarters gone", drawn=POINTS, policies=(PLAIN,)),
-            Series(metric="exact_q25", label="exact", drawn=LINE, dash="dotted", policies=(PLAIN,)),
-            Series(metric="exact_q75", label="exact", drawn=LINE, dash="dotted", policies=(PLAIN,)),
+            *(
+                Series(metric=metric, label=label, dash="dotted", drawn=drawn, policies=(PAPERS,))
+                for metric, label, drawn in QUARTILES
+            ),
         ),
     ),
     Figure(
