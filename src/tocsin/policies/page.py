@@ -5,10 +5,12 @@ python -m tocsin.policies.page > docs/reference/policies.md
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 from typing import Any
 
 from tocsin.policies import FAMILIES, admission, estimates, eviction, expiry, policy_names
+from tocsin.policies.message import MESSAGE_FAMILIES
 from tocsin.policies.registry import Policy
 
 _PACKAGES: dict[str, ModuleType] = {"admit": admission, "evict": eviction, "expire": expiry}
@@ -41,6 +43,13 @@ A result cache is always one contiguous newest run of results, so only its oldes
 can be dropped, and a result that is refused takes the older ones with it. Whatever is not cached is
 read from the result store: a policy decides how fast answers are, never what they are.
 {families}
+## Message caches
+
+A broker may also keep messages, to answer those who come later and ask for old ones. Such a cache
+is a list: a message is put on top, the one at the bottom makes room. Its policy is one of each
+family, written in this order: `sel-sub-prt`. The lab says how long messages
+[survive](../lab/survival.md) under each.
+{message_families}
 ## Words
 
 | word | meaning |
@@ -51,6 +60,8 @@ read from the result store: a policy decides how fast answers are, never what th
 | l | what a fetch from the cluster takes: a moving average, in seconds |
 | T | the time to live of equation 7, estimated every {every_s:g} s and when first needed |
 | BAD | *Edge Caching for Enriched Notifications Delivery in Big Active Data*, ICDCS 2018 |
+| survival | *Modeling the Dynamics of Caching in Content-Based Publish/Subscribe*, SAC 2011 |
+| overlay | *Caching in content-based publish/subscribe systems*, Globecom 2009 |
 | kafka | *Effect of Caching in a Content-Based Pub/Sub System over Kafka*, 2021 |
 
 ## Add your own
@@ -99,6 +110,7 @@ def page() -> str:
         alone=", ".join(f"`{name}`" for name in policy_names()),
         examples="\n".join(f"| `{text}` | {meaning} |" for text, meaning in _EXAMPLES.items()),
         families="".join(_family(family) for family in FAMILIES),
+        message_families="".join(_message_family(family) for family in MESSAGE_FAMILIES),
         every_s=estimates.REESTIMATE_EVERY_S,
         example=_EXAMPLE,
         example_name=_EXAMPLE_NAME,
@@ -110,6 +122,14 @@ def _family(family: str) -> str:
     registry = FAMILIES[family]
     rows = "\n".join(_row(family, registry[name]) for name in registry)
     return f"\n## {heading}\n\n| policy | numbers | what it does |\n|---|---|---|\n{rows}\n"
+
+
+def _message_family(family: str) -> str:
+    package = importlib.import_module(f"tocsin.policies.message.{family}")
+    heading = str(package.__doc__).splitlines()[0]
+    registry = MESSAGE_FAMILIES[family]
+    rows = "\n".join(f"| `{name}` | {registry[name].summary} |" for name in registry)
+    return f"\n### {heading}\n\n| policy | what it does |\n|---|---|\n{rows}\n"
 
 
 def _row(family: str, policy: Policy[Any]) -> str:
