@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from tocsin.cli.chart import chart
-from tocsin.cli.progress import Watch
 from tocsin.cli.output import err, out, show_table
+from tocsin.cli.progress import Watch
 from tocsin.errors import InvalidInput, SettingError
 
 Brokers = Annotated[int, typer.Option(help="n")]

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tocsin.cli.progress import Watch
 from tocsin.cli.lab_survival import (
     draw_curves,
     figure,
@@ -20,6 +19,7 @@ from tocsin.cli.lab_survival import (
 )
 from tocsin.cli.lab_trace import in_words
 from tocsin.cli.output import err, out, show_table
+from tocsin.cli.progress import Watch
 from tocsin.cli.services import bytes_from, seconds_from
 from tocsin.cli.values import listed
 from tocsin.errors import InvalidInput

@@ -37,6 +37,9 @@ class Extent(Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     only: dict[str, tuple[int, ...]] = {}  # policies that are run at some values alone, and which
 
+    def of(self, reading: str) -> tuple[int, ...]:
+        return self.instead.get(reading, self.values)
+
 
 class Live(Struct, frozen=True, kw_only=True):
     """How much is played on the live system, where a point takes seconds: of the first reading, if
@@ -44,9 +47,6 @@ class Live(Struct, frozen=True, kw_only=True):
 
     full: Extent
     quick: Extent
-
-    def of(self, reading: str) -> tuple[int, ...]:
-        return self.instead.get(reading, self.values)
 
 
 class Recording(Struct, frozen=True, kw_only=True):

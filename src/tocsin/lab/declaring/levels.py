@@ -36,6 +36,11 @@ def between(
     return lambda view: finding(view, policies, [metric], cases)
 
 
+def at_most(metric: str, policies: Sequence[str], high: float) -> Check:
+    """The mean's interval lies below it, or on it, at each place."""
+    return between(metric, policies, -np.inf, high)
+
+
 def steady(metric: str, policies: Sequence[str], tolerance: float) -> Check:
     """At each place within ± tolerance of the mean over all places; a group is a policy."""
 

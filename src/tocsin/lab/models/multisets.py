@@ -20,7 +20,7 @@ from tocsin.lab.compiling.functions import compiled
 from tocsin.lab.models.rates import Rates, Values
 
 MOST_STATES = 60_000
-MOST_MOVES = 20_000_000
+MOST_MOVES = 4_000_000
 
 
 class Multisets(Struct, frozen=True):

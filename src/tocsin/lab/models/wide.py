@@ -151,18 +151,33 @@ def _hazard(alive: Values, parts: int, end: float) -> float:
 def _lifetime(ticks: Ticks, load: MessageLoad) -> Lifetime:
     """In time: publications come at random, so that j of them take a gamma distributed time."""
     rate = load.publication_rate
-    took = rate * ticks.part_s * np.arange(1, len(ticks.gone))  # publications
-    few = np.flatnonzero(ticks.alive <= LEFT * ticks.alive[0])
-    end = took[few[0] - 1] if len(few) and few[0] else took[-1]
-    if len(few):
-        end += 5.0 * math.sqrt(end) + 5.0
-    end_s = end / rate
-    at_s = np.linspace(0.0, end_s, POINTS)
-    gone = np.array([float(gammainc(took, rate * one) @ ticks.gone[1:]) for one in at_s])
+    gone = np.concatenate([ticks.gone, _rest(ticks)])
+    took = rate * ticks.part_s * np.arange(len(gone))  # publications
+    upto = np.cumsum(gone)
+    few = np.flatnonzero(1.0 - upto <= LEFT * (1.0 - gone[0]))
+    last = float(took[few[0]] if len(few) else took[-1])
+    at_s = np.linspace(0.0, (last + 5.0 * math.sqrt(last) + 5.0) / rate, POINTS)
+    alive = []
+    for now in rate * at_s:
+        wide = 8.0 * math.sqrt(now) + 10.0
+        low, high = np.searchsorted(took, [max(now - wide, took[1]), now + wide])
+        near = float(gammainc(took[low:high], now) @ gone[low:high])
+        alive.append(max(0.0, 1.0 - float(upto[low - 1]) - near))
     return Lifetime(
         mst=ticks.mean_s,
-        p_loss=float(ticks.gone[0]),
+        p_loss=float(gone[0]),
         at_s=at_s,
-        alive=np.clip(1.0 - ticks.gone[0] - gone, 0.0, 1.0),
+        alive=np.minimum.accumulate(alive),
         hazard=ticks.hazard / ticks.part_s,
+    )
+
+
+def _rest(ticks: Ticks) -> Values:
+    """What comes after the last tick: the same part of those that are left goes in each."""
+    left = float(ticks.alive[-1] / ticks.alive[0])
+    if left <= LEFT:
+        return np.zeros(0)
+    more = np.arange(math.ceil(math.log(left / LEFT) / ticks.hazard))
+    return np.asarray(
+        ticks.alive[-1] * -math.expm1(-ticks.hazard) * np.exp(-ticks.hazard * more), np.float64
     )

@@ -19,11 +19,11 @@ def draw(curves: dict[str, dict[str, Any]], file: Path) -> None:
         axes.plot(curve["time_s"], curve["survives"], label=name, color=colour)
         half = [one or 0.0 for one in curve.get("half_width", [])]
         if half:
-            ends = [
+            low, high = (
                 [y + sign * one for y, one in zip(curve["survives"], half, strict=True)]
                 for sign in (-1, 1)
-            ]
-            axes.fill_between(curve["time_s"], *ends, color=colour, alpha=2 * BAND, linewidth=0)
+            )
+            axes.fill_between(curve["time_s"], low, high, color=colour, alpha=2 * BAND, linewidth=0)
     axes.set_xlabel("time since publication (s)")
     axes.set_ylabel("messages that survive (share)")
     axes.set_ylim(0.0, 1.02)

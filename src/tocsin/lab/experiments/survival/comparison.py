@@ -13,7 +13,7 @@ from tocsin.lab.declaring.checks import (
     times,
 )
 from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.levels import between
+from tocsin.lab.declaring.levels import at_most, between
 from tocsin.lab.experiments.survival.readings import (
     CLASSES,
     FLOODING,
@@ -56,9 +56,7 @@ CLAIMS = (
         where="6",
         rule="at most 0.01 at 2 clients and more",
         readings=("load",),
-        check=only_at(
-            [one for one in LOADS if one >= 2000], between("p_loss", SELECTIVE, 0.0, 0.01)
-        ),
+        check=only_at([one for one in LOADS if one >= 2000], at_most("p_loss", SELECTIVE, 0.01)),
     ),
     Claim(
         name="loss-small-from-four-brokers",
@@ -68,7 +66,7 @@ CLAIMS = (
         readings=("brokers",),
         check=only_at(
             [one for one in FULL.of("brokers") if one > 3],
-            between("p_loss", SELECTIVE, 0.0, 0.01),
+            at_most("p_loss", SELECTIVE, 0.01),
         ),
     ),
     Claim(

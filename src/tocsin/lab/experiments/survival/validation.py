@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tocsin.lab.declaring.checks import both, changes_along, ratio
 from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.levels import between, on_a_line, steady
+from tocsin.lab.declaring.levels import at_most, on_a_line, steady
 from tocsin.lab.experiments.survival.readings import (
     FLOODING,
     MULTI,
@@ -39,7 +39,7 @@ CLAIMS = (
         where="4",
         rule="of the means of reduced and exact model, with the printed start, at every value",
         readings=SINGLE,
-        check=between("reduced_off", (PAPERS,), 0.0, 0.01),
+        check=at_most("reduced_off", (PAPERS,), 0.01),
     ),
     Claim(
         name="reduced-far-below",
@@ -47,7 +47,7 @@ CLAIMS = (
         where="4",
         rule="below 0.0001 at every value (“many”: partly will do)",
         readings=SINGLE,
-        check=between("reduced_off", (PAPERS,), 0.0, 1e-4),
+        check=at_most("reduced_off", (PAPERS,), 1e-4),
     ),
     Claim(
         name="bounds",
@@ -82,7 +82,7 @@ CLAIMS = (
         where="5",
         rule="|multi / simulated − 1| ≤ 0.1, with its interval, at every value",
         readings=MULTI,
-        check=between("multi_error", (PAPERS,), 0.0, 0.1),
+        check=at_most("multi_error", (PAPERS,), 0.1),
     ),
     Claim(
         name="multi-worse-with-slots-and-brokers",
@@ -114,7 +114,7 @@ CLAIMS = (
         where="6 (section)",
         rule="from half to twice the mean survival time their number moves by a tenth at most",
         readings=MULTI,
-        check=between("replicas_drift", (PAPERS,), 0.0, 0.1),
+        check=at_most("replicas_drift", (PAPERS,), 0.1),
     ),
     Claim(
         name="exact-distribution",
@@ -122,7 +122,7 @@ CLAIMS = (
         where="4",
         rule="Kolmogorov and Smirnov's distance at most 0.03, at every value",
         readings=SINGLE,
-        check=between("exact_ks", (PAPERS, PLAIN), 0.0, 0.03),
+        check=at_most("exact_ks", (PAPERS, PLAIN), 0.03),
         own=True,
     ),
     Claim(
@@ -131,7 +131,7 @@ CLAIMS = (
         where="4",
         rule="Kolmogorov and Smirnov's distance between the two at most 0.01, at every value",
         readings=SINGLE,
-        check=between("reduced_off_ks", (PAPERS,), 0.0, 0.01),
+        check=at_most("reduced_off_ks", (PAPERS,), 0.01),
         own=True,
     ),
     Claim(
@@ -140,7 +140,7 @@ CLAIMS = (
         where="errors",
         rule="|balanced / simulated − 1| ≤ 0.1, with its interval, at every value",
         readings=MULTI,
-        check=between("balanced_error", POLICIES, 0.0, 0.1),
+        check=at_most("balanced_error", POLICIES, 0.1),
         own=True,
     ),
     Claim(
@@ -149,7 +149,7 @@ CLAIMS = (
         where="errors",
         rule="|balanced / simulated − 1| ≤ 0.03, with its interval, at every value",
         readings=MULTI,
-        check=between("balanced_error", MOVING, 0.0, 0.03),
+        check=at_most("balanced_error", MOVING, 0.03),
         own=True,
     ),
     Claim(
@@ -158,7 +158,7 @@ CLAIMS = (
         where="errors",
         rule="|wide / simulated − 1| ≤ 0.1, with its interval, at every value",
         readings=MULTI,
-        check=between("wide_error", POLICIES, 0.0, 0.1),
+        check=at_most("wide_error", POLICIES, 0.1),
         own=True,
     ),
     Claim(
@@ -167,7 +167,7 @@ CLAIMS = (
         where="distances",
         rule="Kolmogorov and Smirnov's distance at most 0.05, at every value",
         readings=MULTI,
-        check=between("balanced_ks", POLICIES, 0.0, 0.05),
+        check=at_most("balanced_ks", POLICIES, 0.05),
         own=True,
     ),
 )
