@@ -15,7 +15,14 @@ from msgspec import Struct
 
 from tocsin import language as sql
 from tocsin.cluster.formats import RawRecord
-from tocsin.errors import Conflict, Forbidden, NotFound, RecordError, StatementError
+from tocsin.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    RecordError,
+    StatementError,
+    Unavailable,
+)
 from tocsin.model import Channel, Dataset, Subscription
 from tocsin.service.tokens import Identity
 
@@ -120,6 +127,15 @@ async def _subscribe(session: Session, asked: sql.Subscribe) -> Outcome:
     )
     columns, rows = _subscription_rows([made])
     return Outcome("subscribe", f"subscription {made.id}", columns, rows)
+
+
+async def _subscribe_to_dataset(session: Session, asked: sql.SubscribeToDataset) -> Outcome:
+    dataset = session.cluster.store.catalog.dataset(asked.dataset)
+    sql.bind_filter(asked.where, dataset)  # says what is wrong with it
+    raise Unavailable(
+        "this cluster's brokers do not route records by filters",
+        hint="create a channel with the same condition, and subscribe to that",
+    )
 
 
 async def _unsubscribe(session: Session, asked: sql.Unsubscribe) -> Outcome:
@@ -297,6 +313,7 @@ _HANDLERS: dict[type[sql.Statement], tuple[tuple[str, ...], _Handler]] = {
     sql.CreateBroker: (("admin", "broker"), _create_broker),
     sql.Drop: (("admin",), _drop),
     sql.Subscribe: (("subscribe", "admin"), _subscribe),
+    sql.SubscribeToDataset: (("subscribe", "admin"), _subscribe_to_dataset),
     sql.Unsubscribe: (("subscribe", "admin"), _unsubscribe),
     sql.ChangeSubscription: (("subscribe", "admin"), _change_subscription),
     sql.Insert: (("publish",), _insert),

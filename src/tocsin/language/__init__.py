@@ -1,6 +1,7 @@
 """Tocsin's SQL: statements, types and arguments. No Spark, no storage."""
 
 from tocsin.language.arguments import bind_arguments
+from tocsin.language.filter_binding import bind_filter, parse_filter
 from tocsin.language.parser import parse, parse_one
 from tocsin.language.statements import (
     ChangeSubscription,
@@ -14,6 +15,7 @@ from tocsin.language.statements import (
     Show,
     Statement,
     Subscribe,
+    SubscribeToDataset,
     Unsubscribe,
 )
 from tocsin.language.types import SqlType, coerce, coerce_text, coercer, parse_type, text_coercer
@@ -31,12 +33,15 @@ __all__ = [
     "SqlType",
     "Statement",
     "Subscribe",
+    "SubscribeToDataset",
     "Unsubscribe",
     "bind_arguments",
+    "bind_filter",
     "coerce",
     "coerce_text",
     "coercer",
     "parse",
+    "parse_filter",
     "parse_one",
     "parse_type",
     "text_coercer",

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from sqlglot.tokenizer_core import TokenType
 
 from tocsin.language.delivery import read_delivery
+from tocsin.language.filters import read_conditions
 from tocsin.language.literals import read_argument, read_interval_s, read_literal
 from tocsin.language.statements import (
     ChangeSubscription,
@@ -27,6 +28,7 @@ from tocsin.language.statements import (
     Shown,
     Statement,
     Subscribe,
+    SubscribeToDataset,
     Unsubscribe,
 )
 from tocsin.language.tokens import Reader, place
@@ -296,10 +298,20 @@ def _drop(reader: Reader) -> Read:
 
 def _subscribe(reader: Reader) -> Read:
     reader.expect("TO")
+    if reader.sees("DATASET") and not reader.sees("DATASET", "("):
+        return _subscribe_to_dataset(reader)
     channel = reader.name("a channel's name")
     arguments = _arguments(reader)
     broker = reader.name("a broker's name") if reader.accept("ON") else None
     return Subscribe, {"channel": channel, "arguments": arguments, "broker": broker}
+
+
+def _subscribe_to_dataset(reader: Reader) -> Read:
+    reader.expect("DATASET")
+    dataset = reader.name("a dataset's name")
+    where = read_conditions(reader) if reader.accept("WHERE") else ()
+    broker = reader.name("a broker's name") if reader.accept("ON") else None
+    return SubscribeToDataset, {"dataset": dataset, "where": where, "broker": broker}
 
 
 def _arguments(reader: Reader) -> list[Any] | dict[str, Any]:

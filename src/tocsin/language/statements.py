@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from tocsin.errors import StatementError
+from tocsin.language.filters import Condition
 from tocsin.model import ChannelKind, Column, Dataset, Delivery, KafkaSource, Parameter
 
 Kind = Literal["dataset", "channel", "broker"]
@@ -66,6 +67,14 @@ class Subscribe(Statement, frozen=True, kw_only=True):
 
     channel: str
     arguments: list[Any] | dict[str, Any]
+    broker: str | None = None
+
+
+class SubscribeToDataset(Statement, frozen=True, kw_only=True):
+    """Every record that meets all conditions; all records if there are none."""
+
+    dataset: str
+    where: tuple[Condition, ...] = ()
     broker: str | None = None
 
 

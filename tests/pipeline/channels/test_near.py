@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tocsin.nearness import RADIUS_KM, distance_km, level_of
 from tocsin.pipeline.channels import near
 
 pytestmark = pytest.mark.spark
@@ -22,7 +23,7 @@ def _pairs(seed: int, count: int) -> dict[str, list[float]]:
         lat = chance.choice([90.0, -90.0, 0.0, chance.uniform(-90, 90), chance.uniform(89.9, 90)])
         lon = chance.choice([180.0, -180.0, 0.0, chance.uniform(-180, 180)])
         km = chance.choice([0.0, 10 ** chance.uniform(-4, 4.3)])
-        way, turn = km / near.RADIUS_KM * chance.uniform(0.9, 1.0001), chance.uniform(0, math.tau)
+        way, turn = km / RADIUS_KM * chance.uniform(0.9, 1.0001), chance.uniform(0, math.tau)
         a = math.radians(lat)
         there = math.asin(
             max(
@@ -60,6 +61,19 @@ def test_pairs_within_the_radius_share_exactly_one_cell(spark: SparkSession) -> 
     assert row["touched"] <= 8
 
 
+def test_filters_of_datasets_mean_the_same(spark: SparkSession) -> None:
+    """Of points at about the radius, too: the distance itself agrees but for its last digits."""
+    pairs = _pairs(20261117, 4000)
+    spark.createDataFrame(pa.table(pairs)).createOrReplaceTempView("pairs")
+    accepted = near.exact("lat1", "lon1", "lat2", "lon2", "km")
+    there = spark.sql(f"SELECT km, {accepted} AS near FROM pairs").collect()  # noqa: S608
+    for row, (lat1, lon1, lat2, lon2, km) in zip(
+        there, zip(*pairs.values(), strict=True), strict=True
+    ):
+        apart = distance_km(lat1, lon1, lat2, lon2)
+        assert row["near"] == (apart <= km) or apart == pytest.approx(km, rel=1e-12, abs=1e-9)
+
+
 def test_null_and_negative_never_match(spark: SparkSession) -> None:
     for lat, km in (("NULL", "5"), ("0", "-1"), ("0", "NULL")):
         met = near.exact(lat, "0", "0", "0", km)
@@ -74,7 +88,7 @@ def test_null_and_negative_never_match(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(("km", "level"), [(0.0, -3), (0.03, -3), (1.0, 2), (5.0, 4), (1e5, 15)])
 def test_the_level_of_a_radius(spark: SparkSession, km: float, level: int) -> None:
-    assert near.level_of(km) == level
+    assert level_of(km) == level
     row = spark.sql(f"SELECT {near.level(repr(km))} AS level").first()
     assert row is not None
     assert row["level"] == level

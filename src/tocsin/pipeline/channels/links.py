@@ -12,6 +12,7 @@ from msgspec import Struct
 from sqlglot import exp
 
 from tocsin.model import Dataset
+from tocsin.nearness import level_of
 from tocsin.pipeline.channels import near, ranges
 from tocsin.pipeline.channels.dialect import to_spark
 from tocsin.pipeline.channels.query import bind_parameters, is_near, is_run_value
@@ -114,7 +115,7 @@ def near_index(condition: exp.Expr, *, streaming: bool = False) -> Index | None:
         if not (of_records(rlat) and not has_parameter(rlon)):
             continue
         radius = constant(km)
-        at = near.level(_text(km)) if radius is None else str(near.level_of(max(radius, 0.0)))
+        at = near.level(_text(km)) if radius is None else str(level_of(max(radius, 0.0)))
         record, centre = (_text(rlat), _text(rlon)), (_text(lat), _text(lon))
         if streaming:  # the next set may have any radius
             levels = f"ARRAY({', '.join(map(str, near.LEVELS)) if radius is None else at})"

@@ -1,27 +1,16 @@
 """`near(lat1, lon1, lat2, lon2, km)`: the exact great-circle test, and grid cells to join on.
 
-Cells are those of a cubic grid around the unit sphere scaled to kilometres, so that neither the
-poles nor the date line are special. Level L has cells of 2^L km. A ball of chord c lives on the
-lowest level with 2^L >= 2c, where it touches at most two cells per axis: eight in all. A point
-lies in one cell of each level. So a ball and a point meet in at most one cell, and only then is
-the exact test made. Where the balls are read anew for each few points, it is turned round: a ball
-has the one cell of its centre, a point all cells where centres may lie. Everything is text of Spark
-SQL; no data passes through here.
+The meaning and the grid are those of `tocsin.nearness`, here as text of Spark SQL: a ball and a
+point meet in at most one cell, and only then is the exact test made. Where the balls are read anew
+for each few points, it is turned round: a ball has the one cell of its centre, a point all cells
+where centres may lie. No data passes through here.
 """
 
 from __future__ import annotations
 
-import math
+from tocsin.nearness import GROWTH, HIGHEST_LEVEL, LOWEST_LEVEL, MARGIN_KM, RADIUS_KM
 
-RADIUS_KM = 6371.0088
-LOWEST_LEVEL = -3  # 125 m: below that, cells only cost keys
-HIGHEST_LEVEL = 15  # 32,768 km holds any ball
 LEVELS = range(LOWEST_LEVEL, HIGHEST_LEVEL + 1)
-
-# The grid must never lose what the exact test accepts. Rounding moves a point by far less than a
-# millimetre, so the ball grows by that and a little in proportion.
-_GROWTH = 1 + 1e-9
-_MARGIN_KM = 1e-6
 
 _AXIS_BITS = 18
 _AXIS_OFFSET = 1 << (_AXIS_BITS - 1)
@@ -40,22 +29,13 @@ def exact(lat1: str, lon1: str, lat2: str, lon2: str, km: str) -> str:
     return f"((2 * {_R} * ASIN(SQRT({inside}))) <= {far})"
 
 
-def chord_km(km: float) -> float:
-    return 2 * RADIUS_KM * math.sin(min(km / (2 * RADIUS_KM), math.pi / 2)) * _GROWTH + _MARGIN_KM
-
-
-def level_of(km: float) -> int:
-    """The level on which a ball of that radius lives."""
-    return max(LOWEST_LEVEL, math.ceil(math.log2(2 * chord_km(km))))
-
-
 def _chord(km: str) -> str:
     angle = f"LEAST(CAST({km} AS DOUBLE) / (2 * {_R}), PI() / 2)"
-    return f"(2 * {_R} * SIN({angle}) * {_GROWTH!r}D + {_MARGIN_KM!r}D)"
+    return f"(2 * {_R} * SIN({angle}) * {GROWTH!r}D + {MARGIN_KM!r}D)"
 
 
 def level(km: str) -> str:
-    """As `level_of`, in SQL; NULL for a radius below nothing."""
+    """As `nearness.level_of`, in SQL; NULL for a radius below nothing."""
     return (
         f"IF({km} >= 0, GREATEST({LOWEST_LEVEL}, CAST(CEIL(LOG2(2 * {_chord(km)})) AS INT)), NULL)"
     )

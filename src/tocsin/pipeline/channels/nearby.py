@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from tocsin.model import Dataset
+from tocsin.nearness import level_of
 from tocsin.pipeline.channels import near
 from tocsin.pipeline.channels.dialect import snippet, to_spark
 from tocsin.pipeline.channels.keyed import Keyed
@@ -67,7 +68,7 @@ def _reach(km: exp.Expr) -> tuple[str, str]:
     radius = constant(km)
     if radius is None:
         return _plain(km), near.level(_plain(km))
-    return f"{radius!r}D", str(near.level_of(max(radius, 0.0)))
+    return f"{radius!r}D", str(level_of(max(radius, 0.0)))
 
 
 def _plain(node: exp.Expr) -> str:
