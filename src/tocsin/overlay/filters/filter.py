@@ -96,8 +96,20 @@ def keys_of(filter_: Filter, record: Record) -> dict[str, Any]:
 
 
 def matches(filter_: Filter, record: Record) -> bool:
-    keys = keys_of(filter_, record)
-    return all(test(keys) for test in tests(filter_))
+    return matcher(filter_)(record)
+
+
+def matcher(filter_: Filter) -> Test:
+    """The filter as one function of a record."""
+    asked = tests(filter_)
+    if not any(one.kind in CONVERT for one in filter_.constraints):
+        return lambda record: all(test(record) for test in asked)
+
+    def converting(record: Record) -> bool:
+        keys = keys_of(filter_, record)
+        return all(test(keys) for test in asked)
+
+    return converting
 
 
 def tests(filter_: Filter) -> list[Test]:

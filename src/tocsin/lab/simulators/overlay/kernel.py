@@ -1,0 +1,387 @@
+"""Brokers in a tree, their clients and caches, event by event, compiled.
+
+Each message has filters of its own, so a broker's table is a number: how many clients of the message
+are behind each neighbour. They are counted under every broker of the tree, seen from broker 0.
+Requests and responses take no time; of several responses the one from nearest comes first.
+
+Everything is memoryless, so there is no queue of events: the next one is drawn by the rates. A
+message that is in no cache is gone for good; its clients stay listed until one of them is drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tocsin.lab.compiling.functions import borrow, compiled, inlined
+from tocsin.lab.compiling.records import record_dtype
+from tocsin.policies.message.priority import BOTTOM, STAY, TOP
+
+NONE = -1
+PUBLISHES, COMES, LEAVES = range(3)
+
+COUNTS = (
+    "requests",
+    "answered",
+    "hops",  # from here on: of answered requests
+    "responses",
+    "delivered",
+    "slots_searched",
+    "links",
+)
+RUN = record_dtype(
+    [(name, "i8") for name in ("brokers", "slots", "to_nobody", "to_somebody")]
+    + [(name, "f8") for name in ("client_rate", "departure_rate", "duration_s", "load", "now")]
+    + [(name, "i8") for name in ("alive", "clients", "listed", "events", "begun")]
+    + [(name, "i8") for name in COUNTS]
+)
+CELL = record_dtype([(name, "i4") for name in ("clients", "under", "cached", "above", "below")])
+"""Of one message at one broker: the message × brokers + the broker. `under` counts the clients at
+the broker and below it in the tree."""
+CACHE = record_dtype([(name, "i4") for name in ("top", "bottom", "filled")])
+
+
+class World(NamedTuple):
+    """The tree, and all that changes but for the numbers of the run."""
+
+    parent: Any  # broker → broker; of broker 0: NONE
+    first: Any  # broker → where its neighbours begin in `beside`
+    beside: Any
+    cells: Any
+    caches: Any
+    copies: Any  # of each message
+    live: Any  # messages that are in a cache …
+    listed: Any  # … and where each is among them
+    absorbed_s: Any  # of each message
+    crowd: Any  # clients: their cells
+    reached: Any  # by a request: brokers, nearest first …
+    through: Any  # … the place of the one it came through …
+    depth: Any  # … and how far that is
+    answers: Any  # places of those that answer
+
+
+# -- caches ---------------------------------------------------------------------------------------
+
+
+@inlined
+def _unlink(world: Any, broker: int, cell: int) -> None:
+    above, below = world.cells[cell].above, world.cells[cell].below
+    if above == NONE:
+        world.caches[broker].top = below
+    else:
+        world.cells[above].below = below
+    if below == NONE:
+        world.caches[broker].bottom = above
+    else:
+        world.cells[below].above = above
+
+
+@inlined
+def _link_top(world: Any, broker: int, cell: int) -> None:
+    cache = world.caches[broker]
+    first = cache.top
+    world.cells[cell].above, world.cells[cell].below = NONE, first
+    if first == NONE:
+        cache.bottom = cell
+    else:
+        world.cells[first].above = cell
+    cache.top = cell
+
+
+@inlined
+def _link_bottom(world: Any, broker: int, cell: int) -> None:
+    cache = world.caches[broker]
+    last = cache.bottom
+    world.cells[cell].above, world.cells[cell].below = last, NONE
+    if last == NONE:
+        cache.top = cell
+    else:
+        world.cells[last].below = cell
+    cache.bottom = cell
+
+
+@inlined
+def _forget(run: Any, world: Any, message: int) -> None:
+    """It is in no cache any more."""
+    world.absorbed_s[message] = run.now
+    run.alive -= 1
+    last = world.live[run.alive]
+    world.live[world.listed[message]] = last
+    world.listed[last] = world.listed[message]
+    run.clients -= world.cells[message * run.brokers].under
+
+
+@inlined
+def _drop(run: Any, world: Any, broker: int, cell: int) -> None:
+    _unlink(world, broker, cell)
+    world.cells[cell].cached = 0
+    world.caches[broker].filled -= 1
+    message = cell // run.brokers
+    world.copies[message] -= 1
+    if world.copies[message] == 0 and run.begun:
+        _forget(run, world, message)
+
+
+@inlined
+def _put(run: Any, world: Any, broker: int, cell: int) -> None:
+    """On top; the one at the bottom makes room."""
+    if world.caches[broker].filled == run.slots:
+        _drop(run, world, broker, world.caches[broker].bottom)
+    world.copies[cell // run.brokers] += 1
+    world.cells[cell].cached = 1
+    world.caches[broker].filled += 1
+    _link_top(world, broker, cell)
+
+
+@inlined
+def _move(run: Any, world: Any, broker: int, cell: int, where: int) -> None:
+    if where == TOP:
+        if world.caches[broker].top != cell:
+            _unlink(world, broker, cell)
+            _link_top(world, broker, cell)
+    elif where == BOTTOM:
+        if world.caches[broker].bottom != cell:
+            _unlink(world, broker, cell)
+            _link_bottom(world, broker, cell)
+    elif where != STAY:
+        _drop(run, world, broker, cell)
+
+
+# -- the tree -------------------------------------------------------------------------------------
+
+
+@inlined
+def _count(run: Any, world: Any, broker: int, message: int, by: int) -> None:
+    """A client more or less, in all tables."""
+    cells, base = world.cells, message * run.brokers
+    cells[base + broker].clients += by
+    while broker != NONE:
+        cells[base + broker].under += by
+        broker = world.parent[broker]
+
+
+@inlined
+def _behind(run: Any, world: Any, broker: int, neighbour: int, message: int) -> int:
+    """Clients of the message behind a neighbour of a broker."""
+    base = message * run.brokers
+    if world.parent[neighbour] == broker:
+        return int(world.cells[base + neighbour].under)
+    return int(world.cells[base].under - world.cells[base + broker].under)
+
+
+@inlined
+def _interested(run: Any, world: Any, broker: int, besides: int, message: int) -> int:
+    """Neighbours that subscribed to the message, but for one."""
+    found = 0
+    for at in range(world.first[broker], world.first[broker + 1]):
+        neighbour = world.beside[at]
+        if neighbour != besides and _behind(run, world, broker, neighbour, message) > 0:
+            found += 1
+    return found
+
+
+@inlined
+def _spread(
+    run: Any, world: Any, origin: int, message: int, to_nobody: int, to_somebody: int
+) -> int:
+    """From neighbour to neighbour, wherever there is interest (or not): how many are reached."""
+    world.reached[0], world.through[0], world.depth[0] = origin, NONE, 0
+    count, at = 1, 0
+    while at < count:
+        broker = world.reached[at]
+        came = NONE if at == 0 else world.reached[world.through[at]]
+        for place in range(world.first[broker], world.first[broker + 1]):
+            neighbour = world.beside[place]
+            if neighbour == came:
+                continue
+            interest = _behind(run, world, broker, neighbour, message) > 0
+            if to_somebody if interest else to_nobody:
+                world.reached[count], world.through[count] = neighbour, at
+                world.depth[count] = world.depth[at] + 1
+                count += 1
+        at += 1
+    return count
+
+
+@compiled
+def _publish(run: Any, world: Any, broker: int, message: int, keeps: Any) -> None:
+    base = message * run.brokers
+    for at in range(_spread(run, world, broker, message, 0, 1)):
+        here = world.reached[at]
+        came = NONE if at == 0 else world.reached[world.through[at]]
+        beside = _interested(run, world, here, came, message)
+        if keeps(world.cells[base + here].clients, beside):
+            _put(run, world, here, base + here)
+
+
+@compiled
+def _request(run: Any, world: Any, origin: int, message: int, keeps: Any) -> None:
+    """Ask, answer, and bring the answers back."""
+    base, cells = message * run.brokers, world.cells
+    count = _spread(run, world, origin, message, run.to_nobody, run.to_somebody)
+    slots, answers = 0, 0
+    for at in range(count):
+        broker = world.reached[at]
+        if run.to_somebody if cells[base + broker].clients > 0 else run.to_nobody:
+            slots += world.caches[broker].filled
+            if cells[base + broker].cached:
+                world.answers[answers] = at
+                answers += 1
+    if answers == 0:
+        return
+    run.answered += 1
+    run.hops += world.depth[world.answers[0]]
+    run.responses += answers
+    run.slots_searched += slots
+    run.links += count - 1
+    for number in range(answers):
+        _respond(run, world, world.answers[number], base, keeps)
+
+
+@inlined
+def _respond(run: Any, world: Any, at: int, base: int, keeps: Any) -> None:
+    """A response goes back from a place, until somebody who answers himself drops it."""
+    if at == 0:
+        run.delivered += 1
+        return
+    while True:
+        came = world.reached[at]
+        at = world.through[at]
+        broker = world.reached[at]
+        cell = world.cells[base + broker]
+        run.links += 1
+        if cell.cached and (run.to_somebody if cell.clients > 0 else run.to_nobody):
+            return
+        beside = _interested(run, world, broker, came, base // run.brokers)
+        if at == 0:
+            run.delivered += 1
+        # In passing, the clients there do not count: none of them has asked.
+        if not cell.cached and keeps(cell.clients if at == 0 else 0, beside):
+            _put(run, world, broker, base + broker)
+        if at == 0:
+            return
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+@inlined
+def _come(run: Any, world: Any, broker: int, message: int, keeps: Any, moves: Any) -> None:
+    _count(run, world, broker, message, 1)
+    at = message * run.brokers + broker
+    cell = world.cells[at]
+    if cell.cached:
+        _move(run, world, broker, at, moves(cell.clients, True))
+    run.requests += 1
+    if world.copies[message] > 0:
+        _request(run, world, broker, message, keeps)
+
+
+@inlined
+def _leave(run: Any, world: Any, broker: int, message: int, moves: Any) -> None:
+    _count(run, world, broker, message, -1)
+    at = message * run.brokers + broker
+    cell = world.cells[at]
+    if cell.cached:
+        _move(run, world, broker, at, moves(cell.clients, False))
+
+
+@compiled
+def _lent(given: Any) -> Any:
+    return World(
+        borrow(given.parent), borrow(given.first), borrow(given.beside), borrow(given.cells),
+        borrow(given.caches), borrow(given.copies), borrow(given.live), borrow(given.listed),
+        borrow(given.absorbed_s), borrow(given.crowd), borrow(given.reached),
+        borrow(given.through), borrow(given.depth), borrow(given.answers),
+    )  # fmt: skip
+
+
+@compiled
+def tell(
+    runs: Any, world: Any, kinds: Any, brokers: Any, messages: Any, keeps: Any, moves: Any,
+    counts: Any,
+) -> None:  # fmt: skip
+    """A story, event by event; what was counted until after each."""
+    run = runs[0]
+    for at in range(kinds.shape[0]):
+        if kinds[at] == PUBLISHES:
+            _publish(run, world, brokers[at], messages[at], keeps)
+        elif kinds[at] == COMES:
+            _come(run, world, brokers[at], messages[at], keeps, moves)
+        else:
+            _leave(run, world, brokers[at], messages[at], moves)
+        counts[at, 0], counts[at, 1], counts[at, 2] = run.requests, run.answered, run.hops
+        counts[at, 3], counts[at, 4] = run.responses, run.delivered
+        counts[at, 5], counts[at, 6] = run.slots_searched, run.links
+
+
+@compiled
+def begin(runs: Any, world: Any, keeps: Any, random: Any) -> bool:
+    """Clients are there as if they had always come and gone; then all messages are published. False:
+    there is no room for the clients."""
+    run = runs[0]
+    brokers, messages = run.brokers, world.copies.shape[0]
+    for message in range(messages):
+        for broker in range(brokers):
+            there = random.poisson(run.load)
+            if run.listed + there > world.crowd.shape[0]:
+                return False
+            _count(run, world, broker, message, there)
+            for _ in range(there):
+                world.crowd[run.listed] = message * brokers + broker
+                run.listed += 1
+    for message in range(messages):
+        _publish(run, world, int(random.random() * brokers), message, keeps)
+    run.begun = 1
+    for message in range(messages):
+        if world.copies[message] > 0:
+            world.live[run.alive], world.listed[message] = message, run.alive
+            run.alive += 1
+            run.clients += world.cells[message * brokers].under
+    return True
+
+
+@compiled
+def play(runs: Any, given: Any, keeps: Any, moves: Any, random: Any) -> bool:
+    """Until all messages are gone, or the time is over. False: there is no room for more clients;
+    give more and go on."""
+    run, world = runs[0], _lent(given)
+    brokers, crowd = run.brokers, world.crowd
+    while run.alive > 0:
+        if run.listed == crowd.shape[0]:
+            kept = 0
+            for at in range(run.listed):
+                if world.copies[crowd[at] // brokers] > 0:
+                    crowd[kept] = crowd[at]
+                    kept += 1
+            run.listed = kept
+            if kept > crowd.shape[0] // 2:
+                return False
+        coming = run.alive * brokers * run.client_rate
+        leaving = run.clients * run.departure_rate
+        later = run.now + random.standard_exponential() / (coming + leaving)
+        if run.duration_s > 0.0 and later > run.duration_s:
+            run.now = run.duration_s
+            break
+        run.now = later
+        run.events += 1
+        drawn = random.random() * (coming + leaving)
+        if drawn < leaving:
+            at = int(drawn / leaving * run.listed)
+            while True:
+                cell = crowd[at]
+                run.listed -= 1
+                crowd[at] = crowd[run.listed]
+                message = cell // brokers
+                if world.copies[message] > 0:
+                    break
+                at = int(random.random() * run.listed)  # it does not count: another one
+            run.clients -= 1
+            _leave(run, world, cell - message * brokers, message, moves)
+        else:
+            at = int((drawn - leaving) / run.client_rate)
+            message, broker = world.live[min(at // brokers, run.alive - 1)], at % brokers
+            crowd[run.listed] = message * brokers + broker
+            run.listed += 1
+            run.clients += 1
+            _come(run, world, broker, message, keeps, moves)
+    return True

@@ -1,0 +1,158 @@
+"""The clients of one dataset at a broker, and how far each has been told.
+
+A client is *settled* when everything new that matches comes to it by routing. Until then it waits;
+what it missed is filled from the dataset's log, and what comes by routing meanwhile is held. So
+each gets what matches it once, in order, whatever becomes of the links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+from tocsin.overlay.filters import Filter
+from tocsin.overlay.routing.effects import Deliver, Effect, Fill, Gap
+from tocsin.overlay.routing.messages import Publication
+
+State = Literal["waiting", "filling", "settled"]
+Stamp = Mapping[tuple[str, int], int]
+"""By link and incarnation: the number of the last message about the table that was sent over it."""
+
+
+class Client:
+    __slots__ = ("filter", "held", "holding", "marker", "stamp", "state", "subscription")
+
+    def __init__(self, subscription: int, filter_: Filter, marker: int, stamp: Stamp) -> None:
+        self.subscription = subscription
+        self.filter = filter_
+        self.marker = marker  # all up to here was told, or is not for it
+        self.stamp = stamp  # what must be assured for it to be settled
+        self.state: State = "waiting"
+        self.held: list[Publication] = []
+        self.holding = False  # without a hole since the fill was asked for
+
+
+class _Filling:
+    def __init__(self, upto: int, clients: list[Client]) -> None:
+        self.upto = upto
+        self.clients = clients
+
+
+class Clients:
+    def __init__(self, dataset: str, effects: Callable[[Effect], None], most_held: int) -> None:
+        self._dataset = dataset
+        self._do = effects
+        self._most_held = most_held
+        self._clients: dict[int, Client] = {}
+        self._waiting: dict[int, Client] = {}
+        self._fills: dict[int, _Filling] = {}
+        self._next_fill = 0
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def __contains__(self, subscription: object) -> bool:
+        return subscription in self._clients
+
+    def filter_of(self, subscription: int) -> Filter:
+        return self._clients[subscription].filter
+
+    def marker_of(self, subscription: int, seen: int) -> int:
+        client = self._clients[subscription]
+        return max(client.marker, seen) if client.state == "settled" else client.marker
+
+    def add(self, client: Client) -> None:
+        self._clients[client.subscription] = self._waiting[client.subscription] = client
+
+    def remove(self, subscription: int) -> None:
+        del self._clients[subscription]
+        self._waiting.pop(subscription, None)
+
+    def told(self, publication: Publication, subscriptions: Iterable[int]) -> None:
+        """A publication has come by routing that these want."""
+        now: list[int] = []
+        for subscription in subscriptions:
+            client = self._clients[subscription]
+            if publication.position <= client.marker:
+                continue
+            if client.state == "settled":
+                now.append(subscription)
+            elif client.holding:
+                if len(client.held) < self._most_held:
+                    client.held.append(publication)
+                else:
+                    client.holding = False  # the log has it
+        if now:
+            self._do(Deliver(now, publication))
+
+    def unsettle(self, seen: int, still: Callable[[Client], bool]) -> None:
+        """Whoever was settled has been told all up to `seen`; not all are any longer."""
+        for client in self._clients.values():
+            if not still(client):
+                client.holding = False
+                if client.state == "settled":
+                    client.marker = max(client.marker, seen)
+                    client.state = "waiting"
+                    self._waiting[client.subscription] = client
+
+    def settle(self, seen: int, ready: Callable[[Client], bool]) -> None:
+        """Of those that wait, everything after `seen` comes to the ready ones by routing."""
+        behind: list[Client] = []
+        for client in [one for one in self._waiting.values() if ready(one)]:
+            del self._waiting[client.subscription]
+            if client.marker >= seen:
+                client.state = "settled"
+            else:
+                client.state, client.holding = "filling", True
+                behind.append(client)
+        if behind:
+            self._next_fill += 1
+            self._fills[self._next_fill] = _Filling(seen, behind)
+            after = min(client.marker for client in behind)
+            self._do(Fill(self._next_fill, self._dataset, after, seen))
+
+    def filled(
+        self,
+        fill: int,
+        publications: Sequence[Publication],
+        floor: int,
+        wanted_by: Callable[[Publication], Iterable[int]],
+    ) -> None:
+        """What the log had; up to `floor` it has nothing any more."""
+        filling = self._fills.pop(fill, None)
+        if filling is None:
+            return
+        there = {
+            client.subscription: client
+            for client in filling.clients
+            if self._clients.get(client.subscription) is client
+        }
+        for client in there.values():
+            if client.marker < min(floor, filling.upto):
+                lost = min(floor, filling.upto)
+                self._do(Gap([client.subscription], self._dataset, client.marker, lost))
+                client.marker = lost
+        for publication in sorted(publications, key=lambda one: one.position):
+            if publication.position <= filling.upto:
+                wanting = [
+                    subscription
+                    for subscription in wanted_by(publication)
+                    if subscription in there and there[subscription].marker < publication.position
+                ]
+                if wanting:
+                    self._do(Deliver(wanting, publication))
+        for client in there.values():
+            self._end(client, filling.upto)
+
+    def _end(self, client: Client, upto: int) -> None:
+        client.marker = max(client.marker, upto)
+        for publication in client.held:
+            if publication.position > client.marker:
+                self._do(Deliver([client.subscription], publication))
+                client.marker = publication.position
+        client.held = []
+        if client.holding:
+            client.state, client.holding = "settled", False
+        else:
+            client.state = "waiting"
+            self._waiting[client.subscription] = client
