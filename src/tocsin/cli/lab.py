@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.status import Status
 
-from tocsin.cli import lab_admission, lab_prototype, lab_survival, lab_trace
+from tocsin.cli import lab_admission, lab_overlay, lab_prototype, lab_survival, lab_trace
 from tocsin.cli.output import err, show_table
 from tocsin.cli.progress import Watch
 from tocsin.cli.values import listed, pairs_from, sizes_from
@@ -32,7 +32,12 @@ def register(app: typer.Typer) -> None:
     lab_prototype.register(lab)
     lab_trace.register(lab)
     lab_admission.register(lab)
-    lab_survival.register(lab)
+    simulate = typer.Typer(
+        help="One simulated run, with confidence intervals.", no_args_is_help=True
+    )
+    lab_survival.register(lab, simulate)
+    lab_overlay.register(simulate)
+    lab.add_typer(simulate, name="simulate")
     app.add_typer(lab, name="lab")
 
 
@@ -99,34 +104,43 @@ def run(
 ) -> None:
     """Run an experiment on Spark; an interrupted run goes on where it was."""
     from tocsin.lab.declaring.plan import Options, plan
-    from tocsin.lab.experiments import experiment_named
-    from tocsin.lab.running import run_experiment
+    from tocsin.lab.experiments import experiments_named
 
-    chosen = experiment_named(experiment)
+    options = Options(
+        quick=quick,
+        seeds=seeds,
+        bound_seeds=bound_seeds,
+        policies=listed(policies),
+        readings=listed(readings),
+        values=sizes_from(sizes),
+        settings=pairs_from(set_),
+        data=data,
+        live=live,
+    )
     for name, given in (("log", log), ("store", store)):
         if given is not None and not live:
             raise InvalidInput(f"--{name} is for a live run", field=name, hint="add --live")
-    planned = plan(
-        chosen,
-        Options(
-            quick=quick,
-            seeds=seeds,
-            bound_seeds=bound_seeds,
-            policies=listed(policies),
-            readings=listed(readings),
-            values=sizes_from(sizes),
-            settings=pairs_from(set_),
-            data=data,
-            live=live,
-        ),
-    )
-    directory = output or DIRECTORY / (f"{chosen.name}-quick" if quick else chosen.name)
-    if only_plan:
-        print(planned.told)
-        _tell_of_live(chosen, live)
-        return
+    chosen = experiments_named(experiment)
+    plans = [plan(one, options) for one in chosen]
+    for one, planned in zip(chosen, plans, strict=True):
+        name = f"{one.name}-quick" if quick else one.name
+        directory = output or DIRECTORY / name
+        if output is not None and len(chosen) > 1:
+            directory = output / name
+        if only_plan:
+            print(f"{one.name}: {planned.told}" if len(chosen) > 1 else planned.told)
+            _tell_of_live(one, live)
+        else:
+            _run(one, planned, directory, master, log, store)
+
+
+def _run(
+    chosen: Any, planned: Any, directory: Path, master: str, log: str | None, store: str | None
+) -> None:
+    from tocsin.lab.running import run_experiment
+
     how: dict[str, Any] = {"master": master}
-    if live:
+    if planned.live:
         from tocsin.lab.prototype.consumer_logs.sweeping import play_live
 
         configure_logs("error", "auto")
@@ -147,7 +161,7 @@ def run(
         err.print(f"failed: {reason}", style="red", soft_wrap=True, markup=False)
     if done.report is not None:
         _tell(done.report, directory)
-    _tell_of_live(chosen, live)
+    _tell_of_live(chosen, planned.live)
     if done.failures:
         raise typer.Exit(1)
 

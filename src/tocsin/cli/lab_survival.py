@@ -29,15 +29,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="a line of JSON")]
 Picture = Annotated[Path | None, typer.Option(help="draw the curve into this file (.png)")]
 
 
-def register(lab: typer.Typer) -> None:
-    for name, about, command in (
-        ("model", "What a model says, without simulating.", model),
-        ("simulate", "One simulated run, with confidence intervals.", simulate),
-    ):
-        group = typer.Typer(help=about, no_args_is_help=True)
-        group.callback()(_group)
-        group.command("survival")(command)
-        lab.add_typer(group, name=name)
+def register(lab: typer.Typer, simulations: typer.Typer) -> None:
+    models = typer.Typer(help="What a model says, without simulating.", no_args_is_help=True)
+    models.callback()(_group)
+    models.command("survival")(model)
+    lab.add_typer(models, name="model")
+    simulations.command("survival")(simulate)
 
 
 def _group() -> None:

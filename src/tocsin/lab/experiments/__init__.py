@@ -1,6 +1,7 @@
 """The experiments: one file each, found by itself. A new file is all a new experiment needs.
 
-Each declares `EXPERIMENT`. Two of one name, or a file without one, is an error at once.
+Each declares `EXPERIMENT`, or several as `EXPERIMENTS`: `overlay-load` and `overlay-slots` are run
+together as `overlay`. Two of one name, or a file without one, is an error at once.
 """
 
 from __future__ import annotations
@@ -33,21 +34,28 @@ def experiment_named(name: str) -> Experiment:
     return known[name]
 
 
+def experiments_named(name: str) -> list[Experiment]:
+    """The one of this name, or all whose names begin with it and a hyphen."""
+    together = [one for one in experiments().values() if one.name.startswith(f"{name}-")]
+    return together if together and name not in experiments() else [experiment_named(name)]
+
+
 def gathered(modules: Iterable[ModuleType]) -> dict[str, Experiment]:
     found: dict[str, Experiment] = {}
     origin: dict[str, str] = {}
     for module in modules:
-        experiment = getattr(module, "EXPERIMENT", None)
-        if not isinstance(experiment, Experiment):
-            raise TypeError(f"{module.__name__} declares no EXPERIMENT")
-        if experiment.name in found:
-            raise ValueError(
-                f"two experiments are called {experiment.name!r}: "
-                f"{origin[experiment.name]} and {module.__name__}"
-            )
-        _refuse_twice(experiment)
-        found[experiment.name] = experiment
-        origin[experiment.name] = module.__name__
+        declared = getattr(module, "EXPERIMENTS", [getattr(module, "EXPERIMENT", None)])
+        for experiment in declared:
+            if not isinstance(experiment, Experiment):
+                raise TypeError(f"{module.__name__} declares no EXPERIMENT")
+            if experiment.name in found:
+                raise ValueError(
+                    f"two experiments are called {experiment.name!r}: "
+                    f"{origin[experiment.name]} and {module.__name__}"
+                )
+            _refuse_twice(experiment)
+            found[experiment.name] = experiment
+            origin[experiment.name] = module.__name__
     return dict(sorted(found.items()))
 
 

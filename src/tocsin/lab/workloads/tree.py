@@ -1,4 +1,4 @@
-"""Clients that come and go at the brokers of a tree: the setting of the *overlay* paper (section V).
+"""Clients that come and go at the brokers of a tree: the *overlay* paper's setting (section V).
 
 Messages are published once, all at the beginning, each at a broker drawn at random. Each has
 clients of its own at every broker: they come at a rate λ and stay for 1/μ on average (M/M/∞), and

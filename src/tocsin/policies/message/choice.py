@@ -20,6 +20,10 @@ MESSAGE_FAMILIES: dict[str, Registry[Any]] = {
 }
 
 
+SHORT = {"basic": "sel-sub-fifo", "leaf": "leaf-sub-fifo"}
+"""The policies of the overlay paper, as it calls them."""
+
+
 class MessagePolicy(Struct, frozen=True):
     """One policy per family."""
 
@@ -39,7 +43,8 @@ def message_policy_names() -> list[str]:
 
 
 def parse_message_policy(text: str) -> MessagePolicy:
-    """`sel-sub-prt`: caching, request and priority, in this order."""
+    """`sel-sub-prt`: caching, request and priority, in this order; or a short name."""
+    text = SHORT.get(text, text)
     parts = text.split("-")
     known = len(parts) == len(MESSAGE_FAMILIES) and all(
         part in family for part, family in zip(parts, MESSAGE_FAMILIES.values(), strict=True)
@@ -48,7 +53,7 @@ def parse_message_policy(text: str) -> MessagePolicy:
         raise SettingError(
             f"no policy of message caches is called {text!r}",
             field="policy",
-            hint=f"one of {', '.join(message_policy_names())}",
+            hint=f"one of {', '.join([*SHORT, *message_policy_names()])}",
         )
     caching, request, priority = parts
     return MessagePolicy(

@@ -1,7 +1,7 @@
 """Brokers in a tree, their clients and caches, event by event, compiled.
 
-Each message has filters of its own, so a broker's table is a number: how many clients of the message
-are behind each neighbour. They are counted under every broker of the tree, seen from broker 0.
+Each message has a filter of its own, so a broker's table is a number: how many clients of the
+message are behind each neighbour. They are counted under every broker, seen from broker 0.
 Requests and responses take no time; of several responses the one from nearest comes first.
 
 Everything is memoryless, so there is no queue of events: the next one is drawn by the rates. A
@@ -29,7 +29,7 @@ COUNTS = (
     "links",
 )
 RUN = record_dtype(
-    [(name, "i8") for name in ("brokers", "slots", "to_nobody", "to_somebody")]
+    [(name, "i8") for name in ("brokers", "slots", "to_nobody", "to_somebody", "in_passing")]
     + [(name, "f8") for name in ("client_rate", "departure_rate", "duration_s", "load", "now")]
     + [(name, "i8") for name in ("alive", "clients", "listed", "events", "begun")]
     + [(name, "i8") for name in COUNTS]
@@ -213,7 +213,7 @@ def _publish(run: Any, world: Any, broker: int, message: int, keeps: Any) -> Non
             _put(run, world, here, base + here)
 
 
-@compiled
+@inlined
 def _request(run: Any, world: Any, origin: int, message: int, keeps: Any) -> None:
     """Ask, answer, and bring the answers back."""
     base, cells = message * run.brokers, world.cells
@@ -234,31 +234,23 @@ def _request(run: Any, world: Any, origin: int, message: int, keeps: Any) -> Non
     run.slots_searched += slots
     run.links += count - 1
     for number in range(answers):
-        _respond(run, world, world.answers[number], base, keeps)
-
-
-@inlined
-def _respond(run: Any, world: Any, at: int, base: int, keeps: Any) -> None:
-    """A response goes back from a place, until somebody who answers himself drops it."""
-    if at == 0:
-        run.delivered += 1
-        return
-    while True:
-        came = world.reached[at]
-        at = world.through[at]
-        broker = world.reached[at]
-        cell = world.cells[base + broker]
-        run.links += 1
-        if cell.cached and (run.to_somebody if cell.clients > 0 else run.to_nobody):
-            return
-        beside = _interested(run, world, broker, came, base // run.brokers)
+        # A response goes back, until a broker that answers itself drops it.
+        at = world.answers[number]
+        while at > 0:
+            came = world.reached[at]
+            at = world.through[at]
+            broker = world.reached[at]
+            cell = cells[base + broker]
+            run.links += 1
+            if cell.cached and (run.to_somebody if cell.clients > 0 else run.to_nobody):
+                at = NONE
+            elif not cell.cached and (at == 0 or run.in_passing):
+                # In passing, the clients there do not count: none of them has asked.
+                beside = _interested(run, world, broker, came, message)
+                if keeps(cell.clients if at == 0 else 0, beside):
+                    _put(run, world, broker, base + broker)
         if at == 0:
             run.delivered += 1
-        # In passing, the clients there do not count: none of them has asked.
-        if not cell.cached and keeps(cell.clients if at == 0 else 0, beside):
-            _put(run, world, broker, base + broker)
-        if at == 0:
-            return
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -314,17 +306,23 @@ def tell(
         counts[at, 5], counts[at, 6] = run.slots_searched, run.links
 
 
-@compiled
-def begin(runs: Any, world: Any, keeps: Any, random: Any) -> bool:
-    """Clients are there as if they had always come and gone; then all messages are published. False:
-    there is no room for the clients."""
-    run = runs[0]
+@inlined
+def _begin(run: Any, world: Any, keeps: Any, random: Any) -> None:
+    """Clients are there as if they had always come and gone; then all messages are published."""
     brokers, messages = run.brokers, world.copies.shape[0]
+    run.now, run.alive, run.clients, run.listed, run.begun = 0.0, 0, 0, 0, 0
+    run.requests, run.answered, run.hops, run.responses = 0, 0, 0, 0
+    run.delivered, run.slots_searched, run.links = 0, 0, 0
+    for broker in range(brokers):
+        cache = world.caches[broker]
+        cache.top, cache.bottom, cache.filled = NONE, NONE, 0
+    for at in range(brokers * messages):
+        cell = world.cells[at]
+        cell.clients, cell.under, cell.cached = 0, 0, 0
     for message in range(messages):
+        world.copies[message], world.absorbed_s[message] = 0, 0.0
         for broker in range(brokers):
             there = random.poisson(run.load)
-            if run.listed + there > world.crowd.shape[0]:
-                return False
             _count(run, world, broker, message, there)
             for _ in range(there):
                 world.crowd[run.listed] = message * brokers + broker
@@ -337,51 +335,81 @@ def begin(runs: Any, world: Any, keeps: Any, random: Any) -> bool:
             world.live[run.alive], world.listed[message] = message, run.alive
             run.alive += 1
             run.clients += world.cells[message * brokers].under
-    return True
+
+
+@inlined
+def _tidy(run: Any, world: Any) -> None:
+    """Strike clients of messages that are gone from the list."""
+    kept = 0
+    for at in range(run.listed):
+        cell = world.crowd[at]
+        if world.copies[cell // run.brokers] > 0:
+            world.crowd[kept] = cell
+            kept += 1
+    run.listed = kept
+
+
+@inlined
+def _next_event(run: Any, world: Any, keeps: Any, moves: Any, random: Any) -> None:
+    """If the run is not over before it."""
+    brokers, crowd = run.brokers, world.crowd
+    coming = run.alive * brokers * run.client_rate
+    leaving = run.clients * run.departure_rate
+    later = run.now + random.standard_exponential() / (coming + leaving)
+    if run.duration_s > 0.0 and later > run.duration_s:
+        run.now = run.duration_s
+        return
+    run.now = later
+    run.events += 1
+    drawn = random.random() * (coming + leaving)
+    if drawn < leaving:
+        at = int(drawn / leaving * run.listed)
+        while True:
+            cell = crowd[at]
+            run.listed -= 1
+            crowd[at] = crowd[run.listed]
+            message = cell // brokers
+            if world.copies[message] > 0:
+                break
+            at = int(random.random() * run.listed)  # it does not count: another one
+        run.clients -= 1
+        _leave(run, world, cell - message * brokers, message, moves)
+    else:
+        at = int((drawn - leaving) / run.client_rate)
+        message, broker = world.live[min(at // brokers, run.alive - 1)], at % brokers
+        crowd[run.listed] = message * brokers + broker
+        run.listed += 1
+        run.clients += 1
+        _come(run, world, broker, message, keeps, moves)
 
 
 @compiled
-def play(runs: Any, given: Any, keeps: Any, moves: Any, random: Any) -> bool:
-    """Until all messages are gone, or the time is over. False: there is no room for more clients;
-    give more and go on."""
+def play(
+    runs: Any, given: Any, keeps: Any, moves: Any, random: Any, absorbed_s: Any, gone: Any,
+    counts: Any,
+) -> bool:  # fmt: skip
+    """Run after run, each until all messages are gone or its time is over. False: there were more
+    clients than could be listed."""
     run, world = runs[0], _lent(given)
-    brokers, crowd = run.brokers, world.crowd
-    while run.alive > 0:
-        if run.listed == crowd.shape[0]:
-            kept = 0
-            for at in range(run.listed):
-                if world.copies[crowd[at] // brokers] > 0:
-                    crowd[kept] = crowd[at]
-                    kept += 1
-            run.listed = kept
-            if kept > crowd.shape[0] // 2:
-                return False
-        coming = run.alive * brokers * run.client_rate
-        leaving = run.clients * run.departure_rate
-        later = run.now + random.standard_exponential() / (coming + leaving)
-        if run.duration_s > 0.0 and later > run.duration_s:
-            run.now = run.duration_s
-            break
-        run.now = later
-        run.events += 1
-        drawn = random.random() * (coming + leaving)
-        if drawn < leaving:
-            at = int(drawn / leaving * run.listed)
-            while True:
-                cell = crowd[at]
-                run.listed -= 1
-                crowd[at] = crowd[run.listed]
-                message = cell // brokers
-                if world.copies[message] > 0:
-                    break
-                at = int(random.random() * run.listed)  # it does not count: another one
-            run.clients -= 1
-            _leave(run, world, cell - message * brokers, message, moves)
-        else:
-            at = int((drawn - leaving) / run.client_rate)
-            message, broker = world.live[min(at // brokers, run.alive - 1)], at % brokers
-            crowd[run.listed] = message * brokers + broker
-            run.listed += 1
-            run.clients += 1
-            _come(run, world, broker, message, keeps, moves)
+    for number in range(absorbed_s.shape[0]):
+        _begin(run, world, keeps, random)
+        while run.alive > 0 and (run.duration_s == 0.0 or run.now < run.duration_s):
+            if run.listed == world.crowd.shape[0]:
+                _tidy(run, world)
+                if run.listed == world.crowd.shape[0]:
+                    return False
+            _next_event(run, world, keeps, moves, random)
+        for at in range(run.alive):
+            world.absorbed_s[world.live[at]] = run.now
+            gone[number, world.live[at]] = False
+        for_nothing_s = 0.0
+        for message in range(absorbed_s.shape[1]):
+            absorbed_s[number, message] = world.absorbed_s[message]
+            for_nothing_s += run.now - world.absorbed_s[message]
+        # Whoever asks for a message that is gone is not played: nobody answers.
+        for_nothing = random.poisson(run.brokers * run.client_rate * for_nothing_s)
+        counts[number, 0], counts[number, 1] = run.requests + for_nothing, run.answered
+        counts[number, 2], counts[number, 3] = run.hops, run.responses
+        counts[number, 4], counts[number, 5] = run.delivered, run.slots_searched
+        counts[number, 6] = run.links
     return True
