@@ -22,6 +22,7 @@ BENCHES = {
     "consumer_logs": "consumer logs in Kafka, shared and copied",
     "lab": "simulated events and requests a second",
     "survival": "message caches simulated, and their models",
+    "overlay": "filters matched and covered, publications routed, the tree simulated",
 }
 """Name → what it measures; each is a module here with `run(quick, say) -> list[Finding]`."""
 

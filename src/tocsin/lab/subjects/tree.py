@@ -27,7 +27,7 @@ _FILE = "runs.json"
 class Runs(Struct, frozen=True):
     """How much is run for a point."""
 
-    runs: int = 50
+    runs: int = 100
 
     def __post_init__(self) -> None:
         if self.runs < 1:
