@@ -91,7 +91,8 @@ def test_a_plan_says_how_many_slots_and_is_checked(say: Say) -> None:
     assert told["survives"] >= 0.9
     assert told["bytes"] == 2000 * told["slots"]
     assert len(told["others"]) == 7
-    assert all(one["slots"] >= told["slots"] * 0.9 for one in told["others"])
+    for one in told["others"]:
+        assert one["reason"] or one["slots"] >= told["slots"] * 0.9
     code, out, _ = say(*words, "--policy", "all-fld-nop,sel-sub-prt", "--messages", "3000")
     assert code == 0
     assert out.startswith("policy\tslots\tbytes\tsurvive 60s, model\tsimulated\tmean (s)\n")

@@ -53,7 +53,9 @@ def survive(
     message_size: Annotated[
         str | None, typer.Option(help="of one message, such as 2KB: then bytes are told, too")
     ] = None,
-    messages: Annotated[int, typer.Option(help="how many are simulated to check it")] = 10_000,
+    messages: Annotated[
+        int | None, typer.Option(min=1, help="how many are simulated to check it")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the simulation")] = 1,
     picture: Annotated[
         Path | None, typer.Option(help="draw the curve into this file (.png)")
@@ -85,16 +87,10 @@ def survive(
     size_bytes = _size(message_size)
     chosen = policies_named(listed(policy))
     with Watch(err) as watch:
-        watch.begin("policies", len(chosen))
-        found = answers(wish, chosen, watch.advance)
+        watch.begin("asking the model", 0)
+        found = answers(wish, chosen)
         watch.begin("simulating the best", 0)
         best = checked(wish, found[0], messages, seed)
-    if best.answer.reason:
-        raise InvalidInput(
-            f"{best.answer.policy.text} is not enough: {best.answer.reason}",
-            field="policy",
-            hint="choose another with --policy",
-        )
     simulated = measures.told(best.lives)["curve"]
     assert best.answer.model is not None
     curves = {"simulated": simulated, "model": best.answer.model.told()["curve"]}
@@ -123,25 +119,27 @@ def survive(
         ["policy", "slots", "bytes", f"survive {long}, model", "simulated", "mean (s)"], rows
     )
     show_curves(curves)
+    bytes_told = f" ({in_words(best.answer.slots * size_bytes)})" if size_bytes else ""
     met = best.survives.value >= wish.share
     out.print(
-        f"{best.answer.policy.text} with {best.answer.slots:,} slots at each broker"
-        + (f" ({in_words(best.answer.slots * size_bytes)})" if size_bytes else "")
-        + f": {interval(best.survives, share)} of {messages:,} simulated messages survive {long}"
-        + ("" if met else ", fewer than were asked for"),
+        f"{best.answer.policy.text} with {best.answer.slots:,} slots{bytes_told} at each broker: "
+        f"{interval(best.survives, share)} of {len(best.lives.survival_s):,} simulated messages "
+        f"survive {long}{'' if met else ', fewer than were asked for'}",
         soft_wrap=True,
         highlight=False,
     )
 
 
 def _told(wish: Any, best: Any, found: Any, size_bytes: int, curves: Any) -> dict[str, Any]:
+    from tocsin.lab.simulators.message_cache.measures import number
+
     slots = best.answer.slots
     return {
         "policy": best.answer.policy.text,
         "slots": slots,
         "bytes": slots * size_bytes if size_bytes else None,
         "survives": best.survives.value,
-        "survives_half_width": best.survives.half,
+        "survives_half_width": number(best.survives.half),
         "survives_model": best.answer.model.survives(wish.for_s),
         "mst": best.answer.model.mst,
         "others": [

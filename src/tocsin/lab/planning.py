@@ -8,7 +8,7 @@ simulation agrees.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,10 +22,13 @@ from tocsin.lab.simulators.message_cache.simulator import Lives, simulate
 from tocsin.lab.workloads.messages import MOST_SLOTS, MessageLoad
 from tocsin.policies.message import MessagePolicy
 
-COARSE = 64  # slots of the model while searching
-CLOSE = 1.005  # two numbers of slots that need no further one between them
+COARSE = (64, 10)  # slots and parts of the model
+FAR_MORE = 2  # times the slots that another policy needs
+CLOSE = 1.002  # two numbers of slots that need no further one between them
+FEWEST_MESSAGES = 10_000
 ROUNDS = 4  # of simulation and correction
-SETTLED = 3  # mean lives before messages are measured
+SETTLED = 3  # mean lives before messages are measured …
+MEASURED = 60  # … and while they are, at least: neighbours share their fate
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -57,75 +60,80 @@ class Checked(Struct, frozen=True, kw_only=True):
     survives: Mean
 
 
-def answers(
-    wish: Wish, policies: Sequence[MessagePolicy], advance: Callable[[int], None]
-) -> list[Answer]:
-    """For each policy, the fewest slots first. Raises if none is enough."""
-    found = []
-    for policy in policies:
-        found.append(_answer(wish, policy))
-        advance(1)
-    found.sort(key=lambda one: (bool(one.reason), one.slots))
-    if not found or found[0].reason:
+def answers(wish: Wish, policies: Sequence[MessagePolicy]) -> list[Answer]:
+    """For each policy, the fewest slots first; one that needs far more than another is not asked
+    how many. Raises if none is enough."""
+    found: list[Answer] = []
+    simple_first = sorted(policies, key=lambda one: (one.parts[0] != "all", one.parts[2] != "nop"))
+    for policy in simple_first:
+        best = min((one.slots for one in found if one.slots), default=0)
+        found.append(_answer(wish, policy, FAR_MORE * best))
+    found.sort(key=lambda one: (bool(one.reason), one.slots, one.policy.parts[1] == "fld"))
+    if not any(one.slots for one in found):
         raise InvalidInput(
             f"no cache lets {wish.share:.4g} of the messages survive for {wish.for_s:g} s: "
-            + "; ".join(dict.fromkeys(f"{one.policy.text}: {one.reason}" for one in found)),
+            + "; ".join(f"{one.policy.text}: {one.reason}" for one in found),
             field="share",
             hint="ask for less, have more brokers, or a policy that keeps every message (all-…)",
         )
     return found
 
 
-def checked(wish: Wish, answer: Answer, messages: int, seed: int) -> Checked:
+def checked(wish: Wish, answer: Answer, messages: int | None, seed: int) -> Checked:
     """Simulate it; if too few messages survive, let the model aim higher by as much, and again."""
     aimed = 1.0 - wish.share
-    for _ in range(ROUNDS):
+    for rounds_left in reversed(range(ROUNDS)):
         assert answer.model is not None
         load = replace(wish.load, slots=answer.slots)
         published = load.publication_rate * answer.model.mst
         lives = simulate(
             load,
             answer.policy,
-            messages=messages,
+            messages=messages or max(FEWEST_MESSAGES, math.ceil(MEASURED * published)),
             seed=seed,
             warm_up=math.ceil(SETTLED * published + 2 * load.slots / (1.0 - load.nobody)),
         )
         seen = survives(lives, wish.for_s)
-        if seen.value >= wish.share:
+        if seen.value >= wish.share or not rounds_left:
             break
         aimed *= (1.0 - wish.share) / (1.0 - seen.value)
-        answer = _search(wish, answer.policy, max(aimed, 1e-9), answer.slots)
-        if answer.reason:
+        high = 2 * answer.slots
+        if wish.load.brokers * high > MOST_SLOTS or _gone(wish, answer.policy, high) > aimed:
             break
+        answer = _fewest(wish, answer.policy, aimed, answer.slots, high)
     return Checked(answer=answer, lives=lives, survives=seen)
 
 
-def _answer(wish: Wish, policy: MessagePolicy) -> Answer:
-    lost = rates_of(wish.load, policy).lost
-    if lost >= 1.0 - wish.share:
-        return Answer(
-            policy=policy, reason=f"{lost:.2%} of the messages have no client when published"
-        )
-    return _search(wish, policy, 1.0 - wish.share, 0)
-
-
-def _search(wish: Wish, policy: MessagePolicy, gone: float, above: int) -> Answer:
-    """The fewest slots, more than `above`, with which no larger share is gone."""
+def _answer(wish: Wish, policy: MessagePolicy, far: int) -> Answer:
+    gone, lost = 1.0 - wish.share, rates_of(wish.load, policy).lost
+    if lost >= gone:
+        reason = f"{lost:.2%} of the messages have no client when published"
+        return Answer(policy=policy, reason=reason)
+    if far:
+        if _gone(wish, policy, far) > gone:
+            return Answer(policy=policy, reason=f"more than {far:,} slots")
+        return _fewest(wish, policy, gone, 0, far)
     most = MOST_SLOTS // wish.load.brokers
-    known: dict[int, Lifetime] = {}
-
-    def enough(slots: int) -> bool:
-        known[slots] = wide(replace(wish.load, slots=slots), policy, COARSE)
-        return 1.0 - known[slots].survives(wish.for_s) <= gone
-
-    low = above
-    high = max(above + 1, math.ceil(wish.load.publication_rate * wish.for_s / wish.load.brokers))
-    while high <= most and not enough(high):
+    low, high = 0, math.ceil(wish.load.publication_rate * wish.for_s / wish.load.brokers)
+    while high <= most and _gone(wish, policy, high) > gone:
         low, high = high, 2 * high
     if high > most:
-        return Answer(policy=policy, reason=f"more than {most:,} slots at each broker")
+        return Answer(policy=policy, reason=f"more than {most:,} slots")
+    return _fewest(wish, policy, gone, low, high)
+
+
+def _gone(wish: Wish, policy: MessagePolicy, slots: int) -> float:
+    """The share of messages that is gone before its time."""
+    return 1.0 - _model(wish, policy, slots).survives(wish.for_s)
+
+
+def _model(wish: Wish, policy: MessagePolicy, slots: int) -> Lifetime:
+    return wide(replace(wish.load, slots=slots), policy, *COARSE)
+
+
+def _fewest(wish: Wish, policy: MessagePolicy, gone: float, low: int, high: int) -> Answer:
+    """With `low` slots a larger share is gone, with `high` it is not."""
     while high - low > 1 and high > CLOSE * low:
-        middle = (low + high) // 2 if low < 2 else math.ceil(math.sqrt(low * high))
-        middle = min(max(middle, low + 1), high - 1)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return Answer(policy=policy, slots=high, model=known[high])
+        middle = min(max(math.ceil(math.sqrt(max(1, low) * high)), low + 1), high - 1)
+        low, high = (low, middle) if _gone(wish, policy, middle) <= gone else (middle, high)
+    return Answer(policy=policy, slots=high, model=_model(wish, policy, high))

@@ -60,7 +60,7 @@ def test_absorption_is_that_of_the_matrix_exponential(size: int, seed: int) -> N
     for at_s in (0.0, 0.1, 1.0, 3.0):
         expected = float(start @ expm(matrix * at_s) @ np.ones(size))
         assert steps.survives(at_s) == pytest.approx(expected, abs=1e-8)
-        assert found.survives(at_s) == pytest.approx(expected, abs=1e-3)
+        assert found.survives(at_s) == pytest.approx(expected, abs=2e-3)
 
 
 @settings(max_examples=40, deadline=None)
@@ -235,7 +235,7 @@ def test_curves_fall_from_what_was_cached_and_quantiles_invert_them(name: str) -
         ("reduced", {"brokers": 2}, "sel-sub-prt", "of 1 broker"),
         ("exact", {"brokers": 1, "slots": 1000}, "sel-sub-prt", "at most 300 slots"),
         ("multi", {"brokers": 9, "slots": 90}, "sel-sub-prt", "states"),
-        ("balanced", {"brokers": 15, "slots": 5}, "sel-sub-prt", "moves"),
+        ("balanced", {"brokers": 9, "slots": 9}, "sel-sub-prt", "moves"),
         (
             "wide",
             {"unpopular_share": 0.5, "unpopular_rate": 0.01},

@@ -87,7 +87,7 @@ def lifetime(steps: Steps) -> Lifetime:
     end = max(steps.mean, 1.0 / steps.rate)
     while steps.survives(end) > LEFT * steps.survivors[0]:
         end *= 1.5
-    at_s = np.linspace(0.0, end, POINTS)
+    at_s = end * np.linspace(0.0, 1.0, POINTS) ** 2  # finer where it begins
     return Lifetime(
         mst=steps.mean,
         p_loss=1.0 - float(steps.survivors[0]),

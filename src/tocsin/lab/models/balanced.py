@@ -29,7 +29,7 @@ from tocsin.lab.models.rates import Rates, rates_of
 from tocsin.lab.workloads.messages import MessageLoad
 from tocsin.policies.message import MessagePolicy
 
-CLOSE = 1e-5  # of the rate of copies
+CLOSE = 1e-4  # of the rate of copies
 FIRST_GUESS = 0.2  # of the most: every other cache has only what this one lacks
 
 T = TypeVar("T")

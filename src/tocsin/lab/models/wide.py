@@ -57,7 +57,10 @@ class Ticks(Struct, frozen=True):
         return float(self.part_s * (self.alive[:-1].sum() + rest))
 
 
-def wide(load: MessageLoad, policy: MessagePolicy, finest: int = FINEST) -> Lifetime:
+def wide(
+    load: MessageLoad, policy: MessagePolicy, finest: int = FINEST, most_parts: int = MOST_PARTS
+) -> Lifetime:
+    """Coarser is faster."""
     rates_of(load, policy)  # refuses what cannot be modelled
     grouped = max(1.0, load.slots / finest)
     coarse = replace(
@@ -69,7 +72,7 @@ def wide(load: MessageLoad, policy: MessagePolicy, finest: int = FINEST) -> Life
     def consequence(copies: float) -> tuple[float, Ticks]:
         rates = rates_of(coarse, policy, copies)
         reached = _reached(rates, copies)
-        ticks = _ticks(rates, copies, reached)
+        ticks = _ticks(rates, copies, reached, most_parts)
         elsewhere = max(0.0, rates.published * ticks.mean_s - rates.slots)
         return rates.client * reached * elsewhere, ticks
 
@@ -91,9 +94,9 @@ def _reached(rates: Rates, copies: float) -> float:
     return float((1.0 - silent**others) / (1.0 - steady[0] ** others))
 
 
-def _ticks(rates: Rates, copies: float, reached: float) -> Ticks:
+def _ticks(rates: Rates, copies: float, reached: float, most_parts: int) -> Ticks:
     arrivals = rates.brokers * rates.client / rates.published
-    parts = min(MOST_PARTS, max(1, math.ceil(arrivals / ARRIVALS)))
+    parts = min(most_parts, max(1, math.ceil(arrivals / ARRIVALS)))
     part_s = 1.0 / (rates.published * parts)
     calm = slot_moves(rates, copies)
     calm[0, 1] = rates.client * reached
@@ -119,16 +122,21 @@ def _without(rates: Rates, step: Any, parts: int, length: int) -> Values:
     now[1:, 0] = 1.0
     found = np.empty((1 + parts, length + 1))
     found[:, 0] = now[:, 0]
-    phase = np.concatenate([[0], np.arange(parts)])
     for part in range(1, length + 1):
         now = now @ step
-        ticking = (phase + part) % parts == 0
-        pushed = rates.kept * now[ticking, 1:]
-        now[ticking, 1:] -= pushed
-        now[ticking, 2:] += pushed[:, :-1]
-        now[ticking, 0] += pushed[:, -1]
+        _tick(now[1 + -part % parts], rates.kept)
+        if part % parts == 0:
+            _tick(now[0], rates.kept)
         found[:, part] = now[:, 0]
     return found
+
+
+def _tick(slots: Values, kept: float) -> None:
+    """A publication: it pushes the message by a slot, and out of the last."""
+    pushed = kept * slots[1:]
+    slots[1:] -= pushed
+    slots[2:] += pushed[:-1]
+    slots[0] += pushed[-1]
 
 
 def _first(without: Values, parts: int) -> Values:

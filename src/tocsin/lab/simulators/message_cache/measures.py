@@ -71,17 +71,17 @@ def told(lives: Lives) -> dict[str, Any]:
     reached = lives.alive >= SHOWN_LEFT * len(lives.survival_s)
     return {
         "mst": mst.value,
-        "mst_half_width": _number(mst.half),
+        "mst_half_width": number(mst.half),
         "mst_by_little": by_little.value,
-        "mst_by_little_half_width": _number(by_little.half),
+        "mst_by_little_half_width": number(by_little.half),
         "p_loss": loss.value,
-        "p_loss_half_width": _number(loss.half),
+        "p_loss_half_width": number(loss.half),
         "quantiles": {share: one.value for share, one in quantiles.items()},
-        "quantile_half_widths": {share: _number(one.half) for share, one in quantiles.items()},
+        "quantile_half_widths": {share: number(one.half) for share, one in quantiles.items()},
         "curve": {
             "time_s": [float(at_s) for at_s in times],
             "survives": [one.value for one in curve],
-            "half_width": [_number(one.half) for one in curve],
+            "half_width": [number(one.half) for one in curve],
         },
         "replicas": {
             "age_s": [float(one) for one in lives.age_s[reached]],
@@ -109,6 +109,6 @@ def _over_batches(means: list[float]) -> Mean:
     return Mean(value, float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * spread)
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
     """JSON knows no NaN."""
     return None if math.isnan(value) else value
