@@ -79,7 +79,8 @@ ALONE: dict[str, list[Any]] = {
             *("".join(letters) for n in range(4) for letters in product("abc", repeat=n)),
             *(piece + "\0" for piece in ("", *PIECES)),
             *(
-                "z".join(parts)
+                between.join(parts)
+                for between in "0z"  # below and above every letter of the pieces
                 for parts in product(("", *PIECES), ("", *PIECES), ("", *PIECES), ("", *PIECES))
             ),
         }
