@@ -20,6 +20,10 @@ can be an object."""
 
 MessageFormat = Literal["json", "csv"]
 ChannelKind = Literal["continuous", "repetitive"]
+FILTERED: Final = "dataset/"
+"""Before a dataset's name: the channel of all filters on its records. Their results are the records
+themselves, at the positions that they have in the dataset's log, counted from one."""
+
 Mode = Literal["micro-batches", "real-time"]
 """How Spark feeds a continuous channel; chosen once, when the channel is created."""
 
@@ -47,6 +51,7 @@ class Dataset(Struct, frozen=True):
     retain_s: float | None = None
     created_at: float = 0.0
     source: KafkaSource | None = None
+    routed: bool = False  # brokers pass its records on by filters
 
 
 class Parameter(Struct, frozen=True):
@@ -103,7 +108,8 @@ class Cursor(Struct, frozen=True):
 
 
 class BackendSubscription(Struct, frozen=True):
-    """Channel + parameters, shared by all who asked the same. Results in (floor, head] are kept."""
+    """Channel + parameters, shared by all who asked the same. Results in (floor, head] are kept.
+    `filter`: of a dataset's records, as brokers match it (an `overlay` Filter, as JSON)."""
 
     id: int
     channel: str
@@ -111,6 +117,7 @@ class BackendSubscription(Struct, frozen=True):
     epoch: str
     head: int = 0
     floor: int = 0
+    filter: Any = None
 
 
 class Subscription(Struct, frozen=True):
@@ -149,3 +156,8 @@ class Head(Struct, frozen=True):
     backend: int
     epoch: str
     head: int
+
+
+def filtered_dataset(channel: str) -> str | None:
+    """The dataset whose records a channel's subscriptions filter, if it is such a channel."""
+    return channel.removeprefix(FILTERED) if channel.startswith(FILTERED) else None

@@ -7,6 +7,7 @@ attached while they are offline, because they will come back (BAD III).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tocsin.broker.watching import NOBODY, Watcher
 from tocsin.caching import Standing
@@ -22,6 +23,7 @@ class Backend:
     head: int  # the newest result known to exist
     fetched: int  # the newest that was cached or passed over: clients are told up to here
     learned: int  # the core's event that told this epoch
+    filter: Any = None  # results are the records that it matches: their positions have holes
     frontends: dict[int, Frontend] = field(default_factory=dict)
     signalled: dict[int, None] = field(default_factory=dict)  # connections that want signals
     inline: dict[int, None] = field(default_factory=dict)  # connections that want results
@@ -73,6 +75,8 @@ class Attachments:
         self.frontends: dict[int, Frontend] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self.connections: dict[int, str] = {}  # connection -> subscriber
+        self.filters: dict[int, Backend] = {}  # backend subscriptions whose results are routed
+        self.refiltered = 0  # counts the changes of these
         self.watcher: Watcher = NOBODY
 
     def next_event(self) -> int:
@@ -82,6 +86,17 @@ class Attachments:
     def holds(self, backend: Backend) -> bool:
         """False once it was removed, even if another of the same id has come since."""
         return self.backends.get(backend.id) is backend
+
+    def open(self, backend: Backend) -> None:
+        self.backends[backend.id] = backend
+        if backend.filter is not None:
+            self.filters[backend.id] = backend
+            self.refiltered += 1
+
+    def close(self, backend: Backend) -> None:
+        del self.backends[backend.id]
+        if self.filters.pop(backend.id, None) is not None:
+            self.refiltered += 1
 
     def add(self, frontend: Frontend) -> None:
         self.frontends[frontend.id] = frontend

@@ -23,7 +23,7 @@ from tocsin.broker.effects import (
     Request,
     Signal,
 )
-from tocsin.broker.events import Moment, NewHead, RangeAnswer
+from tocsin.broker.events import Moment, NewHead, RangeAnswer, Routed
 from tocsin.broker.gets import Gets, unknown_subscription
 from tocsin.broker.intake import Fetches, Intake
 from tocsin.broker.markers import Markers
@@ -208,6 +208,15 @@ class BrokerCore:
     def news_failed(self, now: float) -> list[Effect]:
         self._news.failed(now)
         return []
+
+    def routed(self, told: Routed, now: float) -> list[Effect]:
+        """Results of a filter that the overlay has brought."""
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        backend = self.attachments.filters.get(told.backend)
+        if backend is not None:
+            self._intake.routed(backend, told, now, effects)
+        return effects
 
     # -- fetches, gets, acknowledgements ----------------------------------------------------------
 

@@ -39,8 +39,11 @@ class Gets:
             return
         get.epoch = backend.epoch
         get.begin = get.after = begin
-        get.upto = max(begin, min(begin + get.limit, backend.fetched))
-        get.cached = self._cache.get(backend.id, begin, get.upto, now)
+        last = backend.fetched if backend.filter is not None else min(begin + get.limit, backend.fetched)
+        get.upto = max(begin, last)
+        get.cached = self._cache.get(backend.id, begin, get.upto, now, get.limit)
+        if len(get.cached) == get.limit:
+            get.upto = get.cached[-1].position
         get.tail = self._cache.tail(backend.id)
         missed_upto = min(get.tail - 1, get.upto)
         if missed_upto > begin:
@@ -85,17 +88,24 @@ class Gets:
             reached = min(answer.floor, get.tail - 1)
             gap = Gap(get.begin + 1, reached)
         results = [result for result in answer.results if result.position > reached]
-        if any(result.position != reached + n for n, result in enumerate(results, 1)):
+        if answer.upto is not None:
+            reached = max(reached, answer.upto)
+        elif any(result.position != reached + n for n, result in enumerate(results, 1)):
             effects.append(_again(get, "the cluster's answer had a hole"))
             return
+        else:
+            reached += len(results)
         self._cache.missed(len(results), sum(result.size_bytes for result in results))
-        reached += len(results)
         if reached == get.begin:
             effects.append(_again(get, "the cluster had no results"))
             return
         if reached < fetching.upto:
             get.cached = []  # the cluster gave less than asked: the cached part comes next time
-        upto = max(reached, get.upto) if get.cached else reached
+        upto = max(reached, get.upto) if reached >= fetching.upto else reached
+        if len(results) + len(get.cached) > get.limit:  # of a filter: nobody knew how many
+            results = results[: get.limit]
+            get.cached = get.cached[: get.limit - len(results)]
+            upto = (results + get.cached)[-1].position
         self._answer(get, fetching.backend, upto, gap, results, effects)
 
     def _answer(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tocsin.broker.attachments import Attachments, Backend, Get
 from tocsin.broker.effects import Effect, Fetch, SendInline, Signal
-from tocsin.broker.events import RangeAnswer
+from tocsin.broker.events import RangeAnswer, Routed
 from tocsin.caching import ResultCache
 from tocsin.model import Result
 
@@ -79,6 +79,14 @@ class Intake:
         self._take(backend, pushed, now, effects)
         self._go_on(backend, now, effects)
 
+    def routed(self, backend: Backend, told: Routed, now: float, effects: list[Effect]) -> None:
+        """All results of a filter in a range. If that does not continue where we are, what lies
+        between is fetched."""
+        backend.head = max(backend.head, told.upto)
+        if told.after <= backend.fetched:
+            self._take_range(backend, told.results, told.upto, now, effects)
+        self._go_on(backend, now, effects)
+
     def fill(
         self, fetching: Fetching, answer: RangeAnswer | None, now: float, effects: list[Effect]
     ) -> None:
@@ -89,7 +97,10 @@ class Intake:
         if answer is not None:
             if answer.floor > backend.fetched:
                 self._pass_over(backend, answer.floor, now, effects)
-            self._take(backend, answer.results, now, effects)
+            if answer.upto is None:
+                self._take(backend, answer.results, now, effects)
+            elif fetching.after <= backend.fetched:
+                self._take_range(backend, answer.results, answer.upto, now, effects)
             backend.head = max(backend.head, answer.head)
             if backend.fetched == before == fetching.after < backend.head:
                 self.retry_later(backend, now)  # nothing gained: do not ask in circles
@@ -130,10 +141,32 @@ class Intake:
         fresh = [result for result in results if result.position > after]
         if not fresh or any(r.position != after + n for n, r in enumerate(fresh, 1)):
             return
+        self._put(backend, fresh, fresh[-1].position, now, effects)
+
+    def _take_range(
+        self,
+        backend: Backend,
+        results: Sequence[Result],
+        upto: int,
+        now: float,
+        effects: list[Effect],
+    ) -> None:
+        """The same for results that are all there are up to a position."""
+        fresh = [result for result in results if result.position > backend.fetched]
+        if fresh:
+            self._put(backend, fresh, upto, now, effects)
+        if upto > backend.fetched or fresh:
+            self._cache.reach(backend.id, upto)
+            backend.fetched = upto
+
+    def _put(
+        self, backend: Backend, fresh: list[Result], head: int, now: float, effects: list[Effect]
+    ) -> None:
+        after = backend.fetched
         self._attachments.watcher.taken(backend, fresh)
         for result in fresh:
             self._cache.put(result, now)
-        head = backend.fetched = fresh[-1].position
+        backend.fetched = head
         backend.head = max(backend.head, head)
         if backend.inline:
             inline = list(backend.inline)

@@ -51,8 +51,10 @@ class Membership:
 
     def _open(self, told: BackendSubscription) -> Backend:
         # What exists already is read from the store; what comes from now on is cached.
-        backend = Backend(told.id, told.epoch, told.head, told.head, self._attachments.event)
-        self._attachments.backends[told.id] = backend
+        backend = Backend(
+            told.id, told.epoch, told.head, told.head, self._attachments.event, told.filter
+        )
+        self._attachments.open(backend)
         self._cache.open(told.id, told.head)
         return backend
 
@@ -85,7 +87,7 @@ class Membership:
         self._attachments.remove(frontend)
         self._cache.detach(backend.id, frontend, now)
         if not backend.frontends:
-            del self._attachments.backends[backend.id]
+            self._attachments.close(backend)
             self._cache.close(backend.id, now)
 
     def connect(self, connection: int, name: str, inline: bool, now: float) -> None:
@@ -121,6 +123,7 @@ class Membership:
         if asked <= backend.learned:
             return False
         backend.epoch, backend.learned = epoch, self._attachments.event
+        self._attachments.refiltered += backend.filter is not None
         backend.head = backend.fetched = 0
         for frontend in backend.frontends.values():
             frontend.marker = frontend.durable = 0

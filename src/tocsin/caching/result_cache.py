@@ -106,7 +106,7 @@ class ResultCache:
         """Append the newest object; False if it was not cached (then nothing older is either)."""
         self.expire(now)
         suffix = self._caches[result.backend]
-        if result.position != suffix.next:
+        if result.position < suffix.next:
             raise ValueError(
                 f"backend subscription {result.backend}: position {suffix.next} comes next, "
                 f"not {result.position}"
@@ -141,12 +141,19 @@ class ResultCache:
         self._drop_all(suffix, now)
         suffix.skip(newest)
 
-    def get(self, backend: int, after: int, upto: int, now: float) -> list[Result]:
-        """The cached part of (after, upto]; what lies before `tail(backend)` is missed."""
+    def reach(self, backend: int, newest: int) -> None:
+        """There is nothing more up to `newest`."""
+        self._caches[backend].reach(newest)
+
+    def get(
+        self, backend: int, after: int, upto: int, now: float, limit: int | None = None
+    ) -> list[Result]:
+        """The oldest of the cached part of (after, upto]; what lies before `tail(backend)` is
+        missed."""
         self.expire(now)
         suffix = self._caches[backend]
         self._accessed(suffix, now)
-        results = suffix.slice(after, upto)
+        results = suffix.slice(after, upto)[:limit]
         self.counters.hits += len(results)
         self.counters.hit_bytes += sum(len(result.payload) for result in results)
         self._mark(backend)
@@ -170,8 +177,9 @@ class ResultCache:
         self._mark(backend)
 
     def tail(self, backend: int) -> int:
-        """The oldest cached position; the next one to come if nothing is cached."""
-        return self._caches[backend].tail
+        """From here on everything is cached: the oldest cached position, or one in the hole before
+        it; the next one to come if nothing is cached."""
+        return self._caches[backend].lost + 1
 
     def contents(self, backend: int) -> list[Result]:
         """Everything cached for one backend subscription, oldest first. Counts as no access."""

@@ -3,11 +3,13 @@
 Why a suffix: acknowledgements are cumulative and a subscriber only gets results made after it
 joined, so whoever waits for an object waits for every newer one too, and consumption runs from
 the tail. Hence a get is a split point, and one group of subscribers waits for the tail.
+Positions grow; of a filter's results they have holes, where records are that it does not match.
 Knows no budget and no policy; `ResultCache` does.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from tocsin.caching.absences import Absences
@@ -57,7 +59,8 @@ class Group:
 
 
 class Suffix:
-    """Positions [tail, next) are cached. Empty: tail == next, the position that comes next."""
+    """All that there is in (lost, next) is cached, the oldest at `tail`. Empty: tail == next, the
+    position that may come next. Without holes lost is tail - 1."""
 
     __slots__ = (
         "_cached_at",
@@ -71,6 +74,7 @@ class Suffix:
         "consumption_bytes",
         "consumption_rate",
         "everyone",
+        "lost",
         "measured",
         "next",
         "size_bytes",
@@ -80,6 +84,7 @@ class Suffix:
     )
 
     def __init__(self, backend: int, newest: int) -> None:
+        self.lost = newest
         self.next = self.tail = newest + 1
         self.size_bytes = 0
         self.everyone = Group()
@@ -96,7 +101,7 @@ class Suffix:
         self.arrivals = self.arrival_bytes = self.consumption_bytes = 0  # since the last estimate
 
     def __len__(self) -> int:
-        return self.next - self.tail
+        return len(self._objects) - self._start
 
     # -- who waits ---------------------------------------------------------------------------
 
@@ -127,7 +132,7 @@ class Suffix:
     def _stand(self, marker: int, subscribers: int, away_since: float | None) -> bool:
         if marker < self.tail:
             self.waiting.add(subscribers, away_since)
-            if marker < self.tail - 1:
+            if marker < self.lost:
                 self.spoiled += subscribers
             return True
         if marker >= self.next:
@@ -146,26 +151,33 @@ class Suffix:
             self.ahead -= sum(group.subscribers for group in passed)
         self.next = to
 
-    def _move_tail(self, to: int) -> None:
-        """Markers that the tail passes begin to wait: O(1) a step, at most O(markers) a jump."""
+    def _move_tail(self, to: int, lost: int) -> None:
+        """Markers that the tail passes begin to wait: O(1) a step, at most O(markers) a jump. What
+        is up to `lost` is not here any more."""
         if to == self.tail:
             return
-        last = self._marked.pop(to - 1, None)  # they miss nothing yet
-        if to - self.tail > 1:
-            for marker in sorted(marker for marker in self._marked if marker < to):
+        passed = [to - 1] if to - self.tail == 1 else sorted(m for m in self._marked if m < to)
+        for marker in passed:
+            if marker < lost:
                 self.waiting.merge(self._marked.pop(marker))
-        self.spoiled = self.waiting.subscribers
-        if last is not None:
-            self.waiting.merge(last)
+        if lost > self.lost:
+            self.spoiled = self.waiting.subscribers
+            self.lost = lost
+        for marker in passed:  # the others miss nothing yet
+            group = self._marked.pop(marker, None)
+            if group is not None:
+                self.waiting.merge(group)
         self.tail = to
 
     # -- objects -----------------------------------------------------------------------------
 
     def append(self, result: Result, now: float) -> None:
+        if not len(self):
+            self._move_tail(result.position, self.lost)
         self._objects.append(result)
         self._cached_at.append(now)
         self.size_bytes += result.size_bytes
-        self._move_next(self.next + 1)
+        self._move_next(result.position + 1)
 
     def pop_tail(self) -> tuple[Result, float]:
         """The tail object, and when it was cached."""
@@ -177,18 +189,33 @@ class Suffix:
             del self._objects[: self._start], self._cached_at[: self._start]
             self._start = 0
         self.size_bytes -= result.size_bytes
-        self._move_tail(self.tail + 1)
+        self._move_tail(self._oldest, result.position)
         return result, cached_at
+
+    @property
+    def _oldest(self) -> int:
+        first = self._objects[self._start] if len(self) else None
+        return self.next if first is None else first.position
 
     def skip(self, newest: int) -> None:
         """An empty suffix goes on after `newest` without having cached up to there."""
         self._move_next(newest + 1)
-        self._move_tail(newest + 1)
+        self._move_tail(newest + 1, newest)
+
+    def reach(self, newest: int) -> None:
+        """There is nothing more up to `newest`."""
+        self._move_next(newest + 1)
+        if not len(self):
+            self._move_tail(newest + 1, self.lost)
 
     def slice(self, after: int, upto: int) -> list[Result]:
-        """Cached results in (after, upto]: the split point is arithmetic, not a search."""
-        first = self._start + max(after + 1 - self.tail, 0)
-        last = self._start + upto + 1 - self.tail
+        """Cached results in (after, upto]. Without holes the split point is arithmetic."""
+        if self.next - self.tail == len(self):
+            first = self._start + max(after + 1 - self.tail, 0)
+            last = self._start + upto + 1 - self.tail
+        else:
+            first = bisect_right(self._objects, after, self._start, key=_position)
+            last = bisect_right(self._objects, upto, self._start, key=_position)
         return self._objects[first : max(last, first)]  # type: ignore[return-value]
 
     # -- what policies see ---------------------------------------------------------------------
@@ -224,13 +251,25 @@ class Suffix:
         worth = waiting + first_miss * (waiting - self.spoiled)
         size_bytes = candidate.tail_size_bytes
         candidate.prefix_worth, candidate.prefix_bytes = worth, size_bytes
-        for position in range(self.tail + 1, min(self.next, self.tail + LOOK_AHEAD)):
-            group = self._marked.get(position - 1)
-            begin = group.subscribers if group else 0
+        before = self.tail
+        for item in self._objects[self._start + 1 : self._start + LOOK_AHEAD]:
+            assert item is not None
+            begin = self._standing(before, item.position)
+            before = item.position
             waiting += begin
             worth += waiting + first_miss * begin
-            item = self._objects[self._start + position - self.tail]
-            assert item is not None
             size_bytes += item.size_bytes
             if worth * candidate.prefix_bytes < candidate.prefix_worth * size_bytes:
                 candidate.prefix_worth, candidate.prefix_bytes = worth, size_bytes
+
+    def _standing(self, first: int, end: int) -> int:
+        """How many have a marker there, `end` not included."""
+        if end - first == 1:
+            group = self._marked.get(first)
+            return group.subscribers if group else 0
+        return sum(group.subscribers for at, group in self._marked.items() if first <= at < end)
+
+
+def _position(result: Result | None) -> int:
+    assert result is not None  # those before the start are gone
+    return result.position

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from tocsin.client.frames import Results, SubscriptionInfo
+from tocsin.model import filtered_dataset
 
 
 class Gap(Struct, frozen=True):
@@ -133,9 +134,10 @@ class Feed:
             first = max(frame.gap.first, self._received + 1)
             self._lose(first, frame.gap.last, "no longer kept")
             self._received = frame.gap.last
-        self._take_in(frame)
-        if answer and frame.upto > self._received:
-            self._lose(self._received + 1, frame.upto, "missing in the answer")
+        taken = self._take_in(frame)
+        if taken and frame.upto > self._received and (answer or self._has_holes):
+            if not self._has_holes:
+                self._lose(self._received + 1, frame.upto, "missing in the answer")
             self._received = frame.upto
 
     def take(self) -> Result | None:
@@ -166,14 +168,20 @@ class Feed:
         self._received = self._acknowledged = self._acknowledgement_sent = self.durable = marker
         self._head = marker
 
-    def _take_in(self, frame: Results) -> None:
+    @property
+    def _has_holes(self) -> bool:
+        """Are positions those of a dataset's records, of which a filter matches some?"""
+        return self._info is not None and filtered_dataset(self._info.channel) is not None
+
+    def _take_in(self, frame: Results) -> bool:
+        """Whether all of it was taken."""
         assert self._info is not None
         for result in frame.results:
             if result.position <= self._received:
                 continue  # seen before
             if frame.ref is UNSET and len(self._buffer) >= self._prefetch:
-                return  # inline, and no room for the rest: it will be asked for
-            if result.position > self._received + 1:
+                return False  # inline, and no room for the rest: it will be asked for
+            if result.position > self._received + 1 and not self._has_holes:
                 self._lose(self._received + 1, result.position - 1, "missing in the answer")
             self._received = result.position
             gap, self._gap = self._gap, None
@@ -187,6 +195,7 @@ class Feed:
                     gap=gap,
                 )
             )
+        return True
 
     def _lose(self, first: int, last: int | None, reason: str) -> None:
         assert self._info is not None

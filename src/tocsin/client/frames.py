@@ -26,7 +26,7 @@ TOO_LARGE = 1009
 
 
 class SubscriptionInfo(Struct, frozen=True):
-    """A frontend subscription as services tell it."""
+    """A frontend subscription as services tell it. `filter` is told to brokers alone."""
 
     subscription: int
     subscriber: str
@@ -38,6 +38,7 @@ class SubscriptionInfo(Struct, frozen=True):
     floor: int
     marker: int
     broker: str | None = None
+    filter: Any | UnsetType = UNSET
 
 
 class Missing(Struct, frozen=True):

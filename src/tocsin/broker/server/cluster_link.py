@@ -55,6 +55,7 @@ class StoredRange(Struct, frozen=True):
     head: int = 0
     results: list[StoredResult] = []
     gone: bool = False
+    upto: int | None = None  # of a filter: there is nothing else up to here
 
 
 class Registered(Struct, frozen=True):
@@ -222,7 +223,7 @@ class ClusterLink:
                 continue
             results = results_of(each.backend, each.results)
             self.fetched_bytes += sum(result.size_bytes for result in results)
-            answers.append(RangeAnswer(each.epoch, each.floor, each.head, results))
+            answers.append(RangeAnswer(each.epoch, each.floor, each.head, results, each.upto))
         return answers
 
     async def _persist(self, method: str, path: str, kind: type[T], body: Any = None) -> T:

@@ -248,7 +248,11 @@ class Driver:
         """What clients are told: the cluster's answer may be older than what they learned here."""
         known = core.current(encoding.subscription_of(info))
         return msgspec.structs.replace(
-            info, epoch=known.backend.epoch, head=known.backend.head, marker=known.marker
+            info,
+            epoch=known.backend.epoch,
+            head=known.backend.head,
+            marker=known.marker,
+            filter=msgspec.UNSET,
         )
 
     # Effects

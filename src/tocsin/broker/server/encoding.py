@@ -127,6 +127,7 @@ def subscription_of(info: SubscriptionInfo) -> Subscription:
         epoch=info.epoch,
         head=info.head,
         floor=info.floor,
+        filter=None if info.filter is UNSET else info.filter,
     )
     return Subscription(info.subscription, info.subscriber, info.broker, backend, info.marker)
 

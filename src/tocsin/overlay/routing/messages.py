@@ -15,11 +15,12 @@ from tocsin.overlay.filters import Filter
 
 class Publication(Struct, frozen=True, tag="publication"):
     """A record of a dataset. Positions grow along the dataset's log: whoever has all up to one
-    can read the rest there."""
+    can read the rest there. `at`: when it was received."""
 
     dataset: str
     position: int
     record: dict[str, Any]
+    at: float = 0.0
 
     @property
     def key(self) -> tuple[str, int]:

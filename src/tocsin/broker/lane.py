@@ -1,0 +1,80 @@
+"""The fast lane: records that the overlay routes by filters, as results of the core's backend
+subscriptions.
+
+The core serves them like all others: attached, moved, cached, acknowledged. Here the router is kept
+in step with what the core serves, and what it delivers becomes results. Sans-I/O, like both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tocsin.broker.core import BrokerCore
+from tocsin.broker.effects import Effect
+from tocsin.broker.events import Routed
+from tocsin.model import Result
+from tocsin.overlay.filters import Filter
+from tocsin.overlay.routing import Deliver, Fill, Gap, Recall, Relink, Router, Send
+from tocsin.overlay.routing import Effect as Told
+
+Outward = Send | Relink | Fill | Recall
+"""What the router asks of links and of the cluster."""
+
+
+class Lane:
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self._core: BrokerCore | None = None
+        self._changes = -1
+        self._epochs: dict[int, str] = {}  # of the backend subscriptions that the router serves
+        self._upto: dict[int, int] = {}  # all matches up to here were routed, or not for the router
+
+    def follow(self, core: BrokerCore) -> list[Told]:
+        """Ask the overlay for what the core serves now. To be called whenever something was done
+        with the core; it costs little if nothing has changed."""
+        filters = core.attachments.filters
+        if core is self._core and self._changes == core.attachments.refiltered:
+            return []
+        told: list[Told] = []
+        for number, epoch in list(self._epochs.items()):
+            known = filters.get(number)
+            if core is not self._core or known is None or known.epoch != epoch:
+                del self._epochs[number], self._upto[number]
+                told += self.router.unsubscribed(number)
+        self._core, self._changes = core, core.attachments.refiltered
+        for number, backend in filters.items():
+            if number not in self._epochs:
+                self._epochs[number], self._upto[number] = backend.epoch, backend.fetched
+                wanted = msgspec.convert(backend.filter, Filter)
+                told += self.router.subscribed(number, wanted, backend.fetched)
+        return told
+
+    def apply(
+        self, core: BrokerCore, told: Iterable[Told], now: float
+    ) -> tuple[list[Effect], list[Outward]]:
+        """Hand the core what the router has for it; what the core asks for then, and what is left
+        to do outside."""
+        effects: list[Effect] = []
+        outward: list[Outward] = []
+        for one in told:
+            match one:
+                case Deliver(numbers, publication):
+                    payload = msgspec.json.encode(publication.record)
+                    for number in numbers:
+                        upto = publication.position
+                        result = Result(number, upto, publication.at, payload)
+                        effects += core.routed(self._routed(number, upto, [result]), now)
+                case Gap():
+                    # The core sees that it lacks something, asks, and hears what is not kept.
+                    for number in one.subscriptions:
+                        self._upto[number] = one.upto
+                        effects += core.routed(Routed(number, one.upto, one.upto, ()), now)
+                case _:
+                    outward.append(one)
+        return effects, outward
+
+    def _routed(self, number: int, upto: int, results: list[Result]) -> Routed:
+        after, self._upto[number] = self._upto[number], upto
+        return Routed(number, after, upto, results)
