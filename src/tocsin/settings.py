@@ -64,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     cache_policy: str = "lsc"  # the broker's result cache policy (docs/reference/policies.md)
     cache_bytes: int = 64 * 1024 * 1024  # byte budget of the broker's result cache
+    message_policy: str = "sel-sub-prt"  # the broker's message cache policy, for routed datasets
+    message_slots: int = 1000  # messages that a broker's message cache holds
     connection_bytes: int = 1024 * 1024  # unsent bytes after which a stalled client is closed
     frame_limit_bytes: int = 64 * 1024  # the largest frame a client may send
     heartbeat_s: float = 1.0  # how often a broker reports to the coordinator
@@ -122,8 +124,9 @@ def convert(values: Mapping[str, Any]) -> Settings:
             field="profile",
             hint=f"one of {', '.join(PROFILES)}",
         )
-    if settings.cache_bytes < 0:
-        raise SettingError("setting cache_bytes must not be negative", field="cache_bytes")
+    for name in ("cache_bytes", "message_slots"):
+        if getattr(settings, name) < 0:
+            raise SettingError(f"setting {name} must not be negative", field=name)
     return settings
 
 

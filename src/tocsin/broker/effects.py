@@ -70,7 +70,8 @@ class SendInline(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """One ordered answer to a get: fetched ones first, then the cached suffix."""
+    """One ordered answer to a get: those fetched from the store first, then those from a
+    neighbour's cache, then the suffix that is cached here."""
 
     request: Request
     subscription: int
@@ -83,6 +84,7 @@ class Answer(Struct, frozen=True):
     cached: int
     fetched: int
     results: list[Result]
+    near: int = 0
 
 
 class Fail(Struct, frozen=True):

@@ -29,13 +29,15 @@ class Routed(Struct, frozen=True):
 
 class RangeAnswer(Struct, frozen=True):
     """The store's answer to a Fetch. Results up to `floor` are no longer kept. `upto`: those of a
-    filter are all that there are up to here; others have one position after the other."""
+    filter are all that there are up to here; others have one position after the other. `near`: so
+    many of them, the newest, are from a neighbour's cache."""
 
     epoch: str
     floor: int
     head: int
     results: Sequence[Result]
     upto: int | None = None
+    near: int = 0
 
 
 class Moment(Struct, frozen=True):

@@ -102,11 +102,13 @@ class Gets:
         if reached < fetching.upto:
             get.cached = []  # the cluster gave less than asked: the cached part comes next time
         upto = max(reached, get.upto) if reached >= fetching.upto else reached
+        stored = len(results) - min(answer.near, len(results))
         if len(results) + len(get.cached) > get.limit:  # of a filter: nobody knew how many
             results = results[: get.limit]
             get.cached = get.cached[: get.limit - len(results)]
             upto = (results + get.cached)[-1].position
-        self._answer(get, fetching.backend, upto, gap, results, effects)
+        near = max(0, len(results) - stored)
+        self._answer(get, fetching.backend, upto, gap, results, effects, near)
 
     def _answer(
         self,
@@ -116,6 +118,7 @@ class Gets:
         gap: Gap | None,
         fetched: list[Result],
         effects: list[Effect],
+        near: int = 0,
     ) -> None:
         answer = Answer(
             request=get.request,
@@ -127,8 +130,9 @@ class Gets:
             head=backend.fetched,
             gap=gap,
             cached=len(get.cached),
-            fetched=len(fetched),
+            fetched=len(fetched) - near,
             results=fetched + get.cached,
+            near=near,
         )
         self._attachments.watcher.answered(answer)
         effects.append(answer)

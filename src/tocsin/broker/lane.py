@@ -16,11 +16,11 @@ from tocsin.broker.effects import Effect
 from tocsin.broker.events import Routed
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
-from tocsin.overlay.routing import Deliver, Fill, Gap, Recall, Relink, Router, Send
+from tocsin.overlay.routing import Asked, Deliver, Fill, Gap, Recall, Relink, Router, Send
 from tocsin.overlay.routing import Effect as Told
 
-Outward = Send | Relink | Fill | Recall
-"""What the router asks of links and of the cluster."""
+Outward = Send | Relink | Fill | Recall | Asked
+"""What the router asks of links, of the cluster and of whoever recalls."""
 
 
 class Lane:

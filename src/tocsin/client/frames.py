@@ -127,6 +127,7 @@ class Results(Struct, frozen=True, tag_field="op", tag="results", omit_defaults=
     gap: Missing | None = None
     cached: int = 0
     fetched: int = 0
+    near: int = 0  # of neighbours' caches: between those fetched from the store and those cached
     subscription: int | UnsetType = UNSET
     ref: Ref | UnsetType = UNSET
 

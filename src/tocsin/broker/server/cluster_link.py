@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -29,6 +29,8 @@ from tocsin.service.tokens import mint
 TOKEN_S = 3600.0
 CALLS_AT_ONCE = 4  # range calls under way; more ranges wait and travel together
 RANGES_PER_CALL = 256
+RECORDS_PER_CALL = 1000
+SILENT_S = 5.0  # the stream of records says something every second
 
 T = TypeVar("T")
 
@@ -88,6 +90,36 @@ class News(Struct, frozen=True):
         ]
 
 
+class LogRecord(Struct, frozen=True):
+    position: int
+    at: float
+    record: dict[str, Any]
+
+
+class LogRange(Struct, frozen=True):
+    """All records in (after, upto]; those up to `floor` are no longer kept."""
+
+    floor: int
+    upto: int
+    records: list[LogRecord]
+
+
+class RoutedLine(Struct, frozen=True):
+    """A record that was just published; or what is to be known of its dataset."""
+
+    dataset: str
+    position: int | None = None
+    after: int = 0
+    at: float = 0.0
+    record: dict[str, Any] = {}
+    entered: int | None = None
+    passed: int | None = None
+    left: bool = False
+
+
+_decode_line = msgspec.json.Decoder(RoutedLine).decode
+
+
 class _Ranges(Struct, frozen=True):
     ranges: list[StoredRange]
 
@@ -112,6 +144,7 @@ class ClusterLink:
         self.fetched_bytes: int = 0
         self._secret = secret
         self._name = name
+        self._timeout_s = timeout_s
         self._mine = f"/v1/brokers/{quote(name, safe='')}"
         self._http = httpx.AsyncClient(timeout=timeout_s, verify=tls())
         self._token = ""
@@ -159,6 +192,30 @@ class ClusterLink:
         return (
             await self._call("POST", "/v1/markers", _Unknown, {"markers": list(markers)})
         ).unknown
+
+    async def records(self, dataset: str, after: int, upto: int) -> LogRange:
+        """What a dataset's log has in (after, upto], as far as one answer goes."""
+        path = f"/v1/datasets/{quote(dataset, safe='')}/log"
+        asked = f"?after={after}&upto={upto}&limit={RECORDS_PER_CALL}"
+        return await self._call("GET", path + asked, LogRange)
+
+    async def routed(self) -> AsyncIterator[RoutedLine]:
+        """Records of routed datasets as they are published, for the broker where they enter."""
+        headers = {"authorization": f"Bearer {self._bearer()}"}
+        timeout = httpx.Timeout(self._timeout_s, read=SILENT_S)
+        try:
+            async with self._http.stream(
+                "GET", f"{self.url}/v1/routed", headers=headers, timeout=timeout
+            ) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise error_of(response)
+                async for line in response.aiter_lines():
+                    yield _decode_line(line)
+        except NO_ANSWER as error:
+            raise Unavailable(f"the stream of records broke: {error!r}") from error
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"the stream of records was not understood: {error}") from None
 
     def fetch(self, wanted: Fetch, done: FetchDone) -> None:
         """Ask for a range; `done` is called with the answer or the error, exactly once."""

@@ -23,6 +23,7 @@ from tocsin.broker.server import encoding
 from tocsin.broker.server.cluster_link import ClusterLink, News
 from tocsin.broker.server.lines import Asker, Line, Lines
 from tocsin.broker.server.metrics import Counts
+from tocsin.broker.server.overlay import Near, Overlay
 from tocsin.client import frames
 from tocsin.client.frames import SubscriptionInfo
 from tocsin.errors import NotFound, TocsinError, Unavailable
@@ -52,6 +53,7 @@ class Driver:
         self.store: str | None = None  # the id of the cluster's store, once we are registered
         self.lines = Lines(self.counts)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.overlay = Overlay(settings, link, self.spawn, lambda: self.core, self._perform)
         self._departing = 0  # unsubscribe calls under way
         self._arriving = 0  # attach and subscribe calls under way
         self._resyncing: asyncio.Task[None] | None = None
@@ -263,13 +265,43 @@ class Driver:
         for effect in effects:
             match effect:
                 case Fetch():
-                    self.link.fetch(effect, partial(self._fetched, core))
+                    self._fetch(core, effect)
                 case StoreMarkers():
                     self.spawn(self._store_markers(core, effect), "markers")
                 case AskNews():
                     self.spawn(self._ask_news(core, effect))
                 case _:
                     self.lines.tell(effect)
+        self.overlay.follow()
+
+    def _fetch(self, core: BrokerCore, fetch: Fetch) -> None:
+        """What somebody waits for may be in a neighbour's cache; the rest is in the store."""
+        if fetch.ahead or not self.overlay.has_neighbours:
+            self.link.fetch(fetch, partial(self._fetched, core))
+        else:
+            self.spawn(self._fetch_near(core, fetch))
+
+    async def _fetch_near(self, core: BrokerCore, fetch: Fetch) -> None:
+        backend = core.attachments.backends.get(fetch.backend)
+        near = await self.overlay.near(fetch, backend.epoch) if backend is not None else None
+        if near is None:
+            self.link.fetch(fetch, partial(self._fetched, core))
+        elif near.after <= fetch.after:
+            self._fetched(core, fetch, near.behind(None))
+        else:
+            before = msgspec.structs.replace(fetch, upto=near.after)
+            self.link.fetch(before, partial(self._fetched_before, core, fetch, near))
+
+    def _fetched_before(
+        self,
+        core: BrokerCore,
+        fetch: Fetch,
+        near: Near,
+        _: Fetch,
+        answer: RangeAnswer | TocsinError,
+    ) -> None:
+        whole = near.behind(answer) if isinstance(answer, RangeAnswer) else answer
+        self._fetched(core, fetch, whole)
 
     def _fetched(self, core: BrokerCore, fetch: Fetch, answer: RangeAnswer | TocsinError) -> None:
         now = time.monotonic()

@@ -40,6 +40,7 @@ class ResultsBody(Struct, frozen=True):
     cached: int
     fetched: int
     results: list[_Result]
+    near: int = 0  # from a neighbour's cache
     op: str | UnsetType = UNSET
     ref: frames.Ref | UnsetType = UNSET
     subscription: int | UnsetType = UNSET
@@ -56,6 +57,7 @@ def results_body(answer: Answer, **envelope: Any) -> ResultsBody:
         cached=answer.cached,
         fetched=answer.fetched,
         results=_results(answer.results),
+        near=answer.near,
         subscription=answer.subscription,
         **envelope,
     )
@@ -72,11 +74,13 @@ def shortened(answer: Answer, most_bytes: int) -> Answer:
         size_bytes += result.size_bytes
         if size_bytes > most_bytes and kept > 0:
             fetched = min(kept, answer.fetched)
+            near = min(kept - fetched, answer.near)
             return msgspec.structs.replace(
                 answer,
                 upto=answer.results[kept - 1].position,
                 fetched=fetched,
-                cached=kept - fetched,
+                near=near,
+                cached=kept - fetched - near,
                 results=answer.results[:kept],
             )
     return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tocsin.overlay.routing.messages import Message, Publication
+from tocsin.overlay.routing.messages import Message, Publication, Question
 
 
 class Send(Struct, frozen=True):
@@ -58,4 +58,11 @@ class Recall(Struct, frozen=True):
     hops: int
 
 
-Effect = Send | Relink | Deliver | Fill | Gap | Recall
+class Asked(Struct, frozen=True):
+    """A neighbour's question about results, or its answer to one."""
+
+    neighbour: str
+    question: Question
+
+
+Effect = Send | Relink | Deliver | Fill | Gap | Recall | Asked

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from tocsin.overlay.filters import Filter
 
@@ -62,4 +62,27 @@ class Response(Struct, frozen=True, tag="response"):
     hops: int
 
 
-Message = Publication | Subscriptions | Assured | Request | Response
+class ResultsWanted(Struct, frozen=True, tag="results-wanted"):
+    """Has the neighbour's result cache what a backend subscription has in (after, upto]?"""
+
+    question: int
+    backend: int
+    epoch: str
+    after: int
+    upto: int
+
+
+class ResultsFound(Struct, frozen=True, tag="results-found"):
+    """All that there is in (after, upto], newest part of what was wanted: position, time of making
+    and JSON of each. Nothing if after = upto."""
+
+    question: int
+    after: int
+    upto: int
+    results: tuple[tuple[int, float, Raw], ...] = ()
+
+
+Question = ResultsWanted | ResultsFound
+"""Between the result caches of two neighbours; routing has no part in it."""
+
+Message = Publication | Subscriptions | Assured | Request | Response | Question

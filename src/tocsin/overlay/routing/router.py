@@ -16,12 +16,13 @@ from collections.abc import Sequence
 
 from tocsin.errors import NotFound
 from tocsin.overlay.filters import Filter
-from tocsin.overlay.routing.effects import Effect
+from tocsin.overlay.routing.effects import Asked, Effect
 from tocsin.overlay.routing.links import Links
 from tocsin.overlay.routing.messages import (
     Assured,
     Message,
     Publication,
+    Question,
     Request,
     Response,
     Subscriptions,
@@ -96,6 +97,8 @@ class Router:
                 case Response():
                     tables = self.route(message.publication.dataset).tables
                     self._recalls.response(message, neighbour, tables)
+                case _:
+                    self._links.do(Asked(neighbour, message))
         return self._links.take()
 
     # -- clients ----------------------------------------------------------------------------------
@@ -168,6 +171,12 @@ class Router:
     def requested(self, request: int, filter_: Filter) -> list[Effect]:
         """A client asks for what is still cached somewhere; a Recall follows for each found."""
         self._recalls.requested(request, filter_, self.route(filter_.dataset).tables)
+        return self._links.take()
+
+    def ask(self, neighbour: str, question: Question) -> list[Effect]:
+        """A question about results, or the answer to one; lost if the link is."""
+        if neighbour in self._links:
+            self._links.send(neighbour, question)
         return self._links.take()
 
     def request_ended(self, request: int) -> list[Effect]:
