@@ -39,7 +39,11 @@ class Gets:
             return
         get.epoch = backend.epoch
         get.begin = get.after = begin
-        last = backend.fetched if backend.filter is not None else min(begin + get.limit, backend.fetched)
+        last = (
+            backend.fetched
+            if backend.filter is not None
+            else min(begin + get.limit, backend.fetched)
+        )
         get.upto = max(begin, last)
         get.cached = self._cache.get(backend.id, begin, get.upto, now, get.limit)
         if len(get.cached) == get.limit:

@@ -23,6 +23,7 @@ from tocsin.client.frames import SubscriptionInfo
 from tocsin.client.http import error_of, tls
 from tocsin.errors import NotFound, TocsinError, Unavailable
 from tocsin.model import Departure, Result
+from tocsin.overlay.filters import Filter
 from tocsin.service.backoff import NO_ANSWER, Backoff
 from tocsin.service.tokens import mint
 
@@ -120,6 +121,10 @@ class RoutedLine(Struct, frozen=True):
 _decode_line = msgspec.json.Decoder(RoutedLine).decode
 
 
+class _Bound(Struct, frozen=True):
+    filter: Filter
+
+
 class _Ranges(Struct, frozen=True):
     ranges: list[StoredRange]
 
@@ -198,6 +203,11 @@ class ClusterLink:
         path = f"/v1/datasets/{quote(dataset, safe='')}/log"
         asked = f"?after={after}&upto={upto}&limit={RECORDS_PER_CALL}"
         return await self._call("GET", path + asked, LogRange)
+
+    async def bind_filter(self, dataset: str, where: str) -> Filter:
+        """The cluster knows the dataset's columns, and says what is wrong with a filter."""
+        path = f"/v1/datasets/{quote(dataset, safe='')}/filter?where={quote(where, safe='')}"
+        return (await self._call("GET", path, _Bound)).filter
 
     async def routed(self) -> AsyncIterator[RoutedLine]:
         """Records of routed datasets as they are published, for the broker where they enter."""

@@ -42,6 +42,8 @@ GAUGES: list[Reading] = [
     ("backend_subscriptions", "Backend subscriptions", lambda d: len(d.core.attachments.backends)),
     ("cache_bytes", "Bytes in the result cache", lambda d: d.core.cache.size_bytes),
     ("cache_budget_bytes", "Budget of the result cache", lambda d: d.core.cache.budget_bytes),
+    ("filters", "Filter subscriptions", lambda d: len(d.core.attachments.filters)),
+    ("messages_held", "Messages in the message cache", lambda d: len(d.overlay.messages)),
 ]
 COUNTERS: list[Reading] = [
     ("cache_hits", "Results served from the cache", lambda d: d.core.cache.counters.hits),
@@ -49,6 +51,13 @@ COUNTERS: list[Reading] = [
     ("cache_evictions", "Results evicted", lambda d: d.core.cache.counters.evicted),
     ("cache_expirations", "Results past their time", lambda d: d.core.cache.counters.expired),
     ("fetched_bytes", "Payload bytes fetched from the cluster", lambda d: d.link.fetched_bytes),
+    ("near_results", "Results from neighbours' caches", lambda d: d.overlay.counts.near),
+    ("near_bytes", "Their payload bytes", lambda d: d.overlay.counts.near_bytes),
+    (
+        "near_served_bytes",
+        "Payload bytes given to neighbours",
+        lambda d: d.overlay.counts.served_bytes,
+    ),
     ("delivered_results", "Results sent to clients", lambda d: d.counts.delivered),
     ("signals", "Signals sent to clients", lambda d: d.counts.signals),
     ("stalled_closes", "Clients closed because they stalled", lambda d: d.counts.stalled),

@@ -79,9 +79,7 @@ class Near(Struct, frozen=True):
     def behind(self, stored: RangeAnswer | None) -> RangeAnswer:
         """One answer with what the store has of what is before; as much as has no hole."""
         if stored is None:
-            return RangeAnswer(
-                self.epoch, 0, self.upto, self.results, self.upto, len(self.results)
-            )
+            return RangeAnswer(self.epoch, 0, self.upto, self.results, self.upto, len(self.results))
         reached = stored.upto
         if reached is None:
             reached = stored.results[-1].position if stored.results else stored.floor
@@ -142,6 +140,10 @@ class Overlay:
         self._recalls: dict[int, list[Recall]] = {}
         self._untold: deque[Told] = deque()
         self._doing = False
+
+    def set_policy(self, text: str) -> None:
+        """Switch the message cache's policy at run time; what is there stays."""
+        self.policy = self.messages.policy = parse_message_policy(text)
 
     # The tree
 

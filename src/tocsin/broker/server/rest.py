@@ -17,10 +17,12 @@ from tocsin.broker.server.cluster_link import News
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import ResultsBody, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
+from tocsin.broker.server.overlay import NearCounts
 from tocsin.broker.server.trace_stream import Recording, TraceResponse
 from tocsin.caching import CacheCounters
 from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInfo
 from tocsin.errors import InvalidInput, NotFound, TocsinError, Unavailable
+from tocsin.overlay.routing import RecallCounters
 from tocsin.service.tokens import verify_notice
 from tocsin.service.web import Call, Route, application
 
@@ -66,6 +68,45 @@ class CacheInfo(Struct, frozen=True):
 
 class PolicyChange(Struct, frozen=True):
     policy: str
+
+
+class MessagesInfo(Struct, frozen=True):
+    """The message cache, and what requests for old messages cost here."""
+
+    policy: str
+    slots: int
+    held: int
+    requests: RecallCounters
+
+
+class OverlayInfo(Struct, frozen=True):
+    """This broker among the others."""
+
+    name: str
+    entry: str | None  # the broker where publications enter
+    neighbours: list[str]  # those it is linked with now
+    filters: int  # filter subscriptions that it serves
+    messages: MessagesInfo
+    near: NearCounts
+
+
+class Recalling(Struct, frozen=True):
+    dataset: str
+    where: str = ""
+    wait_s: Annotated[float, Meta(ge=0, le=10)] = 0.2
+
+
+class RecalledRecord(Struct, frozen=True):
+    position: int
+    at: float
+    record: dict[str, Any]
+    hops: int  # how far away it was found
+
+
+class Recalled(Struct, frozen=True):
+    """In order of positions; what no cache holds is not among them."""
+
+    found: list[RecalledRecord]
 
 
 class Waiter:
@@ -213,6 +254,44 @@ class Rest:
         self._driver.set_policy(change.policy)
         return await self.cache(call)
 
+    async def overlay(self, _: Call) -> OverlayInfo:
+        overlay = self._driver.overlay
+        return OverlayInfo(
+            name=overlay.name,
+            entry=overlay.entry,
+            neighbours=sorted(overlay.router.neighbours),
+            filters=len(self._driver.core.attachments.filters),
+            messages=self._messages(),
+            near=overlay.counts,
+        )
+
+    async def change_messages(self, call: Call) -> MessagesInfo:
+        change: PolicyChange = await call.body(PolicyChange)
+        self._driver.overlay.set_policy(change.policy)
+        return self._messages()
+
+    def _messages(self) -> MessagesInfo:
+        overlay = self._driver.overlay
+        return MessagesInfo(
+            policy=overlay.policy.text,
+            slots=overlay.messages.slots,
+            held=len(overlay.messages),
+            requests=overlay.router.counters,
+        )
+
+    async def recall(self, call: Call) -> Recalled:
+        asked: Recalling = await call.body(Recalling)
+        self._check_loaded()
+        wanted = await self._driver.link.bind_filter(asked.dataset, asked.where)
+        found = await self._driver.overlay.recall(wanted, asked.wait_s)
+        records = [
+            RecalledRecord(
+                one.publication.position, one.publication.at, one.publication.record, one.hops
+            )
+            for one in found
+        ]
+        return Recalled(sorted(records, key=lambda one: one.position))
+
     async def trace(self, call: Call) -> Response:
         self._check_loaded()
         recording = Recording(self._driver, call.identity)
@@ -300,6 +379,25 @@ def _routes(rest: Rest) -> list[Route]:
             "Change the cache policy",
             PolicyChange,
             CacheInfo,
+        ),
+        Route("GET", "/v1/overlay", rest.overlay, (), "This broker's links", None, OverlayInfo),
+        Route(
+            "PUT",
+            "/v1/overlay/messages",
+            rest.change_messages,
+            ("admin",),
+            "Change the message cache's policy",
+            PolicyChange,
+            MessagesInfo,
+        ),
+        Route(
+            "POST",
+            "/v1/recall",
+            rest.recall,
+            SUBSCRIBE,
+            "Old records of a routed dataset from the caches of all brokers, as far as they are there",
+            Recalling,
+            Recalled,
         ),
         Route(
             "GET",

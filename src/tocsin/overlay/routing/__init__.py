@@ -12,6 +12,7 @@ from tocsin.overlay.routing.messages import (
     ResultsWanted,
     Subscriptions,
 )
+from tocsin.overlay.routing.recall import RecallCounters
 from tocsin.overlay.routing.router import Router
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Message",
     "Publication",
     "Recall",
+    "RecallCounters",
     "Relink",
     "Request",
     "Response",
