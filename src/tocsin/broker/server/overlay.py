@@ -1,7 +1,7 @@
 """The live broker in the overlay: its lane, the links to its neighbours, and what the cluster adds.
 
 Where publications enter, the cluster's stream of records is followed; what is to be filled is read
-from the log. Neighbours' result caches are asked before the store is. Decides nothing about routing.
+from the log. Neighbours' result caches are asked before the store. Decides nothing about routing.
 """
 
 from __future__ import annotations

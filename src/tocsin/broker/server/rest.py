@@ -395,7 +395,7 @@ def _routes(rest: Rest) -> list[Route]:
             "/v1/recall",
             rest.recall,
             SUBSCRIBE,
-            "Old records of a routed dataset from the caches of all brokers, as far as they are there",
+            "Old records of a routed dataset, as far as the brokers' caches hold them",
             Recalling,
             Recalled,
         ),
