@@ -95,7 +95,8 @@ def _contained(
 
 
 class Recorder(Watcher):
-    """Watches a core and packs what it sees. `take` empties the buffer."""
+    """Watches a core and packs what it sees. `take` empties the buffer. Results of filters are left
+    out: the lab's result caches know one position after the other."""
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class Recorder(Watcher):
                 yield
         for frontend in list(attachments.frontends.values()):
             if attachments.frontends.get(frontend.id) is frontend:
-                self._known(frontend)
+                self.attached(frontend)
                 yield
         for name in list(attachments.subscribers):
             if attachments.of(name).connections:
@@ -203,7 +204,8 @@ class Recorder(Watcher):
 
     @_contained
     def attached(self, frontend: Frontend) -> None:
-        self._known(frontend)
+        if frontend.backend.filter is None:
+            self._known(frontend)
 
     @_contained
     def detached(self, frontend: Frontend) -> None:
@@ -223,6 +225,8 @@ class Recorder(Watcher):
 
     @_contained
     def taken(self, backend: Backend, results: Sequence[Result]) -> None:
+        if backend.filter is not None:
+            return
         order = self._order(backend)
         sent = len(backend.inline)
         for result in results:
@@ -239,6 +243,8 @@ class Recorder(Watcher):
 
     @_contained
     def passed_over(self, backend: Backend, upto: int) -> None:
+        if backend.filter is not None:
+            return
         order = self._order(backend)
         after = backend.fetched - order.base
         order.last = upto - order.base
@@ -249,10 +255,10 @@ class Recorder(Watcher):
     @_contained
     def answered(self, answer: Answer) -> None:
         frontend = self._attachments.frontends.get(answer.subscription)
-        if frontend is None or not answer.results:
+        if frontend is None or frontend.backend.filter is not None or not answer.results:
             return
         order = self._order(frontend.backend)
-        fetched = answer.results[: answer.fetched]
+        fetched = answer.results[: answer.fetched + answer.near]
         if order.unsized:
             self._tell_sizes(order, fetched)
         whole_bytes = sum(result.size_bytes for result in answer.results)
@@ -266,12 +272,14 @@ class Recorder(Watcher):
             position=answer.upto - order.base,
             hits=answer.cached,
             hit_bytes=whole_bytes - miss_bytes,
-            misses=answer.fetched,
+            misses=len(fetched),
             miss_bytes=miss_bytes,
         )
 
     @_contained
     def acknowledged(self, frontend: Frontend) -> None:
+        if frontend.backend.filter is not None:
+            return
         order = self._order(frontend.backend)
         self._write(
             ACK,
