@@ -42,6 +42,7 @@ class Driver:
     link: ClusterLink
     counts: Counts
     lines: Lines
+    overlay: Overlay
 
     def __init__(self, settings: Settings, link: ClusterLink, url: str) -> None:
         self.settings = settings
