@@ -111,6 +111,9 @@ class _Question:
 
 
 class Overlay:
+    counts: NearCounts
+    messages: MessageCache[tuple[str, int], Publication]
+
     def __init__(
         self,
         settings: Settings,
@@ -121,9 +124,7 @@ class Overlay:
     ) -> None:
         self.name = settings.broker_name
         self.policy = parse_message_policy(settings.message_policy)
-        self.messages: MessageCache[tuple[str, int], Publication] = MessageCache(
-            self.policy, settings.message_slots
-        )
+        self.messages = MessageCache(self.policy, settings.message_slots)
         self.router = Router(self.name, self.messages, lambda wanted: self.policy.reaches(wanted))
         self.counts = NearCounts()
         self.entry: str | None = None
