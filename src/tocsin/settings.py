@@ -69,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     connection_bytes: int = 1024 * 1024  # unsent bytes after which a stalled client is closed
     frame_limit_bytes: int = 64 * 1024  # the largest frame a client may send
     heartbeat_s: float = 1.0  # how often a broker reports to the coordinator
+    overlay_tree: str = ""  # TOML file with links between brokers; empty: a balanced tree
     news_poll_s: float = 2.0  # how often a broker asks what it may have missed
     marker_flush_s: float = 0.05  # acknowledgements are gathered this long before they are stored
 

@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 from prometheus_client import Gauge
 from starlette.applications import Starlette
 
-from tocsin.coordinator.registry import LiveBroker, Registry
+from tocsin.coordinator.overlay import OverlayTree, tree_from
+from tocsin.coordinator.registry import Beside, LiveBroker, Registry
 from tocsin.service.serving import configure_logs, listen, port_of, serving, until_stopped
 from tocsin.service.tokens import check_secret
 from tocsin.service.web import Call, Route, application
@@ -28,10 +29,13 @@ class Heartbeat(Struct, frozen=True):
     ws_url: str
     connections: Annotated[int, Meta(ge=0)] = 0
     subscriptions: Annotated[int, Meta(ge=0)] = 0
+    place: Annotated[int, Meta(ge=0)] | None = None  # as it was last answered
 
 
 class HeartbeatAnswer(Struct, frozen=True):
     interval_s: float  # when the coordinator expects the next one
+    place: int  # among all brokers; to be repeated, for a coordinator that starts anew
+    overlay: Beside | None  # None: as before
 
 
 class Brokers(Struct, frozen=True):
@@ -40,20 +44,16 @@ class Brokers(Struct, frozen=True):
 
 def app(settings: Settings) -> Starlette:
     """The service. Its state lives in memory only and dies with it."""
-    registry = Registry(settings.heartbeat_s)
+    registry = Registry(settings.heartbeat_s, tree_from(settings.overlay_tree))
 
     async def heartbeat(call: Call) -> HeartbeatAnswer:
         beat: Heartbeat = await call.body(Heartbeat)
-        registry.heartbeat(
-            call.path["name"],
-            beat.url,
-            beat.ws_url,
-            beat.connections,
-            beat.subscriptions,
-            time.monotonic(),
+        name, now = call.path["name"], time.monotonic()
+        place = registry.heartbeat(
+            name, beat.url, beat.ws_url, beat.connections, beat.subscriptions, now, beat.place
         )
         _count()
-        return HeartbeatAnswer(settings.heartbeat_s)
+        return HeartbeatAnswer(settings.heartbeat_s, place, registry.beside(name, now))
 
     async def leave(call: Call) -> dict[str, Any]:
         registry.leave(call.path["name"])
@@ -69,6 +69,9 @@ def app(settings: Settings) -> Starlette:
         _count()
         return Brokers(registry.brokers(time.monotonic()))
 
+    async def overlay(_: Call) -> OverlayTree:
+        return registry.overlay(time.monotonic())
+
     def _count() -> None:
         ALIVE.set(sum(broker.alive for broker in registry.brokers(time.monotonic())))
 
@@ -80,6 +83,7 @@ def app(settings: Settings) -> Starlette:
             Route("DELETE", path, leave, ("broker",), "A broker leaves", answers=dict[str, Any]),
             Route("GET", "/v1/broker", choose, ("subscribe",), "Which to use", answers=LiveBroker),
             Route("GET", "/v1/brokers", brokers, (), "All brokers", answers=Brokers),
+            Route("GET", "/v1/overlay", overlay, (), "Their tree", answers=OverlayTree),
         ],
         secret=check_secret(settings.secret),
         limit_bytes=settings.body_limit_bytes,

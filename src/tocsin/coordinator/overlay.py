@@ -1,0 +1,100 @@
+"""The tree that the living brokers are to form: balanced in the order they came, or as a file says.
+
+Depends on who came and who lives, not on how it came about: a broker that returns is in its old
+place again. Sans-I/O but for reading the file; must not know heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from msgspec import Struct
+
+from tocsin.errors import InvalidInput, SettingError
+from tocsin.overlay.topology import Link, Tree, balanced, read_tree, tree_of, without
+
+MOST_ABSENT = 32
+"""So many brokers that are away keep their places. To cut them out takes time for each, and where
+brokers have a new name whenever they start, there would be ever more."""
+
+
+class OverlayTree(Struct, frozen=True):
+    """The overlay as people see it."""
+
+    entry: str | None  # where publications enter; None if nobody lives
+    brokers: tuple[str, ...]
+    links: tuple[Link, ...]
+
+
+class Overlay:
+    def __init__(self, given: Tree | None = None) -> None:
+        self._given = given
+        self._places: dict[str, int] = {}  # those who were away longest come first
+        self._made: tuple[list[str], frozenset[str], Tree | None] = ([], frozenset(), None)
+
+    def came(self, name: str, place: int | None) -> int:
+        """A broker reports: its place, which is the one it had with us; else the one that another
+        coordinator gave it; else the next."""
+        if name in self._places:
+            place = self._places.pop(name)
+        elif place is None:
+            place = max(self._places.values(), default=-1) + 1
+        self._places[name] = place
+        return place
+
+    def tree(self, alive: Collection[str]) -> Tree | None:
+        """None if nobody lives."""
+        if not alive:
+            return None
+        self._forget(alive)
+        order = sorted(self._places, key=lambda name: (self._places[name], name))
+        living = frozenset(alive)
+        if self._made[:2] != (order, living):
+            base = self._base(order)
+            tree = without(base, set(base.brokers) - living)
+            self._made = (order, living, tree)
+        return self._made[2]
+
+    def shown(self, alive: Collection[str]) -> OverlayTree:
+        tree = self.tree(alive)
+        if tree is None:
+            return OverlayTree(None, (), ())
+        return OverlayTree(tree.brokers[0], tree.brokers, tree.links)
+
+    def _base(self, order: list[str]) -> Tree:
+        given = self._given
+        if given is None:
+            return balanced(order)
+        others = [name for name in order if name not in given.brokers]
+        root = given.brokers[0]
+        links = [*given.links, *((root, name) for name in others)]
+        return tree_of([*given.brokers, *others], links)
+
+    def _forget(self, alive: Collection[str]) -> None:
+        absent = [name for name in self._places if name not in alive]
+        for name in absent[: max(0, len(absent) - MOST_ABSENT)]:
+            del self._places[name]
+
+
+def tree_from(file: str) -> Tree | None:
+    """What the setting `overlay_tree` says; None if it says nothing."""
+    if not file:
+        return None
+    try:
+        return read_tree(Path(file).read_text("utf-8"))
+    except OSError as error:
+        raise SettingError(
+            f"cannot read the tree of brokers {file}: {error.strerror}", field="overlay_tree"
+        ) from None
+    except UnicodeDecodeError:
+        raise SettingError(
+            f"the tree of brokers {file} is not a text", field="overlay_tree"
+        ) from None
+    except InvalidInput as error:
+        where = f", {error.field}" if error.field else ""
+        raise SettingError(
+            f"the tree of brokers {file}{where}: {error.message}",
+            field="overlay_tree",
+            hint=error.hint,
+        ) from None
