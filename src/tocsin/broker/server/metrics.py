@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from prometheus_client import REGISTRY, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from tocsin.broker.server.driver import Driver
+    from tocsin.broker.server.links import Links
 
 LAG = Histogram(
     "tocsin_broker_notice_lag_seconds",
@@ -64,19 +65,48 @@ COUNTERS: list[Reading] = [
 ]
 
 
+LinksReading = tuple[str, str, Callable[["Links"], float]]
+
+LINKS_GAUGES: list[LinksReading] = [
+    ("links", "Open links with neighbours", lambda one: one.up),
+]
+LINKS_COUNTERS: list[LinksReading] = [
+    ("link_messages_in", "Messages from neighbours", lambda one: one.counts.messages_in),
+    ("link_messages_out", "Messages to neighbours", lambda one: one.counts.messages_out),
+    ("link_bytes_in", "Bytes from neighbours", lambda one: one.counts.bytes_in),
+    ("link_bytes_out", "Bytes to neighbours", lambda one: one.counts.bytes_out),
+    ("relinks", "Links that came again after they were lost", lambda one: one.counts.relinks),
+]
+
+
 class BrokerCollector(Collector):
     """All brokers of this process, each under its own label."""
 
     def __init__(self) -> None:
         self.drivers: list[Driver] = []
+        self.links: list[Links] = []
 
     def collect(self) -> Iterator[Metric]:
-        for family, readings in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
-            for key, text, read in readings:
-                metric = family(f"tocsin_broker_{key}", text, labels=["broker"])
-                for driver in self.drivers:
-                    metric.add_metric([driver.settings.broker_name], read(driver))
-                yield metric
+        drivers = {driver.settings.broker_name: driver for driver in self.drivers}
+        links = {one.name: one for one in self.links}
+        yield from _read(GaugeMetricFamily, GAUGES, drivers)
+        yield from _read(CounterMetricFamily, COUNTERS, drivers)
+        yield from _read(GaugeMetricFamily, LINKS_GAUGES, links)
+        yield from _read(CounterMetricFamily, LINKS_COUNTERS, links)
+
+
+Family = type[GaugeMetricFamily] | type[CounterMetricFamily]
+T = TypeVar("T")
+
+
+def _read(
+    family: Family, readings: list[tuple[str, str, Callable[[T], float]]], brokers: dict[str, T]
+) -> Iterator[Metric]:
+    for key, text, read in readings:
+        metric = family(f"tocsin_broker_{key}", text, labels=["broker"])
+        for name, one in brokers.items():
+            metric.add_metric([name], read(one))
+        yield metric
 
 
 BROKERS = BrokerCollector()

@@ -12,9 +12,12 @@ from urllib.parse import quote
 import httpx
 import msgspec
 import structlog
+from msgspec import Struct
 
 from tocsin.broker.server.cluster_link import ClusterLink
 from tocsin.broker.server.driver import Driver
+from tocsin.broker.server.links import FRAME_BYTES, Links
+from tocsin.broker.server.links import PATH as LINK_PATH
 from tocsin.broker.server.metrics import BROKERS
 from tocsin.broker.server.rest import BrokerInfo, Rest
 from tocsin.broker.server.socket_clients import SocketClients
@@ -32,6 +35,20 @@ log = structlog.get_logger()
 STALL_S = 10.0
 
 
+class Beside(Struct, frozen=True):
+    """Whom the coordinator wants us to be linked with, and where publications enter."""
+
+    entry: str | None
+    neighbours: dict[str, str]
+
+
+class Coordinated(Struct, frozen=True):
+    """The answer to a heartbeat."""
+
+    place: int | None = None  # to be repeated
+    overlay: Beside | None = None  # None: as before
+
+
 class Broker:
     """Start it, or use it as an asynchronous context."""
 
@@ -40,6 +57,7 @@ class Broker:
         self.settings = settings
         self._stall_s = stall_s
         self._loops: list[asyncio.Task[None]] = []
+        self._place: int | None = None  # among all brokers, as the coordinator counts
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -61,6 +79,15 @@ class Broker:
         self._stack.push_async_callback(link.close)
         self.driver = Driver(settings, link, self.url)
         self._stack.push_async_callback(self.driver.close)
+        self.links = Links(
+            self.name,
+            settings.secret,
+            _nobody_listens,
+            _nobody_listens,
+            _nobody_listens,
+            frame_bytes=min(FRAME_BYTES, settings.frame_limit_bytes),
+        )
+        self._stack.push_async_callback(self.links.stop)
         self.sockets = Sockets(
             SocketClients(self.driver),
             secret=settings.secret,
@@ -68,6 +95,7 @@ class Broker:
             connection_bytes=settings.connection_bytes,
             stall_s=self._stall_s,
             stalled=self._count_stalled,
+            others={LINK_PATH: self.links.accept},
         )
         self.rest = Rest(self.driver, BrokerInfo(self.name, self.url, self.ws_url), self._stall_s)
         # Notices come as soon as the cluster knows our address, so REST is up before that.
@@ -80,6 +108,7 @@ class Broker:
             await self._stack.aclose()
             raise
         BROKERS.drivers.append(self.driver)
+        BROKERS.links.append(self.links)
         self._loops = [asyncio.create_task(loop) for loop in (self._tick(), self._heartbeat())]
         log.info("broker ready", broker=self.name, url=self.url, ws_url=self.ws_url)
 
@@ -88,6 +117,7 @@ class Broker:
         log.info("broker stopping", broker=self.name)
         await self._end_loops()
         await self._leave()
+        await self.links.stop()
         await self.driver.flush_markers()
         self._end_lines()
         await self.sockets.stop()
@@ -119,6 +149,7 @@ class Broker:
         await asyncio.gather(*self._loops, return_exceptions=True)
         if self.driver in BROKERS.drivers:
             BROKERS.drivers.remove(self.driver)
+            BROKERS.links.remove(self.links)
 
     def _count_stalled(self) -> None:
         self.driver.counts.stalled += 1
@@ -162,6 +193,7 @@ class Broker:
                     "ws_url": self.ws_url,
                     "connections": len(self.driver.lines),
                     "subscriptions": self.driver.subscriptions,
+                    "place": self._place,
                 }
                 try:
                     answer = await self._coordinate(http, "PUT", body)
@@ -169,12 +201,23 @@ class Broker:
                     if not reached:
                         log.info("the coordinator is back")
                     reached = True
-                except NO_ANSWER as error:
+                    self._coordinated(answer.content)
+                except (*NO_ANSWER, msgspec.DecodeError) as error:
                     if reached:
                         url = self.settings.coordinator_url
                         log.warning(f"no coordinator at {url}; trying on", reason=str(error))
                     reached = False
                 await asyncio.sleep(self.settings.heartbeat_s)
+
+    def _coordinated(self, answer: bytes) -> None:
+        told = msgspec.json.decode(answer, type=Coordinated)
+        self._place = told.place
+        if told.overlay is not None:
+            self.overlay_told(told.overlay.entry, told.overlay.neighbours)
+
+    def overlay_told(self, entry: str | None, neighbours: dict[str, str]) -> None:
+        """With every heartbeat that is answered; a coordinator that is away changes nothing."""
+        self.links.set_neighbours(neighbours)
 
     async def _leave(self) -> None:
         async with httpx.AsyncClient(timeout=1.0, verify=tls()) as http:
@@ -213,6 +256,10 @@ async def run(settings: Settings) -> None:
         raise
     await stopped
     await broker.stop()
+
+
+def _nobody_listens(*_: object) -> None:
+    pass
 
 
 def _announced(settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""WebSocket connections by picows: checked upgrades, parsed frames, coalesced bounded writes.
+"""WebSocket connections by picows: parsed frames, coalesced bounded writes.
 
 Knows frames and tokens, not subscriptions: a `Handler` decides what a request means. A client
 that does not read costs a bounded number of bytes and is closed; nobody waits for it.
@@ -7,33 +7,29 @@ that does not read costs a bounded number of bytes and is closed; nobody waits f
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket as sockets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
-from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 import structlog
 from picows import (
     WSFrame,
     WSListener,
     WSMsgType,
     WSTransport,
-    WSUpgradeRequest,
-    WSUpgradeResponse,
-    WSUpgradeResponseWithListener,
     ws_create_server,
 )
 
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.requests import Malformed, parse
+from tocsin.broker.server.upgrades import QUIET, Accept, Asked, upgrade
 from tocsin.client import frames
-from tocsin.errors import InvalidInput, NotFound, TocsinError
+from tocsin.errors import InvalidInput, TocsinError
 from tocsin.service.serving import port_of
-from tocsin.service.tokens import Identity, bearer, verify
+from tocsin.service.tokens import Identity
 
 log = structlog.get_logger()
 
@@ -42,10 +38,6 @@ PING_IDLE_S = 20.0  # a silent connection is asked whether it lives
 LINGER_S = 2.0  # how long a closed connection may take to read the close frame
 INTERNAL = 1011
 OUTSTANDING_GETS = 4  # further requests of a connection wait, in order, until one is answered
-
-# Everything worth telling is in our own structured log; picows' own lines repeat it.
-_QUIET = logging.getLogger("picows.tocsin")
-_QUIET.setLevel(logging.CRITICAL + 1)
 
 
 class Handler(Protocol):
@@ -258,7 +250,9 @@ class Sockets:
         connection_bytes: int,
         stall_s: float,
         stalled: Callable[[], None],
+        others: Mapping[str, Accept] | None = None,
     ) -> None:
+        """`others`: what else may be connected to here, by path."""
         self.handler = handler
         self.frame_limit_bytes = frame_limit_bytes
         self.connection_bytes = connection_bytes
@@ -267,6 +261,7 @@ class Sockets:
         self.connections: set[Socket] = set()
         self.backed_up: set[Socket] = set()
         self._secret = secret
+        self._paths = {PATH: self._accept, **(others or {})}
         self._stall_s = stall_s
         self._stalled = stalled
         self._dirty: dict[Socket, None] = {}
@@ -275,13 +270,13 @@ class Sockets:
     async def start(self, listener: sockets.socket) -> None:
         self.port = port_of(listener)
         self._server = await ws_create_server(
-            self._upgrade,
+            partial(upgrade, secret=self._secret, paths=self._paths),
             sock=listener,
             enable_auto_ping=True,
             auto_ping_idle_timeout=PING_IDLE_S,
             auto_ping_reply_timeout=PING_IDLE_S,
             max_frame_size=self.frame_limit_bytes,
-            logger_name=_QUIET,
+            logger_name=QUIET,
         )
 
     async def stop(self) -> None:
@@ -331,36 +326,13 @@ class Sockets:
         for connection in dirty:
             connection.flush()
 
-    def _upgrade(self, request: WSUpgradeRequest) -> Socket | WSUpgradeResponseWithListener:
-        try:
-            url = urlsplit(request.path.decode("ascii", "replace"))
-            if url.path != PATH:
-                raise NotFound(f"no route {url.path}", hint=f"connect to {PATH}")
-            query = parse_qs(url.query)
-            token = bearer(request.headers.get("Authorization")) or _first(query, "token")
-            identity = verify(self._secret, token)
-            identity.require("subscribe")
-            inline = _first(query, "inline") or "0"
-            if inline not in ("0", "1"):
-                raise InvalidInput("inline is 0 or 1", field="inline")
-        except TocsinError as error:
-            return _refuse(error)
-        # Firefox says "keep-alive, Upgrade"; picows takes "Upgrade" alone.
-        if "upgrade" in request.headers.get("Connection", "").lower():
-            request.headers["Connection"] = "Upgrade"
-        return Socket(self, identity, inline == "1")
+    def _accept(self, asked: Asked) -> Socket:
+        asked.identity.require("subscribe")
+        inline = asked.first("inline") or "0"
+        if inline not in ("0", "1"):
+            raise InvalidInput("inline is 0 or 1", field="inline")
+        return Socket(self, asked.identity, inline == "1")
 
 
 def failure(ref: frames.Ref | None, error: TocsinError) -> Message:
     return Message("error", frames.encode(frames.Failure(error.as_dict(), ref)))
-
-
-def _first(query: dict[str, list[str]], name: str) -> str | None:
-    return query[name][0] if name in query else None
-
-
-def _refuse(error: TocsinError) -> WSUpgradeResponseWithListener:
-    body = msgspec.json.encode({"error": error.as_dict()})
-    headers = {"Content-Type": "application/json"}
-    response = WSUpgradeResponse.create_error_response(error.status, body, headers)
-    return WSUpgradeResponseWithListener(response, None)

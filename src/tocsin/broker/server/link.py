@@ -1,0 +1,223 @@
+"""One incarnation of a link between two brokers: a WebSocket, whichever of the two has dialled it.
+
+Messages travel as JSON text, `[sequence, message]`, and leave together with all others of the same
+turn of the loop. A peer that says nothing, does not read or sends what is no message is cut off.
+Must not know which links there are to be, nor what messages mean.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Protocol
+
+import msgspec
+import structlog
+from msgspec import Meta, Struct
+from picows import WSFrame, WSListener, WSMsgType, WSTransport
+from websockets.frames import Frame, Opcode
+
+from tocsin.client.frames import COME_AGAIN, MALFORMED, TOO_LARGE
+from tocsin.overlay.routing import Message
+
+log = structlog.get_logger()
+
+INTERNAL = 1011
+SILENT_BEATS = 4  # a peer from which nothing came for so many is dead
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(tuple[Annotated[int, Meta(ge=1)], Message]).decode
+
+
+class LinkCounts(Struct):
+    """Of all links of a broker."""
+
+    messages_in: int = 0
+    messages_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    relinks: int = 0
+
+
+class Hub(Protocol):
+    """What a link belongs to. All calls come from the event loop."""
+
+    counts: LinkCounts
+    limit_bytes: int  # unsent in all, and of one message
+    frame_bytes: int  # a longer message is sent in parts
+
+    def opened(self, link: Link) -> None: ...
+    def received(self, link: Link, sequence: int, message: Message) -> None: ...
+    def lost(self, link: Link) -> None: ...
+    def flush_soon(self, link: Link) -> None: ...
+
+
+class Link(WSListener):
+    def __init__(self, hub: Hub, neighbour: str, incarnation: int, *, dialled: bool) -> None:
+        self.neighbour = neighbour
+        self.incarnation = incarnation
+        self.transport: WSTransport | None = None
+        self.opened_at = 0.0
+        self._hub = hub
+        self._dialled = dialled  # then our frames are masked, as a client's must be
+        self._cut = False
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._heard = True
+        self._silent = 0  # beats in which it did nothing
+        self._written_bytes = 0
+        self._waiting_bytes = 0  # unsent at the last beat, …
+        self._taken_bytes = 0  # … and taken by the peer, or at least by the network, until then
+
+    def send(self, sequence: int, message: Message) -> None:
+        """Queue a message. What is sent over a link that is no longer there is lost."""
+        if self._cut:
+            return
+        # One that is larger than the limit passes if nothing waits, or it would never.
+        if self._unsent_bytes + self._out_bytes > self._hub.limit_bytes:
+            self.cut(COME_AGAIN, f"more than {self._hub.limit_bytes} bytes were not read")
+            return
+        if not self._out:
+            self._hub.flush_soon(self)
+        for frame in self._frames(_encode((sequence, message))):
+            self._out.append(frame)
+            self._out_bytes += len(frame)
+        self._hub.counts.messages_out += 1
+
+    def flush(self) -> None:
+        """One write for all that is queued."""
+        out, self._out = self._out, []
+        size_bytes, self._out_bytes = self._out_bytes, 0
+        if out and self.transport is not None and not self._cut:
+            self.transport.underlying_transport.write(b"".join(out))
+            self._written_bytes += size_bytes
+            self._hub.counts.bytes_out += size_bytes
+
+    def cut(self, code: int, reason: str) -> None:
+        """Say why if the peer reads, and hang up at once. That the link is gone is told later, in a
+        turn of the loop of its own."""
+        if self._cut or self.transport is None:
+            self._cut = True
+            return
+        self._cut = True
+        self._out, self._out_bytes = [], 0
+        log.info("cut a link", neighbour=self.neighbour, reason=reason)
+        reads = not self._unsent_bytes
+        if reads:
+            self.transport.send_close(code, reason.encode()[:120])  # type: ignore[arg-type]
+        self.transport.disconnect(reads)
+
+    def beat(self) -> None:
+        """To be called regularly. The peer is asked whether it lives; one that has long neither
+        answered nor taken any of what waits for it is cut off."""
+        if self._cut or self.transport is None:
+            return
+        waiting_bytes = self._unsent_bytes
+        taken_bytes = self._written_bytes - waiting_bytes
+        # Only what waited shows that it reads: the network takes some from us in any case.
+        reads = self._waiting_bytes > 0 and taken_bytes > self._taken_bytes
+        self._silent = 0 if self._heard or reads else self._silent + 1
+        self._heard = False
+        self._waiting_bytes, self._taken_bytes = waiting_bytes, taken_bytes
+        if self._silent >= SILENT_BEATS:
+            self.cut(COME_AGAIN, "the neighbour is silent")
+        else:
+            self.transport.send_ping()
+
+    @property
+    def _unsent_bytes(self) -> int:
+        if self.transport is None:
+            return 0
+        return self.transport.underlying_transport.get_write_buffer_size()
+
+    def _frames(self, payload: bytes) -> Iterator[bytes]:
+        step, end = self._hub.frame_bytes, len(payload)
+        for at in range(0, end, step):
+            kind = Opcode.CONT if at else Opcode.TEXT
+            frame = Frame(kind, payload[at : at + step], fin=at + step >= end)
+            yield frame.serialize(mask=self._dialled)
+
+    # What picows calls
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self.transport = transport
+        self.opened_at = time.monotonic()
+        if self._cut:  # while it was dialled
+            transport.disconnect(False)
+            return
+        try:
+            self._hub.opened(self)
+        except Exception:
+            self._failed()
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        self._heard = True
+        if self._cut:
+            return
+        kind = frame.msg_type
+        try:
+            if kind == WSMsgType.TEXT or kind == WSMsgType.CONTINUATION:
+                self._text(frame)
+            elif kind == WSMsgType.CLOSE:
+                log.info(
+                    "a neighbour cut the link",
+                    neighbour=self.neighbour,
+                    reason=frame.get_close_message().decode("utf-8", "replace"),
+                )
+                self._cut = True
+                transport.disconnect(False)
+            elif kind == WSMsgType.BINARY:
+                self._malformed("messages are JSON text, not binary")
+        except Exception:
+            self._failed()
+
+    def on_ws_disconnected(self, _: WSTransport) -> None:
+        self._cut = True
+        try:
+            self._hub.lost(self)
+        except Exception:
+            self._failed()
+
+    def is_user_specific_pong(self, frame: WSFrame) -> bool:
+        """The server's own pings are answered here, and do not come as frames."""
+        self._heard = True
+        return frame.msg_type == WSMsgType.PONG
+
+    def pause_writing(self) -> None:
+        """What waits is bounded when it is sent."""
+
+    def resume_writing(self) -> None:
+        """See above."""
+
+    def _text(self, frame: WSFrame) -> None:
+        data = frame.get_payload_as_bytes()
+        self._hub.counts.bytes_in += len(data)
+        if not frame.fin or self._parts:
+            self._parts.append(data)
+            self._parts_bytes += len(data)
+            if self._parts_bytes > self._hub.limit_bytes:
+                self._parts = []
+                self.cut(TOO_LARGE, f"a message of more than {self._hub.limit_bytes} bytes")
+                return
+            if not frame.fin:
+                return
+            data = b"".join(self._parts)
+            self._parts, self._parts_bytes = [], 0
+        try:
+            sequence, message = _decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._malformed(f"this is no message: {error}")
+            return
+        self._hub.counts.messages_in += 1
+        self._hub.received(self, sequence, message)
+
+    def _failed(self) -> None:
+        """A fault of ours: this link pays for it, and the log tells."""
+        log.exception("a link's event could not be handled", neighbour=self.neighbour)
+        self.cut(INTERNAL, "an internal error")
+
+    def _malformed(self, reason: str) -> None:
+        log.warning("a neighbour sent what is no message", neighbour=self.neighbour, reason=reason)
+        self.cut(MALFORMED, reason)

@@ -1,0 +1,248 @@
+"""The links of a broker with its neighbours: dialled or accepted, watched, and dialled again.
+
+Of two brokers the one with the smaller name dials, for as long as the neighbour is wanted. Of two
+sockets between the same brokers the one with the higher incarnation counts, at both ends. Must not
+know what messages mean, nor why somebody is a neighbour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from urllib.parse import urlencode, urlsplit
+
+import structlog
+from picows import WSError, WSHandshakeError, WSUpgradeResponse, ws_connect
+
+from tocsin.broker.server.link import Link, LinkCounts
+from tocsin.broker.server.upgrades import QUIET, Asked, Refused
+from tocsin.client.frames import COME_AGAIN, GOING_AWAY
+from tocsin.client.http import tls
+from tocsin.errors import Conflict, Forbidden, InvalidInput, NotFound
+from tocsin.overlay.routing import Message
+from tocsin.service.backoff import Backoff
+from tocsin.service.tokens import mint
+
+log = structlog.get_logger()
+
+PATH = "/v1/link"
+INCARNATION = "Tocsin-Incarnation"  # the header that names the newest that was known
+LIMIT_BYTES = 64 * 1024 * 1024  # a whole subscription table is one message
+FRAME_BYTES = 32 * 1024
+BEAT_S = 1.0
+MOST_BACKOFF_S = 1.0  # whoever refuses us may be told of us with its next heartbeat
+STEADY_S = 5.0  # a link that held so long was a good one: the next failure starts small
+TOKEN_S = 60.0
+UNREACHED = (OSError, TimeoutError, WSError)
+
+
+class Links:
+    """Everything here is called in the event loop, and nothing waits but `stop`. What is told never
+    comes while `send`, `close` or `set_neighbours` run."""
+
+    def __init__(
+        self,
+        name: str,
+        secret: str,
+        on_linked: Callable[[str, int], None],
+        on_unlinked: Callable[[str, int], None],
+        on_message: Callable[[str, int, int, Message], None],
+        *,
+        limit_bytes: int = LIMIT_BYTES,
+        frame_bytes: int = FRAME_BYTES,
+        beat_s: float = BEAT_S,
+        most_backoff_s: float = MOST_BACKOFF_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`frame_bytes`: what any neighbour takes as one frame."""
+        self.name = name
+        self.counts = LinkCounts()
+        self.limit_bytes = limit_bytes
+        self.frame_bytes = frame_bytes
+        self._secret = secret
+        self._on_linked = on_linked
+        self._on_unlinked = on_unlinked
+        self._on_message = on_message
+        self._beat_s = beat_s
+        self._most_backoff_s = most_backoff_s
+        self._clock = clock
+        self._wanted: dict[str, str] = {}
+        self._links: dict[str, Link] = {}
+        self._newest: dict[str, int] = {}  # incarnation of a neighbour's links, ever
+        self._linked: set[str] = set()  # neighbours that we were ever linked with
+        self._dials: dict[str, asyncio.Task[None]] = {}
+        self._dirty: dict[Link, None] = {}
+        self._beats: asyncio.TimerHandle | None = None
+
+    @property
+    def up(self) -> int:
+        return len(self._links)
+
+    def set_neighbours(self, neighbours: Mapping[str, str]) -> None:
+        """Be linked with these, and nobody else. By name: where each takes WebSockets."""
+        self._wanted = dict(neighbours)
+        for name in self._links.keys() - self._wanted.keys():
+            self._links[name].cut(GOING_AWAY, "no longer neighbours")
+        for name in self._dials.keys() - self._wanted.keys():
+            self._dials.pop(name).cancel()
+        for name in self._wanted:
+            if self.name < name and name not in self._dials:
+                self._dials[name] = asyncio.create_task(self._dial(name))
+        if self._wanted and self._beats is None:
+            self._beat()
+
+    def send(self, neighbour: str, incarnation: int, sequence: int, message: Message) -> None:
+        """Over this incarnation of the link, or not at all."""
+        link = self._links.get(neighbour)
+        if link is not None and link.incarnation == incarnation:
+            link.send(sequence, message)
+
+    def close(self, neighbour: str, incarnation: int) -> None:
+        """Give this incarnation up; if the neighbour is wanted, the next one follows."""
+        link = self._links.get(neighbour)
+        if link is not None and link.incarnation == incarnation:
+            link.cut(COME_AGAIN, "a message was lost")
+
+    async def stop(self) -> None:
+        dials = list(self._dials.values())
+        self.set_neighbours({})
+        if self._beats is not None:
+            self._beats.cancel()
+            self._beats = None
+        await asyncio.gather(*dials, return_exceptions=True)
+        for link in list(self._links.values()):
+            if link.transport is not None:
+                link.transport.disconnect(False)
+                with contextlib.suppress(WSError):
+                    await link.transport.wait_disconnected()
+
+    # Dialling and accepting
+
+    async def _dial(self, neighbour: str) -> None:
+        backoff, told = Backoff(most_s=self._most_backoff_s), ""
+        while True:
+            link = Link(self, neighbour, self._next_incarnation(neighbour), dialled=True)
+            try:
+                await self._dial_once(link)
+                told = ""
+            except UNREACHED as error:
+                self._learn(neighbour, error)
+                if _reason(error) != told:  # not with every try
+                    told = _reason(error)
+                    log.info(
+                        "no link with a neighbour; trying on", neighbour=neighbour, reason=told
+                    )
+            except Exception:
+                log.exception("dialling failed in an unforeseen way; trying on")
+            finally:
+                link.cut(GOING_AWAY, "given up")  # it may open yet
+            if link.opened_at and time.monotonic() - link.opened_at >= STEADY_S:
+                backoff.reset()
+            await asyncio.sleep(backoff.next_s())
+
+    async def _dial_once(self, link: Link) -> None:
+        """Returns when the link is lost."""
+        token = mint(self._secret, self.name, ["broker"], expires_s=TOKEN_S, now=time.time())
+        query = urlencode({"broker": self.name, "incarnation": link.incarnation})
+        url = urlsplit(self._wanted[link.neighbour])
+        transport, _ = await ws_connect(
+            lambda: link,
+            url._replace(path=PATH, query=query).geturl(),
+            extra_headers={"Authorization": f"Bearer {token}"},
+            max_frame_size=self.limit_bytes,
+            max_redirects=0,
+            ssl_context=tls(),
+            logger_name=QUIET,
+        )
+        await transport.wait_disconnected()
+
+    def _next_incarnation(self, neighbour: str) -> int:
+        """It grows, even if the clock does not."""
+        next_ = max(self._newest.get(neighbour, 0) + 1, int(self._clock() * 1e6))
+        self._newest[neighbour] = next_
+        return next_
+
+    def _learn(self, neighbour: str, error: BaseException) -> None:
+        """If our clock has gone back since before we were started, only the neighbour knows."""
+        response: WSUpgradeResponse | None = None
+        if isinstance(error, WSHandshakeError):
+            response = error.response
+        newest = response.headers.get(INCARNATION, "") if response is not None else ""
+        if _is_incarnation(newest):
+            self._newest[neighbour] = max(self._newest[neighbour], int(newest))
+
+    def accept(self, asked: Asked) -> Link:
+        """A neighbour dials."""
+        asked.identity.require("broker")
+        name, incarnation = asked.first("broker") or "", asked.first("incarnation") or ""
+        if not _is_incarnation(incarnation):
+            raise InvalidInput("an incarnation is a positive whole number", field="incarnation")
+        if name != asked.identity.subject:
+            raise Forbidden(f"this token is not of broker {name!r}", field="broker")
+        if name >= self.name:
+            raise InvalidInput(f"{self.name!r} dials {name!r}: its name is smaller", field="broker")
+        if name not in self._wanted:
+            raise NotFound(
+                f"{name!r} is no neighbour of {self.name!r}",
+                field="broker",
+                hint="one of the two has yet to hear of it from the coordinator; try again",
+            )
+        newest = self._newest.get(name, 0)
+        if int(incarnation) <= newest:
+            error = Conflict(f"there was incarnation {newest} already", field="incarnation")
+            raise Refused(error, {INCARNATION: str(newest)})
+        self._newest[name] = int(incarnation)
+        return Link(self, name, int(incarnation), dialled=False)
+
+    # What links call
+
+    def opened(self, link: Link) -> None:
+        name = link.neighbour
+        if name not in self._wanted or link.incarnation < self._newest[name]:
+            link.cut(GOING_AWAY, "no longer wanted")
+            return
+        before = self._links.get(name)
+        if before is not None:
+            before.cut(GOING_AWAY, "there is a newer one")
+            self.lost(before)
+        self._links[name] = link
+        self.counts.relinks += name in self._linked
+        self._linked.add(name)
+        log.info("linked", neighbour=name, incarnation=link.incarnation)
+        self._on_linked(name, link.incarnation)
+
+    def received(self, link: Link, sequence: int, message: Message) -> None:
+        self._on_message(link.neighbour, link.incarnation, sequence, message)
+
+    def lost(self, link: Link) -> None:
+        if self._links.get(link.neighbour) is link:
+            del self._links[link.neighbour]
+            log.info("unlinked", neighbour=link.neighbour, incarnation=link.incarnation)
+            self._on_unlinked(link.neighbour, link.incarnation)
+
+    def flush_soon(self, link: Link) -> None:
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._dirty[link] = None
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        for link in dirty:
+            link.flush()
+
+    def _beat(self) -> None:
+        self._beats = asyncio.get_running_loop().call_later(self._beat_s, self._beat)
+        for link in list(self._links.values()):
+            link.beat()
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, WSHandshakeError) and error.raw_body:
+        return error.raw_body.decode("utf-8", "replace")
+    return repr(error)
+
+
+def _is_incarnation(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) < 1 << 63
