@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
 from tocsin.coordinator import app
+from tocsin.errors import SettingError
 from tocsin.service.tokens import mint
 from tocsin.settings import Settings
 
@@ -28,7 +31,11 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 async def test_a_client_is_told_the_broker_that_reported(http: httpx.AsyncClient) -> None:
     beat = await http.put("/v1/brokers/b-1", json=BEAT, headers=bearer("broker"))
-    assert beat.json() == {"interval_s": 1.0}
+    assert beat.json() == {
+        "interval_s": 1.0,
+        "place": 0,
+        "overlay": {"entry": "b-1", "neighbours": {}},
+    }
     told = (await http.get("/v1/broker", headers=bearer("subscribe"))).json()
     assert (told["name"], told["url"], told["ws_url"]) == ("b-1", "http://b", "ws://b")
     (listed,) = (await http.get("/v1/brokers", headers=bearer("publish"))).json()["brokers"]
@@ -81,3 +88,66 @@ async def test_a_heartbeat_that_does_not_fit_names_the_field(http: httpx.AsyncCl
     answer = await http.put("/v1/brokers/b", json=bad, headers=bearer("broker"))
     assert answer.status_code == 400
     assert answer.json()["error"]["field"] == "connections"
+
+
+async def test_the_tree_is_told_to_its_brokers_and_shown_to_anybody(
+    http: httpx.AsyncClient,
+) -> None:
+    for name in ("b", "a", "c"):
+        beat = BEAT | {"ws_url": f"ws://{name}"}
+        answer = await http.put(f"/v1/brokers/{name}", json=beat, headers=bearer("broker"))
+    assert answer.json()["overlay"] == {"entry": "b", "neighbours": {"b": "ws://b"}}
+    shown = await http.get("/v1/overlay", headers=bearer("publish"))
+    assert shown.json() == {
+        "entry": "b",
+        "brokers": ["b", "a", "c"],
+        "links": [["a", "b"], ["b", "c"]],
+    }
+    assert (await http.get("/v1/overlay")).status_code == 401
+
+
+async def test_without_brokers_there_is_no_tree(http: httpx.AsyncClient) -> None:
+    shown = await http.get("/v1/overlay", headers=bearer("publish"))
+    assert shown.json() == {"entry": None, "brokers": [], "links": []}
+
+
+async def test_the_tree_is_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "tree.toml"
+    file.write_text('links = [["a", "b"], ["b", "c"]]')
+    service = app(msgspec.structs.replace(SETTINGS, overlay_tree=str(file)))
+    transport = httpx.ASGITransport(service)
+    async with httpx.AsyncClient(transport=transport, base_url="http://coordinator") as http:
+        for name in ("c", "b", "a"):
+            await http.put(f"/v1/brokers/{name}", json=BEAT, headers=bearer("broker"))
+        shown = await http.get("/v1/overlay", headers=bearer("publish"))
+    assert (shown.json()["entry"], shown.json()["links"]) == ("a", [["a", "b"], ["b", "c"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('brokers = ["a", "b"]\nlinks = [["a", "x"]]', "no broker is called 'x'"),
+        ('links = [["a", "b"], ["b", "c"], ["c", "a"]]', "a cycle"),
+        ('links = [["a", "b"], ["c", "d"]]', "fall into 2 parts"),
+        ('links = "a"', "this is no tree"),
+        ("links = [[", "this is no TOML"),
+    ],
+)
+def test_a_file_that_is_no_tree_stops_the_coordinator_and_says_why(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    file = tmp_path / "tree.toml"
+    file.write_text(text)
+    with pytest.raises(SettingError, match=told) as raised:
+        app(msgspec.structs.replace(SETTINGS, overlay_tree=str(file)))
+    assert raised.value.field == "overlay_tree"
+    assert str(file) in raised.value.message
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "tree.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(SettingError, match=str(file)):
+        app(msgspec.structs.replace(SETTINGS, overlay_tree=str(file)))
