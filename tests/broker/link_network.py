@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from typing import Any, cast
 
@@ -46,8 +47,6 @@ class Node:
     async def start(self, send_buffer_bytes: int | None = None) -> None:
         listener = listen("127.0.0.1", 0)
         if send_buffer_bytes is not None:
-            import socket
-
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         await self._sockets.start(listener)
 
@@ -283,7 +282,7 @@ class LinkNetwork:
 
 
 @contextlib.asynccontextmanager
-async def running(network: LinkNetwork) -> Any:
+async def running(network: LinkNetwork) -> AsyncIterator[LinkNetwork]:
     try:
         await network.start()
         yield network
