@@ -154,7 +154,8 @@ class Link(WSListener):
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         self._heard = True
-        if self._cut:
+        # picows reads on after it has refused a frame, until it hangs up a moment later.
+        if self._cut or transport.is_close_frame_sent:
             return
         kind = frame.msg_type
         try:
