@@ -34,6 +34,7 @@ FRAME_BYTES = 32 * 1024
 BEAT_S = 1.0
 MOST_BACKOFF_S = 1.0  # whoever refuses us may be told of us with its next heartbeat
 STEADY_S = 5.0  # a link that held so long was a good one: the next failure starts small
+DIAL_S = 5.0
 TOKEN_S = 60.0
 UNREACHED = (OSError, TimeoutError, WSError)
 
@@ -147,15 +148,16 @@ class Links:
         token = mint(self._secret, self.name, ["broker"], expires_s=TOKEN_S, now=time.time())
         query = urlencode({"broker": self.name, "incarnation": link.incarnation})
         url = urlsplit(self._wanted[link.neighbour])
-        transport, _ = await ws_connect(
-            lambda: link,
-            url._replace(path=PATH, query=query).geturl(),
-            extra_headers={"Authorization": f"Bearer {token}"},
-            max_frame_size=self.limit_bytes,
-            max_redirects=0,
-            ssl_context=tls(),
-            logger_name=QUIET,
-        )
+        async with asyncio.timeout(DIAL_S):
+            transport, _ = await ws_connect(
+                lambda: link,
+                url._replace(path=PATH, query=query).geturl(),
+                extra_headers={"Authorization": f"Bearer {token}"},
+                max_frame_size=self.limit_bytes,
+                max_redirects=0,
+                ssl_context=tls(),
+                logger_name=QUIET,
+            )
         await transport.wait_disconnected()
 
     def _next_incarnation(self, neighbour: str) -> int:

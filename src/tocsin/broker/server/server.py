@@ -201,19 +201,23 @@ class Broker:
                     if not reached:
                         log.info("the coordinator is back")
                     reached = True
-                    self._coordinated(answer.content)
+                    told = msgspec.json.decode(answer.content, type=Coordinated)
                 except (*NO_ANSWER, msgspec.DecodeError) as error:
                     if reached:
                         url = self.settings.coordinator_url
                         log.warning(f"no coordinator at {url}; trying on", reason=str(error))
                     reached = False
+                else:
+                    self._coordinated(told)
                 await asyncio.sleep(self.settings.heartbeat_s)
 
-    def _coordinated(self, answer: bytes) -> None:
-        told = msgspec.json.decode(answer, type=Coordinated)
+    def _coordinated(self, told: Coordinated) -> None:
         self._place = told.place
         if told.overlay is not None:
-            self.overlay_told(told.overlay.entry, told.overlay.neighbours)
+            try:
+                self.overlay_told(told.overlay.entry, told.overlay.neighbours)
+            except Exception:  # a fault of ours: heartbeats go on
+                log.exception("the overlay could not be changed")
 
     def overlay_told(self, entry: str | None, neighbours: dict[str, str]) -> None:
         """With every heartbeat that is answered; a coordinator that is away changes nothing."""
