@@ -19,7 +19,9 @@ ANY: Final[Mapping[str, bool]] = {"any": True}
 can be an object."""
 
 MessageFormat = Literal["json", "csv"]
-ChannelKind = Literal["continuous", "repetitive"]
+ChannelKind = Literal["continuous", "repetitive", "filter"]
+"""A filter is made with its dataset, not by a statement of its own, and runs nothing."""
+
 FILTERED: Final = "dataset/"
 """Before a dataset's name: the channel of all filters on its records. Their results are the records
 themselves, at the positions that they have in the dataset's log, counted from one."""
@@ -107,6 +109,14 @@ class Cursor(Struct, frozen=True):
     position: int
 
 
+class Beginning(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where a new subscription begins, if not with what comes next: with what came within so many
+    `seconds`, or with the `last` so many results. One of the two."""
+
+    seconds: float | None = None
+    last: int | None = None
+
+
 class BackendSubscription(Struct, frozen=True):
     """Channel + parameters, shared by all who asked the same. Results in (floor, head] are kept.
     `filter`: of a dataset's records, as brokers match it (an `overlay` Filter, as JSON)."""
@@ -156,6 +166,19 @@ class Head(Struct, frozen=True):
     backend: int
     epoch: str
     head: int
+
+
+def filters_of(dataset: Dataset) -> Channel:
+    """The channel that all filters on the dataset's records are subscriptions of."""
+    return Channel(
+        name=FILTERED + dataset.name,
+        kind="filter",
+        parameters=(Parameter("where", "STRING"),),
+        query="",
+        reads=(dataset.name,),
+        new=(),
+        created_at=dataset.created_at,
+    )
 
 
 def filtered_dataset(channel: str) -> str | None:

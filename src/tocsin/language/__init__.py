@@ -1,6 +1,8 @@
 """Tocsin's SQL: statements, types and arguments. No Spark, no storage."""
 
 from tocsin.language.arguments import bind_arguments
+from tocsin.language.beginnings import checked as checked_beginning
+from tocsin.language.beginnings import parse_beginning
 from tocsin.language.filter_binding import bind_filter, parse_filter
 from tocsin.language.parser import parse, parse_one
 from tocsin.language.statements import (
@@ -37,10 +39,12 @@ __all__ = [
     "Unsubscribe",
     "bind_arguments",
     "bind_filter",
+    "checked_beginning",
     "coerce",
     "coerce_text",
     "coercer",
     "parse",
+    "parse_beginning",
     "parse_filter",
     "parse_one",
     "parse_type",

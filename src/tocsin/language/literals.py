@@ -34,6 +34,11 @@ def _unit_s(reader: Reader, word: str, offset: int) -> float:
 def read_interval_s(reader: Reader) -> float:
     """`INTERVAL 10 SECONDS`, `INTERVAL '10' SECOND`, `INTERVAL '1 hour 30 minutes'`."""
     reader.expect("INTERVAL")
+    return read_duration_s(reader)
+
+
+def read_duration_s(reader: Reader) -> float:
+    """What follows INTERVAL."""
     start = reader.offset
     token = reader.token
     if token is None or token.token_type not in (TokenType.NUMBER, TokenType.STRING):

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from sqlglot.tokenizer_core import TokenType
 
+from tocsin.language.beginnings import read_beginning
 from tocsin.language.delivery import read_delivery
 from tocsin.language.filters import read_conditions
 from tocsin.language.literals import read_argument, read_interval_s, read_literal
@@ -110,7 +111,8 @@ def _create(reader: Reader) -> Read:
         reader.expect("AT")
         url = reader.string("the broker's address in quotes")
         return CreateBroker, {"name": name, "url": url, "if_not_exists": guarded}
-    for word in get_args(ChannelKind):
+    kinds: tuple[ChannelKind, ...] = ("continuous", "repetitive")
+    for word in kinds:
         if reader.accept(word.upper()):
             reader.expect("CHANNEL")
             return _create_channel(reader, word)
@@ -180,9 +182,12 @@ def _create_dataset(reader: Reader) -> Read:
             given["retain_s"] = read_interval_s(reader)
         elif "source" not in given and reader.accept("FROM"):
             given["source"] = _source(reader)
+        elif "routed" not in given and reader.accept("ROUTED"):
+            given["routed"] = True
         else:
             reader.fail(
-                "OPEN, PRIMARY KEY, RETAIN INTERVAL, FROM KAFKA (each once) or the statement's end"
+                "OPEN, PRIMARY KEY, RETAIN INTERVAL, FROM KAFKA, ROUTED (each once) or the"
+                " statement's end"
             )
     return CreateDataset, given
 
@@ -302,16 +307,26 @@ def _subscribe(reader: Reader) -> Read:
         return _subscribe_to_dataset(reader)
     channel = reader.name("a channel's name")
     arguments = _arguments(reader)
-    broker = reader.name("a broker's name") if reader.accept("ON") else None
-    return Subscribe, {"channel": channel, "arguments": arguments, "broker": broker}
+    return Subscribe, {"channel": channel, "arguments": arguments, **_where_and_when(reader)}
 
 
 def _subscribe_to_dataset(reader: Reader) -> Read:
     reader.expect("DATASET")
     dataset = reader.name("a dataset's name")
     where = read_conditions(reader) if reader.accept("WHERE") else ()
-    broker = reader.name("a broker's name") if reader.accept("ON") else None
-    return SubscribeToDataset, {"dataset": dataset, "where": where, "broker": broker}
+    return SubscribeToDataset, {"dataset": dataset, "where": where, **_where_and_when(reader)}
+
+
+def _where_and_when(reader: Reader) -> dict[str, Any]:
+    """ON broker, FROM when; neither needs to be there."""
+    given: dict[str, Any] = {}
+    while True:
+        if "broker" not in given and reader.accept("ON"):
+            given["broker"] = reader.name("a broker's name")
+        elif "beginning" not in given and reader.accept("FROM"):
+            given["beginning"] = read_beginning(reader)
+        else:
+            return given
 
 
 def _arguments(reader: Reader) -> list[Any] | dict[str, Any]:

@@ -11,7 +11,15 @@ from msgspec import Struct
 
 from tocsin.errors import StatementError
 from tocsin.language.filters import Condition
-from tocsin.model import ChannelKind, Column, Dataset, Delivery, KafkaSource, Parameter
+from tocsin.model import (
+    Beginning,
+    ChannelKind,
+    Column,
+    Dataset,
+    Delivery,
+    KafkaSource,
+    Parameter,
+)
 
 Kind = Literal["dataset", "channel", "broker"]
 Shown = Literal["datasets", "channels", "brokers", "subscriptions"]
@@ -32,6 +40,7 @@ class CreateDataset(Statement, frozen=True, kw_only=True):
     primary_key: tuple[str, ...] = ()
     retain_s: float | None = None
     source: KafkaSource | None = None
+    routed: bool = False
     if_not_exists: bool = False
 
 
@@ -68,6 +77,7 @@ class Subscribe(Statement, frozen=True, kw_only=True):
     channel: str
     arguments: list[Any] | dict[str, Any]
     broker: str | None = None
+    beginning: Beginning | None = None
 
 
 class SubscribeToDataset(Statement, frozen=True, kw_only=True):
@@ -76,6 +86,7 @@ class SubscribeToDataset(Statement, frozen=True, kw_only=True):
     dataset: str
     where: tuple[Condition, ...] = ()
     broker: str | None = None
+    beginning: Beginning | None = None
 
 
 class Unsubscribe(Statement, frozen=True, kw_only=True):

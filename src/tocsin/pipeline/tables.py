@@ -127,7 +127,8 @@ class Tables:
     def compact(self, dataset: Dataset, horizon: int | None = None) -> bool:
         """Merge small files and drop those wholly outside RETAIN; False if there was nothing to do.
 
-        With a primary key, merging keeps only the newest record per key. Nobody may then ask for
+        With a primary key, merging keeps only the newest record per key, unless the dataset is
+        routed: a subscriber who was away gets every record. Nobody may then ask for
         the dataset as of a position below the merged files' end, or for a window that starts
         there; `horizon` is the lowest position that somebody still may (none: all have moved on).
         """
@@ -142,7 +143,7 @@ class Tables:
             ]
             kept = [file for file in files if file not in expired]
             reached = [file for file in kept if horizon is None or file.end_position <= horizon]
-            full_bytes = None if dataset.primary_key else FULL_BYTES
+            full_bytes = None if _merges_keys(dataset) else FULL_BYTES
             run = choose_run(reached, self._compact_files, full_bytes=full_bytes)
             if not run and not expired:
                 return False
@@ -235,9 +236,14 @@ class Tables:
         records = self._spark.read.schema(schema_of(dataset)).parquet(*whole)
         if oldest_us is not None:
             records = records.transform(keep_retained, oldest_us)
-        records = records.transform(keep_newest, dataset)
+        if _merges_keys(dataset):
+            records = records.transform(keep_newest, dataset)
         first, end = run[0].first_position, run[-1].end_position
         return write_file(records, self._directory, dataset.name, first, end)
+
+
+def _merges_keys(dataset: Dataset) -> bool:
+    return bool(dataset.primary_key) and not dataset.routed
 
 
 def _as_stored(records: DataFrame, dataset: Dataset, as_of_us: int | None) -> DataFrame:

@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from tocsin.errors import Conflict
-from tocsin.model import Broker, Channel, Dataset
+from tocsin.model import Broker, Channel, Dataset, filters_of
 from tocsin.storage import schema
 from tocsin.storage.database import Database, Write, reads, writes
 from tocsin.storage.names import exists, missing, refuse_unstorable, require
@@ -29,7 +29,8 @@ class Catalog:
     # Datasets
 
     def create_dataset(self, dataset: Dataset) -> Dataset:
-        """Store it; a `created_at` of 0 becomes now."""
+        """Store it; a `created_at` of 0 becomes now. A routed one brings the channel of its filters
+        along."""
         return self._create(schema.datasets, "dataset", dataset)
 
     def knows_dataset(self, name: str) -> bool:
@@ -45,15 +46,20 @@ class Catalog:
 
     @writes
     def drop_dataset(self, write: Write, name: str) -> None:
-        require(write.connection, "dataset", name)
+        dataset = _dataset(write.connection, name)
         channels = _all(write.connection, schema.channels, Channel)
-        readers = [one.name for one in channels if name in (*one.reads, *one.new)]
+        own = filters_of(dataset).name
+        readers = [
+            one.name for one in channels if name in (*one.reads, *one.new) and one.name != own
+        ]
         if readers:
             raise Conflict(
                 f"dataset {name} is read by {_listed('channel', readers)}",
                 field="name",
                 hint="drop what reads it first",
             )
+        if dataset.routed:
+            _drop_channel(write.connection, own, f"dataset {name}")
         write.connection.execute(delete(schema.datasets).where(schema.datasets.c.name == name))
         write.after_commit.append(self._forget)
 
@@ -68,17 +74,15 @@ class Catalog:
 
     @reads
     def channels(self, connection: Connection) -> list[Channel]:
-        return _all(connection, schema.channels, Channel)
+        """Those that were made by statements: a dataset's filters are its own affair."""
+        found = _all(connection, schema.channels, Channel)
+        return [one for one in found if one.kind != "filter"]
 
     @writes
     def drop_channel(self, write: Write, name: str) -> None:
         """Remove it and the memory of its runs."""
-        backend, frontend = schema.backend_subscriptions, schema.frontend_subscriptions
         require(write.connection, "channel", name)
-        of_channel = (frontend.c.backend == backend.c.id) & (backend.c.channel == name)
-        _refuse_subscribed(write.connection, f"channel {name}", of_channel)
-        write.connection.execute(delete(schema.runs).where(schema.runs.c.channel == name))
-        write.connection.execute(delete(schema.channels).where(schema.channels.c.name == name))
+        _drop_channel(write.connection, name, f"channel {name}")
         write.after_commit.append(self._forget)
 
     # Brokers
@@ -139,6 +143,11 @@ class Catalog:
             thing = msgspec.structs.replace(thing, created_at=write.now)
         body = msgspec.json.encode(thing).decode()
         write.connection.execute(insert(table), {"name": thing.name, "body": body})
+        if isinstance(thing, Dataset) and thing.routed:
+            filters = filters_of(thing)
+            refuse_unstorable(filters.name)
+            body = msgspec.json.encode(filters).decode()
+            write.connection.execute(insert(schema.channels), {"name": filters.name, "body": body})
         return thing
 
     def _get(self, table: Table, kind: type[_Named], name: str) -> _Named:
@@ -169,6 +178,22 @@ def _taken(kind: str, name: str) -> Conflict:
         field="name",
         hint=f"choose another name, or drop the {kind}",
     )
+
+
+def _dataset(connection: Connection, name: str) -> Dataset:
+    found = select(schema.datasets.c.body).where(schema.datasets.c.name == name)
+    body = connection.execute(found).scalar()
+    if body is None:
+        raise missing("dataset", name)
+    return msgspec.json.decode(body, type=Dataset)
+
+
+def _drop_channel(connection: Connection, name: str, told: str) -> None:
+    backend, frontend = schema.backend_subscriptions, schema.frontend_subscriptions
+    of_channel = (frontend.c.backend == backend.c.id) & (backend.c.channel == name)
+    _refuse_subscribed(connection, told, of_channel)
+    connection.execute(delete(schema.runs).where(schema.runs.c.channel == name))
+    connection.execute(delete(schema.channels).where(schema.channels.c.name == name))
 
 
 def _all(connection: Connection, table: Table, kind: type[_Named]) -> list[_Named]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, delete, func, select, update
 
 from tocsin.errors import NotFound
-from tocsin.model import Result
+from tocsin.model import Arguments, Result, filtered_dataset
 from tocsin.storage import news, schema
 from tocsin.storage.database import Database, Write, reads, writes
 from tocsin.storage.subscription_rows import chunks
@@ -41,6 +42,8 @@ class ResultRange(Struct, frozen=True):
     floor: int
     head: int
     results: list[Result]
+    dataset: str | None = None  # of a filter: its results are records, which the log has
+    arguments: Arguments = {}  # of a filter
 
 
 class Results:
@@ -108,12 +111,20 @@ def _groups(counted: list[tuple[int, int]]) -> Iterator[list[int]]:
 
 def _read(connection: Connection, wanted: Range) -> ResultRange | None:
     state = connection.execute(
-        select(_backend.c.epoch, _backend.c.floor, _backend.c.head).where(
-            _backend.c.id == wanted.backend
-        )
+        select(
+            _backend.c.epoch,
+            _backend.c.floor,
+            _backend.c.head,
+            _backend.c.channel,
+            _backend.c.arguments,
+        ).where(_backend.c.id == wanted.backend)
     ).first()
     if state is None:
         return None
+    dataset = filtered_dataset(state.channel)
+    if dataset is not None:
+        arguments = msgspec.json.decode(state.arguments)
+        return ResultRange(wanted.backend, state.epoch, 0, 0, [], dataset, arguments)
     rows = connection.execute(
         select(_results.c.position, _results.c.created_at, _results.c.payload)
         .where(

@@ -7,13 +7,20 @@ Knows nothing of runs, matching or delivery.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, delete, func, select, tuple_
 
-from tocsin.model import ANY, Arguments, BackendSubscription, Subscription
+from tocsin.model import (
+    ANY,
+    Arguments,
+    BackendSubscription,
+    Beginning,
+    Subscription,
+    filtered_dataset,
+)
 from tocsin.storage import markers, news, schema
 from tocsin.storage.database import Database, Write, current_sequence, reads, writes
 from tocsin.storage.names import refuse_unstorable, require
@@ -35,6 +42,7 @@ _FRONTEND_COLUMNS = ("id", "subscriber", "broker", "backend", "marker", "sequenc
 
 Wish = tuple[str, str, Arguments, str | None]
 """Subscriber, channel, arguments, broker."""
+_NOWHERE: Mapping[str, int] = {}
 
 
 class Subscriptions:
@@ -43,20 +51,25 @@ class Subscriptions:
         self._journal = ParameterJournal(database.opened_at_sequence)
 
     def subscribe(
-        self, subscriber: str, channel: str, arguments: Arguments, broker: str | None
+        self,
+        subscriber: str,
+        channel: str,
+        arguments: Arguments,
+        broker: str | None,
+        marker: int | None = None,
     ) -> tuple[Subscription, bool]:
         """The subscriber's one subscription to these arguments, and whether its backend is new.
 
         Arguments come in canonical form (every parameter, values of its type). A repeat gives the
         same subscription where it is: it is put on the broker only if it was on none. A repeat may
-        be late, and must not tear a subscriber apart that has moved since. A marker starts at the
-        head.
+        be late, and must not tear a subscriber apart that has moved since. A new one begins behind
+        `marker`, or without one at the head.
         """
-        return self.subscribe_all([(subscriber, channel, arguments, broker)])[0]
+        return self.subscribe_all([(subscriber, channel, arguments, broker)], marker)[0]
 
     @writes
     def subscribe_all(
-        self, write: Write, wanted: Sequence[Wish]
+        self, write: Write, wanted: Sequence[Wish], marker: int | None = None
     ) -> list[tuple[Subscription, bool]]:
         """Many at once: all of them are made, or none."""
         for subscriber, _, _, _ in wanted:
@@ -77,7 +90,7 @@ class Subscriptions:
         for (subscriber, _, _, broker), hash_ in zip(wanted, hashes, strict=True):
             pair = (subscriber, backends[hash_].id)
             pairs[pair] = pairs.get(pair) or broker
-        made = _frontends(write, pairs, backends)
+        made = _frontends(write, pairs, backends, marker)
         return [
             (made[subscriber, backends[hash_].id], new.pop(hash_, None) is not None)
             for (subscriber, *_), hash_ in zip(wanted, hashes, strict=True)
@@ -130,9 +143,38 @@ class Subscriptions:
         return news.news(connection, broker, since)
 
     @writes
-    def put_markers(self, write: Write, wanted: Sequence[tuple[int, str, int]]) -> list[int]:
-        """Move markers (subscription, epoch, position) forward; returns the ids nobody knows."""
-        return markers.put(write.connection, wanted)
+    def put_markers(
+        self,
+        write: Write,
+        wanted: Sequence[tuple[int, str, int]],
+        ends: Mapping[str, int] = _NOWHERE,
+    ) -> list[int]:
+        """Move markers (subscription, epoch, position) forward; returns the ids nobody knows. Those
+        of filters go no farther than the `ends` of their datasets' logs."""
+        return markers.put(write.connection, wanted, ends)
+
+    @reads
+    def marker_of(
+        self,
+        connection: Connection,
+        channel: str,
+        arguments: Arguments,
+        beginning: Beginning,
+        now: float,
+    ) -> int | None:
+        """Behind which position the results begin that a newcomer asks for, as far as they are
+        kept; None: there is no past."""
+        hash_ = backend_hash(channel, canonical(arguments))
+        backend = backends_with(connection, [hash_]).get(hash_)
+        if backend is None:
+            return None
+        if beginning.last is not None:
+            return max(backend.floor, backend.head - beginning.last)
+        results = schema.results
+        recent = results.c.created_at >= now - (beginning.seconds or 0.0)
+        first = select(func.min(results.c.position)).where(results.c.backend == backend.id, recent)
+        found = connection.execute(first).scalar()
+        return backend.head if found is None else int(found) - 1
 
     @reads
     def open_sets(self, connection: Connection, channel: str) -> list[Arguments]:
@@ -214,6 +256,7 @@ def _frontends(
     write: Write,
     pairs: dict[tuple[str, int], str | None],
     backends: dict[str, BackendSubscription],
+    marker: int | None,
 ) -> dict[tuple[str, int], Subscription]:
     """The subscriptions of (subscriber, backend) → broker, as they are or else made anew."""
     found = {}
@@ -233,8 +276,18 @@ def _frontends(
             write.take_ids("frontend", len(new)), new, strict=True
         ):
             broker, its = pairs[subscriber, backend], by_id[backend]
-            rows.append((number, subscriber, broker, backend, its.head, write.sequence()))
-            made = Subscription(number, subscriber, broker, its, its.head)
+            begin = _begin(its, marker)
+            rows.append((number, subscriber, broker, backend, begin, write.sequence()))
+            made = Subscription(number, subscriber, broker, its, begin)
             found[subscriber, backend] = made
         write.insert_many(_frontend, _FRONTEND_COLUMNS, rows)
     return found
+
+
+def _begin(backend: BackendSubscription, marker: int | None) -> int:
+    """A marker never passes the head; that of a filter is the end of a log, which others know."""
+    if marker is None:
+        return backend.head
+    if filtered_dataset(backend.channel) is not None:
+        return marker
+    return max(backend.floor, min(marker, backend.head))

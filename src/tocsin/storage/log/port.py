@@ -121,6 +121,15 @@ class Reader(Protocol):
         With `max_bytes` it stops before the record that would exceed them, but gives at least one.
         """
 
+    def record_at(self, dataset: str, position: int) -> int:
+        """Where the record begins that `position`, below the end, is in: it may be nobody's."""
+
+    def end_of(self, position: int, body: bytes) -> int:
+        """Where a record ends, by its position and JSON."""
+
+    def ends(self, positions: Sequence[int], end: int) -> list[int]:
+        """Where records end, by their positions: all that there are in a range up to `end`."""
+
     def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
         """What datasets have received since their positions; only of those that have.
 

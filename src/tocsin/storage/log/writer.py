@@ -60,6 +60,7 @@ class PublicationLog:
         self._ends: dict[str, int] = {}  # replaced, never changed: readers need no lock
         self._queue: SimpleQueue[_Append | _Command | None] = SimpleQueue()
         self._closed = False
+        self._watchers: tuple[Callable[[], None], ...] = ()  # replaced, never changed
         self._gate = Lock()  # nothing is queued behind the mark that ends the thread
         self._show_ends()
         self._thread = Thread(target=self._run, name="publication-log", daemon=True)
@@ -124,6 +125,16 @@ class PublicationLog:
     def ends(self) -> dict[str, int]:
         """The durable end of every open dataset."""
         return dict(self._ends)
+
+    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
+        """Have `moved` called whenever `ends` may be others, on the log's own thread: it must not
+        wait. What comes back ends that."""
+        self._watchers = (*self._watchers, moved)
+
+        def end() -> None:
+            self._watchers = tuple(one for one in self._watchers if one is not moved)
+
+        return end
 
     def close(self) -> None:
         """Commit what is queued, then let the medium go."""
@@ -297,6 +308,8 @@ class PublicationLog:
     def _show_ends(self, *, sync: bool = False) -> None:
         self._ends = {name: log.durable_end for name, log in self._logs.items()}
         self._medium.show(self._ends, self._last_us, sync=sync)
+        for moved in self._watchers:
+            moved()
 
 
 def _batches(waiting: list[_Append], most_bytes: int) -> Iterator[dict[str, list[_Append]]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -72,6 +72,15 @@ class KafkaReader:
                     break
             found.append((offset, line))
         return iter(found)
+
+    def record_at(self, dataset: str, position: int) -> int:
+        return position
+
+    def end_of(self, position: int, body: bytes) -> int:
+        return position + 1
+
+    def ends(self, positions: Sequence[int], end: int) -> list[int]:
+        return [position + 1 for position in positions]
 
     def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
         if self._follower is None:

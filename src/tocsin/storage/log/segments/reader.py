@@ -6,12 +6,14 @@ Knows nothing of the writer; trusts only what lies below the durable ends it is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tocsin.errors import NotFound
 from tocsin.storage.log.port import News, gone
 from tocsin.storage.log.segments import heads, line
+
+_BACKWARDS_BYTES = 4096
 
 
 class SegmentReader:
@@ -31,6 +33,15 @@ class SegmentReader:
     ) -> Iterator[tuple[int, bytes]]:
         return read_lines(self.directory, dataset, start, end, max_bytes)
 
+    def record_at(self, dataset: str, position: int) -> int:
+        return record_at(self.directory, dataset, position)
+
+    def end_of(self, position: int, body: bytes) -> int:
+        return position + line.FRAME_BYTES + len(body)
+
+    def ends(self, positions: Sequence[int], end: int) -> list[int]:
+        return [*positions[1:], end] if positions else []
+
     def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
         """Each dataset gets its share, the first by turns."""
         ends = read_heads(self.directory)
@@ -48,7 +59,7 @@ class SegmentReader:
             share = max(1, most_bytes // (len(waiting) - count))
             lines = list(self.lines(dataset, start, end, share))
             last, body = lines[-1]
-            found[dataset] = News(lines, last + line.FRAME_BYTES + len(body))
+            found[dataset] = News(lines, self.end_of(last, body))
             most_bytes -= found[dataset].end - start
         return found
 
@@ -93,6 +104,25 @@ def first_position(directory: Path, dataset: str) -> int:
     if not found:
         raise NotFound(f"the log has no dataset {dataset!r}", field=dataset)
     return found[0][0]
+
+
+def record_at(directory: Path, dataset: str, position: int) -> int:
+    """As `Reader.record_at`. No JSON has a newline in it, so that one before it ends a line."""
+    first, path = _overlapping(directory, dataset, position, position + 1)[0]
+    try:
+        handle = path.open("rb")
+    except FileNotFoundError:
+        raise gone(dataset, position) from None
+    with handle:
+        at = position - first
+        while at > 0:
+            begin = max(0, at - _BACKWARDS_BYTES)
+            handle.seek(begin)
+            newline = handle.read(at - begin).rfind(b"\n")
+            if newline >= 0:
+                return first + begin + newline + 1
+            at = begin
+    return first
 
 
 def segments(directory: Path, dataset: str, start: int, end: int) -> list[Path]:

@@ -1,0 +1,207 @@
+"""The records of a dataset by their places, wherever they are kept: the log, or the Parquet files
+that older ones became. Spark is not needed for that.
+
+A record that lies at [after, position) of the log is known by its end, `position`. Everything in
+(floor, end of the log] can be read. Knows nothing of filters' texts, brokers or sockets; everything
+here may wait for disks, and is called on threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+
+from tocsin.cluster.stored_records import StoredFile
+from tocsin.errors import Gone, NotFound
+from tocsin.model import Dataset
+from tocsin.storage.data_file import DataFile
+from tocsin.storage.log import Reader
+
+PIECE_BYTES = 1024 * 1024
+MOST_LOOKED_AT = 500_000
+_TRIES = 3
+
+
+class Placed(NamedTuple):
+    """A record, as JSON, and where it lies. `at`: when the log took it."""
+
+    after: int
+    position: int
+    at: float
+    record: bytes
+
+
+class Read(NamedTuple):
+    """All records up to a position, in order."""
+
+    records: list[Placed]
+    upto: int
+
+
+class _Line(Struct):
+    t: int
+    r: Raw
+    x: Raw | None = None
+
+
+class _Stamp(Struct):
+    t: int
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+_decode_stamp = msgspec.json.Decoder(_Stamp).decode
+
+Files = Callable[[str], tuple[DataFile, ...]]
+
+
+def placed(after: int, position: int, body: bytes) -> Placed | None:
+    """A line of the log; None if it is no record after all: others may write into a topic."""
+    try:
+        line = _decode(body)
+    except msgspec.DecodeError:
+        return None
+    record = bytes(line.r)
+    if line.x is not None:
+        between = b"," if len(record) > 2 else b""
+        record = record[:-1] + between + bytes(line.x)[1:]
+    return Placed(after, position, line.t / 1e6, record)
+
+
+class LogRecords:
+    """Safe to call from any thread, as far as the log's reader is."""
+
+    def __init__(self, log: Reader, files: Files, directory: Path) -> None:
+        self._log = log
+        self._files = files
+        self._directory = directory
+
+    def floor(self, dataset: Dataset) -> int:
+        """Everything behind it can still be read."""
+        files = self._files(dataset.name)
+        if not files:
+            return self._first_position(dataset.name)
+        if dataset.retain_s is None:
+            return files[0].first_position
+        for one in files:
+            if one.rows:
+                return self._stored(dataset, one).first_position
+        return files[-1].end_position
+
+    def read(self, dataset: Dataset, after: int, upto: int, most_bytes: int = PIECE_BYTES) -> Read:
+        """The records in (after, upto], which the log has or had; of more than `most_bytes` the
+        first, but at least one. `after` and `upto` need not be where a record ends."""
+        for _ in range(_TRIES):
+            begin = max(after, self.floor(dataset))
+            if begin >= upto:
+                break
+            first = self._first_position(dataset.name)
+            if begin < first:
+                return self._read_stored(dataset, begin, min(upto, first), most_bytes)
+            try:
+                return self._read_logged(dataset.name, begin, upto, most_bytes)
+            except Gone:  # it has just become Parquet alone
+                continue
+        return Read([], upto)
+
+    def since(self, dataset: Dataset, at_us: int, end: int) -> int:
+        """Behind which position everything was taken at or after a moment."""
+        begin = self.floor(dataset)
+        for one in self._files(dataset.name):
+            if one.rows and one.max_received_us >= at_us:
+                return self._stored(dataset, one).since(at_us)
+            begin = max(begin, one.end_position)
+        pieces = self._log.pieces(dataset.name, begin, end, PIECE_BYTES)
+        while len(pieces) > 1:
+            middle = len(pieces) // 2
+            earlier = self._taken_us(dataset.name, pieces[middle][0], end) < at_us
+            pieces = pieces[middle:] if earlier else pieces[:middle]
+        for first, upto in pieces:
+            for position, body in self._lines(dataset.name, first, upto):
+                if _taken_us(body) >= at_us:
+                    return position
+            begin = upto
+        return begin
+
+    def last(
+        self, dataset: Dataset, matches: Callable[[dict[str, Any]], bool], count: int, end: int
+    ) -> int:
+        """Behind which position the last `count` matching records are, as far as one looks back."""
+        behind = end
+        looked_at = 0
+        for records in self._backwards(dataset, end):
+            for one in reversed(records):
+                looked_at += 1
+                if matches(msgspec.json.decode(one.record)):
+                    behind = one.after
+                    count -= 1
+                    if count == 0:
+                        return behind
+            if looked_at >= MOST_LOOKED_AT:
+                return behind
+        return behind
+
+    def _backwards(self, dataset: Dataset, end: int) -> Iterator[list[Placed]]:
+        files = self._files(dataset.name)
+        begin = max([self.floor(dataset), *(one.end_position for one in files)])
+        for first, upto in reversed(self._log.pieces(dataset.name, begin, end, PIECE_BYTES)):
+            yield [
+                found
+                for position, body in self._lines(dataset.name, first, upto)
+                if (found := placed(position, self._log.end_of(position, body), body))
+            ]
+        for one in reversed(files):
+            for rows in self._stored(dataset, one).backwards(PIECE_BYTES):
+                yield [Placed(*row) for row in rows]
+
+    def _read_logged(self, name: str, after: int, upto: int, most_bytes: int) -> Read:
+        found: list[Placed] = []
+        start, reached = self._log.record_at(name, after), None
+        for position, body in self._log.lines(name, start, upto, most_bytes):
+            end = self._log.end_of(position, body)
+            if end > upto:
+                reached = upto
+                break
+            one = placed(position, end, body)
+            if one is not None:
+                found.append(one)
+            reached = end
+        return Read(found, upto if reached is None else reached)
+
+    def _read_stored(self, dataset: Dataset, after: int, upto: int, most_bytes: int) -> Read:
+        for one in self._files(dataset.name):
+            if one.end_position > after:
+                rows, reached = self._stored(dataset, one).read(after, upto, most_bytes)
+                return Read([Placed(*row) for row in rows], reached)
+        return Read([], upto)
+
+    def _stored(self, dataset: Dataset, file: DataFile) -> StoredFile:
+        return StoredFile(self._directory / file.path, file, dataset, self._log.ends)
+
+    def _lines(self, name: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """As the log's own, a piece at a time: some media read all that is asked for at once."""
+        while start < end:
+            found = list(self._log.lines(name, start, end, PIECE_BYTES))
+            yield from found
+            start = self._log.end_of(*found[-1]) if found else end
+
+    def _taken_us(self, name: str, start: int, end: int) -> int:
+        for _, body in self._log.lines(name, start, end, 1):
+            return _taken_us(body)
+        return 1 << 62
+
+    def _first_position(self, name: str) -> int:
+        try:
+            return self._log.first_position(name)
+        except NotFound:  # it is being dropped
+            return 0
+
+
+def _taken_us(body: bytes) -> int:
+    try:
+        return _decode_stamp(body).t
+    except msgspec.DecodeError:
+        return 0

@@ -1,0 +1,158 @@
+"""One Parquet file of a stored dataset, read without Spark: its records as the log had them.
+
+Rows lie in no order in particular, so that a file's positions are sorted first (and remembered: a
+file never changes). `ends` says where records end, by where they begin: the log's medium knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tocsin.language import SqlType, parse_type
+from tocsin.model import Dataset
+from tocsin.storage.data_file import DataFile
+
+POSITION = "_position"
+RECEIVED_AT = "_received_at"
+EXTRA = "_extra"
+_US = pa.timestamp("us", tz="UTC")
+_FILES_REMEMBERED = 16
+
+Row = tuple[int, int, float, bytes]
+"""Where the record begins and ends, when the log took it, its JSON."""
+Ends = Callable[[Sequence[int], int], list[int]]
+Kept = Callable[[Any], Any]
+
+
+class StoredFile:
+    def __init__(self, path: Path, file: DataFile, dataset: Dataset, ends: Ends) -> None:
+        self._path = path
+        self._file = file
+        self._dataset = dataset
+        self._ends = ends
+
+    @property
+    def first_position(self) -> int:
+        """Where the first record begins that is in it."""
+        return int(_positions(self._path)[0])
+
+    def read(self, after: int, upto: int, most_bytes: int) -> tuple[list[Row], int]:
+        """The records that end in (after, upto], about `most_bytes` of them, and up to where these
+        are all there are."""
+        positions = _positions(self._path)
+        begin = max(0, int(np.searchsorted(positions, after, "right")) - 1)
+        end = min(len(positions), begin + 1 + self._rows_of(most_bytes))
+        rows = [row for row in self._read(begin, end) if row[1] > after]
+        whole = end == len(positions)
+        reached = min(upto, self._file.end_position if whole else int(positions[end]))
+        return [row for row in rows if row[1] <= reached], reached
+
+    def backwards(self, most_bytes: int) -> Iterator[list[Row]]:
+        """All records, in order within pieces; the newest piece first."""
+        step = self._rows_of(most_bytes)
+        for end in range(len(_positions(self._path)), 0, -step):
+            yield self._read(max(0, end - step), end)
+
+    def since(self, at_us: int) -> int:
+        """Where the first record begins that was taken at or after a moment; its end if none."""
+        table = pq.read_table(self._path, columns=[POSITION, RECEIVED_AT])
+        at = table.column(RECEIVED_AT).cast(_US).cast(pa.int64())
+        found = pc.min(table.column(POSITION).filter(pc.greater_equal(at, at_us))).as_py()
+        return self._file.end_position if found is None else int(found)
+
+    def _rows_of(self, most_bytes: int) -> int:
+        return max(1, int(most_bytes / max(1.0, _row_bytes(self._path))))
+
+    def _read(self, begin: int, end: int) -> list[Row]:
+        """Rows by their numbers in order of position."""
+        positions = _positions(self._path)
+        if begin >= end:
+            return []
+        starts: list[int] = positions[begin:end].tolist()
+        following = int(positions[end]) if end < len(positions) else self._file.end_position
+        wanted = [(POSITION, ">=", starts[0]), (POSITION, "<=", starts[-1])]
+        table = pq.read_table(self._path, filters=wanted).sort_by(POSITION)
+        at = table.column(RECEIVED_AT).cast(_US).cast(pa.int64()).to_pylist()
+        records = self._records(table)
+        ends = self._ends(starts, following)
+        return [
+            (start, stop, at_us / 1e6, record)
+            for start, stop, at_us, record in zip(starts, ends, at, records, strict=True)
+        ]
+
+    def _records(self, table: pa.Table) -> list[bytes]:
+        columns: list[tuple[str, list[Any]]] = []
+        for column in self._dataset.columns:
+            if column.name in table.column_names:
+                kept = _kept(parse_type(column.type))
+                values = table.column(column.name).to_pylist()
+                columns.append((column.name, [None if v is None else kept(v) for v in values]))
+        records: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
+        for name, values in columns:
+            for record, value in zip(records, values, strict=True):
+                if value is not None:  # as in the log
+                    record[name] = value
+        if EXTRA in table.column_names:
+            for record, extra in zip(records, table.column(EXTRA).to_pylist(), strict=True):
+                record.update(extra or ())
+        return [msgspec.json.encode(record) for record in records]
+
+
+@lru_cache(_FILES_REMEMBERED)
+def _positions(path: Path) -> npt.NDArray[np.int64]:
+    column = pq.read_table(path, columns=[POSITION]).column(POSITION)
+    return np.sort(column.to_numpy())
+
+
+@lru_cache(_FILES_REMEMBERED)
+def _row_bytes(path: Path) -> float:
+    footer = pq.ParquetFile(path).metadata
+    groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+    return float(sum(one.total_byte_size for one in groups)) / max(1, footer.num_rows)
+
+
+def _kept(kind: SqlType) -> Kept:
+    """From a value of Parquet to the one that the log kept."""
+    match kind.kind:
+        case "DECIMAL":
+            return lambda value: f"{value:f}"
+        case "DATE":
+            return lambda value: value.isoformat()
+        case "TIMESTAMP":
+            return _timestamp
+        case "FLOAT":
+            return lambda value: float(str(np.float32(value)))  # the shortest that is the same
+        case "ARRAY":
+            item = _nullable(_kept(kind.items[0]))
+            return lambda value: [item(one) for one in value]
+        case "MAP":
+            item = _nullable(_kept(kind.items[1]))
+            return lambda value: {key: item(one) for key, one in value}
+        case "STRUCT":
+            fields = {
+                name: _nullable(_kept(one))
+                for name, one in zip(kind.names, kind.items, strict=True)
+            }
+            return lambda value: {name: fit(value.get(name)) for name, fit in fields.items()}
+        case _:
+            return lambda value: value
+
+
+def _nullable(kept: Kept) -> Kept:
+    return lambda value: None if value is None else kept(value)
+
+
+def _timestamp(value: Any) -> str:
+    moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return str(moment.isoformat(timespec="microseconds"))[:-6] + "Z"
