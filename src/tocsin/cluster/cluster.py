@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published
 from tocsin.cluster.matches import MatchTaker
 from tocsin.cluster.notices import Notifier
+from tocsin.cluster.routed_stream import Routed
+from tocsin.cluster.routing import Routing
 from tocsin.errors import (
     Conflict,
     InvalidInput,
@@ -29,9 +32,9 @@ from tocsin.errors import (
     TocsinError,
     Unavailable,
 )
-from tocsin.language import CreateChannel, bind_arguments
+from tocsin.language import CreateChannel, bind_arguments, checked_beginning
 from tocsin.language.tokens import NAME, NAME_RULE
-from tocsin.model import Broker, Channel, Dataset, Subscription
+from tocsin.model import Arguments, Beginning, Broker, Channel, Dataset, Subscription
 from tocsin.pipeline.adhoc import Answer
 from tocsin.pipeline.channels import mask_of, settle
 from tocsin.pipeline.engine import Engine
@@ -67,6 +70,7 @@ class Cluster:
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
         self.notifier = Notifier(self.store, settings.secret)
         self.deliveries = Deliveries(settings, self.store)
+        self.routing = Routing(self.store, self.log, data / "datasets")
         self._matches = self._match_taker()
         self._engine: Engine | None = None
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
@@ -86,10 +90,12 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._store_ended: asyncio.Future[None] = self._loop.create_future()
         self.store.on_end(self._on_store_end)
+        self.routed = Routed(self.log)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         for dataset in self.store.catalog.datasets():
             self._open_dataset(dataset)
+            self.routed.add(dataset)
             self.inbox.open_dataset(dataset.name)
         await self.inbox.recover()
         for dataset in self.store.catalog.datasets():
@@ -116,6 +122,7 @@ class Cluster:
             )
 
     async def __aexit__(self, *_: object) -> None:
+        self.routed.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -126,6 +133,7 @@ class Cluster:
         await asyncio.to_thread(self.deliveries.stop)
         await self.notifier.stop()
         await self.feeds.stop()
+        await asyncio.to_thread(self.routing.close)
         self.log.close()
 
     async def _start_engine(self) -> None:
@@ -166,6 +174,7 @@ class Cluster:
         async with self._changing:
             await asyncio.to_thread(self._create_dataset, dataset)
             self.feeds.start(dataset)
+            self.routed.add(dataset)
 
     def _create_dataset(self, dataset: Dataset) -> None:
         """The catalog's row comes last: a drop that a crash cut short must not bring back what was
@@ -187,6 +196,7 @@ class Cluster:
         async with self._changing:
             dataset = await asyncio.to_thread(self.store.catalog.dataset, name)
             await asyncio.to_thread(self.store.catalog.drop_dataset, name)
+            self.routed.drop(name)
             await self.feeds.drop(name)
             await asyncio.to_thread(engine.drop_dataset, dataset)
             await asyncio.to_thread(self.log.drop_dataset, name)
@@ -258,18 +268,45 @@ class Cluster:
         channel: str,
         given: dict[str, Any] | list[Any],
         broker: str | None,
+        beginning: Beginning | None = None,
     ) -> Subscription:
+        """A repeat changes nothing; only a new subscription begins where `beginning` says."""
+        if beginning is not None:
+            checked_beginning(beginning)
+        dataset = await asyncio.to_thread(self.routing.dataset, channel)
         found = await asyncio.to_thread(self.store.catalog.channel, channel)
-        arguments = settle(found, bind_arguments(found, given))
+        if dataset is not None:
+            arguments = self.routing.bind(found, dataset, given)
+        else:
+            arguments = settle(found, bind_arguments(found, given))
         mask = mask_of(arguments)
         if mask and self._engine is not None:  # who resumes while Spark starts does not wait for it
             await asyncio.to_thread(self._engine.check_open, channel, mask)
-        subscription, _ = await asyncio.to_thread(
-            self.store.subscriptions.subscribe, subscriber, channel, arguments, broker
+        subscription = await asyncio.to_thread(
+            self._subscribe, subscriber, found, dataset, arguments, broker, beginning
         )
         await asyncio.to_thread(self.deliveries.subscribed, subscription)
         self.notifier.wake()
         return subscription
+
+    def _subscribe(
+        self,
+        subscriber: str,
+        channel: Channel,
+        dataset: Dataset | None,
+        arguments: Arguments,
+        broker: str | None,
+        beginning: Beginning | None,
+    ) -> Subscription:
+        subscriptions, now = self.store.subscriptions, time.time()
+        if dataset is not None:
+            marker: int | None = self.routing.marker(dataset, arguments["where"], beginning, now)
+        elif beginning is not None:
+            marker = subscriptions.marker_of(channel.name, arguments, beginning, now)
+        else:
+            marker = None
+        made, _ = subscriptions.subscribe(subscriber, channel.name, arguments, broker, marker)
+        return made
 
     async def unsubscribe(self, number: int, subscriber: str | None) -> Subscription:
         gone = await asyncio.to_thread(self.store.subscriptions.unsubscribe, number, subscriber)

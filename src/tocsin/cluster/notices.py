@@ -244,7 +244,7 @@ def result_json(result: Result) -> dict[str, Any]:
 def subscription_json(subscription: Subscription) -> dict[str, Any]:
     """A frontend subscription as the protocol carries it."""
     backend = subscription.backend
-    return {
+    told = {
         "subscription": subscription.id,
         "subscriber": subscription.subscriber,
         "broker": subscription.broker,
@@ -256,3 +256,4 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
         "floor": backend.floor,
         "marker": subscription.marker,
     }
+    return told if backend.filter is None else told | {"filter": backend.filter}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Annotated, Any
 
 import structlog
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 from starlette.applications import Starlette
 
 from tocsin.cluster.cluster import Cluster
@@ -18,16 +18,20 @@ from tocsin.cluster.notices import result_json, subscription_json
 from tocsin.cluster.opening import opened_store
 from tocsin.cluster.statements import Outcome, execute
 from tocsin.errors import Forbidden, InvalidInput
-from tocsin.model import Channel, Dataset
+from tocsin.model import Beginning, Channel, Dataset, Subscription, filtered_dataset
 from tocsin.service.serving import listen, port_of, serving, until_stopped
+from tocsin.service.streaming import StreamResponse
 from tocsin.service.web import Call, Route, application, json_response
 from tocsin.settings import Settings
-from tocsin.storage.results import Range
+from tocsin.storage.results import Range, ResultRange
 
 log = structlog.get_logger()
 
 MOST_RANGES = 1000
 MOST_RESULTS = 10_000
+STALL_S = 10.0  # how long a reader of routed records may leave a piece untaken
+Position = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Limit = Annotated[int, Meta(ge=1, le=MOST_RESULTS)]
 
 
 class Statements(Struct, forbid_unknown_fields=True):
@@ -52,6 +56,7 @@ class Interest(Struct, forbid_unknown_fields=True):
     arguments: dict[str, Any] | list[Any] = {}
     subscriber: str | None = None
     broker: str | None = None
+    beginning: Beginning | None = field(default=None, name="from")
 
 
 class Ranges(Struct, forbid_unknown_fields=True):
@@ -122,13 +127,13 @@ class Calls:
         return {
             "sequence": sequence,
             "cluster": self._store.id,
-            "subscriptions": [subscription_json(one) for one in found],
+            "subscriptions": await self._told(found),
         }
 
     async def attach(self, call: Call) -> Any:
         asked: Subscriber = await call.body(Subscriber)
         found = await self._cluster.attach(asked.subscriber, call.path["name"])
-        return {"subscriptions": [subscription_json(one) for one in found]}
+        return {"subscriptions": await self._told(found)}
 
     async def news(self, call: Call) -> Any:
         since = call.query("since", int, 0)
@@ -145,15 +150,21 @@ class Calls:
     async def subscriptions(self, call: Call) -> Any:
         of = self._whose(call, call.query("subscriber", str))
         found = await self._cluster.of_subscriber(of)
-        return {"subscriptions": [subscription_json(one) for one in found]}
+        return {"subscriptions": await self._told(found)}
 
     async def subscribe(self, call: Call) -> Any:
         asked: Interest = await call.body(Interest)
         subscriber = self._whose(call, asked.subscriber)
         made = await self._cluster.subscribe(
-            subscriber, asked.channel, asked.arguments, asked.broker
+            subscriber, asked.channel, asked.arguments, asked.broker, asked.beginning
         )
-        return subscription_json(made)
+        (told,) = await self._told([made])
+        return told
+
+    async def _told(self, found: Sequence[Subscription]) -> list[dict[str, Any]]:
+        if any(filtered_dataset(one.backend.channel) is not None for one in found):
+            found = await asyncio.to_thread(self._cluster.routing.present, found)
+        return [subscription_json(one) for one in found]
 
     async def unsubscribe(self, call: Call) -> Any:
         subscriber = self._whose(call, call.query("subscriber", str))
@@ -175,26 +186,32 @@ class Calls:
         for one in asked.ranges:
             if not 0 < one.limit <= MOST_RESULTS:
                 raise InvalidInput(f"limit must be 1 to {MOST_RESULTS}", field="limit")
-        found = await asyncio.to_thread(self._store.results.read_many, asked.ranges)
-        return {
-            "ranges": [
-                {"backend": asked_for.backend, "gone": True}
-                if one is None
-                else {
-                    "backend": one.backend,
-                    "epoch": one.epoch,
-                    "floor": one.floor,
-                    "head": one.head,
-                    "results": [result_json(result) for result in one.results],
-                }
-                for asked_for, one in zip(asked.ranges, found, strict=True)
-            ]
-        }
+        return {"ranges": await asyncio.to_thread(self._ranges, asked.ranges)}
+
+    def _ranges(self, asked: list[Range]) -> list[dict[str, Any]]:
+        found = self._store.results.read_many(asked)
+        filtered = self._cluster.routing.answers(asked, found)
+        return [
+            answer or _range_json(wanted, one)
+            for wanted, one, answer in zip(asked, found, filtered, strict=True)
+        ]
+
+    async def log(self, call: Call) -> Any:
+        after = call.query("after", Position, 0)
+        upto = call.query("upto", Position)
+        limit = call.query("limit", Limit, MOST_RESULTS)
+        read = self._cluster.routing.log_range
+        return await asyncio.to_thread(read, call.path["name"], after, upto, limit)
+
+    async def routed(self, call: Call) -> Any:
+        stream = self._cluster.routed.stream(call.identity)
+        return StreamResponse(stream, STALL_S, stream.gone)
 
     async def markers(self, call: Call) -> Any:
         asked: Markers = await call.body(Markers)
         wanted = [(one.subscription, one.epoch, one.position) for one in asked.markers]
-        return {"unknown": await asyncio.to_thread(self._store.subscriptions.put_markers, wanted)}
+        put, ends = self._store.subscriptions.put_markers, self._cluster.log.ends()
+        return {"unknown": await asyncio.to_thread(put, wanted, ends)}
 
     async def status(self, _: Call) -> Any:
         return {
@@ -202,6 +219,18 @@ class Calls:
             "cluster": self._store.id,
             "waits_for": self._store.waits_for,
         }
+
+
+def _range_json(wanted: Range, found: ResultRange | None) -> dict[str, Any]:
+    if found is None:
+        return {"backend": wanted.backend, "gone": True}
+    return {
+        "backend": found.backend,
+        "epoch": found.epoch,
+        "floor": found.floor,
+        "head": found.head,
+        "results": [result_json(result) for result in found.results],
+    }
 
 
 def routes(cluster: Cluster) -> list[Route]:
@@ -230,6 +259,16 @@ def routes(cluster: Cluster) -> list[Route]:
         ),
         Route("GET", "/v1/datasets", c.datasets, (), "all datasets"),
         Route("GET", "/v1/datasets/{name}", c.dataset, (), "one dataset", None, Dataset),
+        Route(
+            "GET",
+            "/v1/datasets/{name}/log",
+            c.log,
+            broker,
+            "records of a dataset by a range of positions",
+        ),
+        Route(
+            "GET", "/v1/routed", c.routed, broker, "records of routed datasets as they come (lines)"
+        ),
         Route("GET", "/v1/channels", c.channels, (), "all channels"),
         Route("GET", "/v1/channels/{name}", c.channel, (), "one channel", None, Channel),
         Route("GET", "/v1/brokers", c.brokers, (), "all brokers"),
@@ -310,7 +349,10 @@ async def run(settings: Settings) -> None:
         async with Cluster(settings, store) as cluster, serving(app(cluster), listener):
             url = f"http://{settings.host}:{port_of(listener)}"
             log.info("the cluster listens", url=url, data=str(settings.data))
-            await _until_an_end(until_stopped(), cluster.until_broken())
+            try:
+                await _until_an_end(until_stopped(), cluster.until_broken())
+            finally:
+                cluster.routed.close()  # nobody waits for the end of what has none
             log.info("the cluster stops")
 
 

@@ -21,9 +21,9 @@ from tocsin.errors import (
     NotFound,
     RecordError,
     StatementError,
-    Unavailable,
 )
-from tocsin.model import Channel, Dataset, Subscription
+from tocsin.model import FILTERED, Channel, Dataset, Subscription
+from tocsin.overlay.filters import told
 from tocsin.service.tokens import Identity
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ async def _create_dataset(session: Session, asked: sql.CreateDataset) -> Outcome
         retain_s=asked.retain_s,
         created_at=time.time(),
         source=asked.source,
+        routed=asked.routed,
     )
     return await _create(
         "dataset", asked.name, asked.if_not_exists, session.cluster.create_dataset(dataset)
@@ -122,20 +123,27 @@ async def _drop(session: Session, asked: sql.Drop) -> Outcome:
 
 
 async def _subscribe(session: Session, asked: sql.Subscribe) -> Outcome:
-    made = await session.cluster.subscribe(
-        session.subscriber, asked.channel, asked.arguments, asked.broker
-    )
-    columns, rows = _subscription_rows([made])
-    return Outcome("subscribe", f"subscription {made.id}", columns, rows)
+    return await _subscribed(session, asked, asked.channel, asked.arguments)
 
 
 async def _subscribe_to_dataset(session: Session, asked: sql.SubscribeToDataset) -> Outcome:
-    dataset = session.cluster.store.catalog.dataset(asked.dataset)
-    sql.bind_filter(asked.where, dataset)  # says what is wrong with it
-    raise Unavailable(
-        "this cluster's brokers do not route records by filters",
-        hint="create a channel with the same condition, and subscribe to that",
+    dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, asked.dataset)
+    where = told(sql.bind_filter(asked.where, dataset))  # with the place of what is wrong in it
+    return await _subscribed(session, asked, FILTERED + asked.dataset, {"where": where})
+
+
+async def _subscribed(
+    session: Session,
+    asked: sql.Subscribe | sql.SubscribeToDataset,
+    channel: str,
+    arguments: list[Any] | dict[str, Any],
+) -> Outcome:
+    made = await session.cluster.subscribe(
+        session.subscriber, channel, arguments, asked.broker, asked.beginning
     )
+    present = await asyncio.to_thread(session.cluster.routing.present, [made])
+    columns, rows = _subscription_rows(present)
+    return Outcome("subscribe", f"subscription {made.id}", columns, rows)
 
 
 async def _unsubscribe(session: Session, asked: sql.Unsubscribe) -> Outcome:
@@ -181,9 +189,16 @@ async def _show(session: Session, asked: sql.Show) -> Outcome:
 def _shown(session: Session, asked: sql.Show) -> Outcome:
     store = session.cluster.store
     if asked.what == "datasets":
-        columns = ["name", "columns", "open", "primary key", "retain s"]
+        columns = ["name", "columns", "open", "primary key", "retain s", "routed"]
         rows = [
-            [one.name, _columns(one), one.open, ", ".join(one.primary_key), one.retain_s]
+            [
+                one.name,
+                _columns(one),
+                one.open,
+                ", ".join(one.primary_key),
+                one.retain_s,
+                one.routed,
+            ]
             for one in store.catalog.datasets()
         ]
     elif asked.what == "channels":
@@ -203,7 +218,7 @@ def _shown(session: Session, asked: sql.Show) -> Outcome:
             if everybody
             else store.subscriptions.of_subscriber(session.subscriber)
         )
-        columns, rows = _subscription_rows(found)
+        columns, rows = _subscription_rows(session.cluster.routing.present(found))
     return Outcome(f"show {asked.what}", "", columns, rows)
 
 
@@ -230,11 +245,23 @@ def _describe_dataset(cluster: Cluster, dataset: Dataset) -> Outcome:
         ["primary key", ", ".join(dataset.primary_key) or "none"],
         ["retained", f"{dataset.retain_s:g} s" if dataset.retain_s else "forever"],
         *_fed(cluster, dataset),
+        *_routed(cluster, dataset),
         ["log end", cluster.log.ends().get(dataset.name, 0)],
         ["stored end", cluster.store.files.stored_end(dataset.name)],
         ["files", f"{len(files)} with {sum(one.rows for one in files)} records"],
     ]
     return Outcome("describe dataset", dataset.name, ["name", "value"], rows)
+
+
+def _routed(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
+    if not dataset.routed:
+        return [["routed", "no"]]
+    filters = cluster.store.subscriptions.count_parameter_sets(FILTERED + dataset.name)
+    return [
+        ["routed", "yes: SUBSCRIBE TO DATASET"],
+        ["filters", filters],
+        ["readable after", cluster.routing.records.floor(dataset)],
+    ]
 
 
 def _fed(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:

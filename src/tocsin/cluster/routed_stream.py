@@ -1,0 +1,198 @@
+"""Routed records as they become durable, for the broker where publications enter the overlay.
+
+Lines of JSON without an end. Of each routed dataset first from where on its records come; then each
+record, in the order of the log; in between how far everything was told. Nothing is kept for a
+reader: what it has not taken yet is in the log. One that falls far behind is cut off; it comes
+again, and reads what it missed by ranges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import structlog
+
+from tocsin.cluster.log_records import placed
+from tocsin.errors import TocsinError
+from tocsin.model import Dataset
+from tocsin.service.tokens import Identity
+from tocsin.storage.log import PublicationLog, Reader, open_reader
+
+log = structlog.get_logger()
+
+PASSED_EVERY_S = 1.0
+BATCH_BYTES = 256 * 1024
+BEHIND_BYTES = 64 * 1024 * 1024  # of records that wait for a reader before it is cut off
+
+
+class Routed:
+    """The routed datasets, and the streams that tell of them. For the event loop's thread, but for
+    what the log calls."""
+
+    def __init__(self, publication_log: PublicationLog) -> None:
+        self._log = publication_log
+        self._loop = asyncio.get_running_loop()
+        self._unwatch = publication_log.watch(self._moved)
+        self._waking = False
+        self._streams: set[RoutedStream] = set()
+        self.datasets: dict[str, Dataset] = {}
+
+    def add(self, dataset: Dataset) -> None:
+        if dataset.routed:
+            self.datasets[dataset.name] = dataset
+            self._wake()
+
+    def drop(self, name: str) -> None:
+        self.datasets.pop(name, None)
+        self._wake()
+
+    def stream(self, identity: Identity) -> RoutedStream:
+        made = RoutedStream(self._log, self.datasets, identity, self._streams.discard)
+        self._streams.add(made)
+        return made
+
+    def close(self) -> None:
+        """All streams end."""
+        self._unwatch()
+        for one in list(self._streams):
+            one.close()
+
+    def _moved(self) -> None:
+        """On the log's thread. Many commits may come before the loop looks once."""
+        if self._streams and not self._waking:
+            self._waking = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._waking = False
+        for one in self._streams:
+            one.wake.set()
+
+
+class RoutedStream:
+    """What one broker is told. `datasets` changes as they come and go."""
+
+    def __init__(
+        self,
+        publication_log: PublicationLog,
+        datasets: dict[str, Dataset],
+        identity: Identity,
+        on_close: Callable[[RoutedStream], None],
+    ) -> None:
+        self.open = True
+        self.wake = asyncio.Event()
+        self._log = publication_log
+        self._datasets = datasets
+        self._identity = identity
+        self._on_close = on_close
+        self._known: dict[str, Dataset] = {}
+        self._positions: dict[str, int] = {}  # up to where each was told
+        self._passed_at = time.monotonic()
+        self._reader: Reader = open_reader(publication_log.address)
+        # One thread: a reader at the ends is for one caller at a time, and must outlive a call.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="routed")
+
+    def close(self) -> None:
+        if self.open:
+            self.open = False
+            self.wake.set()
+
+    def gone(self, stalled: bool) -> None:
+        """Nobody reads it any more."""
+        if stalled:
+            log.warning("a reader of routed records was cut off: it did not read")
+        self.open = False
+        self._on_close(self)
+        self._thread.submit(self._reader.close)
+        self._thread.shutdown(wait=False)
+
+    async def next(self) -> bytes:
+        while self.open:
+            self.wake.clear()
+            told = self._come_and_gone() + await self._news() + self._passed()
+            if told:
+                return b"".join(told)
+            await self._wait()
+        return b""
+
+    def _come_and_gone(self) -> list[bytes]:
+        told = []
+        for name, dataset in list(self._known.items()):
+            if self._datasets.get(name) != dataset:
+                del self._known[name], self._positions[name]
+                told.append(_line({"dataset": name, "left": True}))
+        ends = self._log.ends()
+        for name, dataset in self._datasets.items():
+            if name not in self._known:
+                end = ends.get(name, 0)
+                self._known[name], self._positions[name] = dataset, end
+                told.append(_line({"dataset": name, "entered": end}))
+        return told
+
+    async def _news(self) -> list[bytes]:
+        ends = self._log.ends()
+        waiting = {name: at for name, at in self._positions.items() if ends.get(name, 0) > at}
+        if not waiting:
+            return []
+        behind = sum(self._reader.size_bytes(at, ends[name]) for name, at in waiting.items())
+        if behind > BEHIND_BYTES:
+            log.warning("a reader of routed records was cut off: it is far behind", bytes=behind)
+            self.close()
+            return []
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._thread, self._read, dict(self._positions))
+        except TocsinError as error:
+            if all(self._datasets.get(name) == self._known[name] for name in waiting):
+                log.warning("routed records cannot be read now", reason=str(error))
+                self.close()
+            return []
+        told = []
+        for name, (lines, end) in found.items():
+            told += lines
+            self._positions[name] = end
+        return told
+
+    def _read(self, starts: dict[str, int]) -> dict[str, tuple[list[bytes], int]]:
+        """On the stream's thread."""
+        found = {}
+        for name, news in self._reader.news(starts, BATCH_BYTES).items():
+            lines = []
+            for position, body in news.lines:
+                one = placed(position, self._reader.end_of(position, body), body)
+                if one is not None:
+                    lines.append(
+                        b'{"dataset":"%b","after":%d,"position":%d,"at":%b,"record":%b}\n'
+                        % (name.encode(), one.after, one.position, _number(one.at), one.record)
+                    )
+            found[name] = (lines, news.end)
+        return found
+
+    def _passed(self) -> list[bytes]:
+        now = time.monotonic()
+        if now < self._passed_at + PASSED_EVERY_S:
+            return []
+        self._passed_at = now
+        if time.time() >= self._identity.expires_at:
+            self.close()
+        positions = self._positions.items()
+        return [_line({"dataset": name, "passed": end}) for name, end in positions]
+
+    async def _wait(self) -> None:
+        left_s = self._passed_at + PASSED_EVERY_S - time.monotonic()
+        try:
+            await asyncio.wait_for(self.wake.wait(), max(0.0, left_s))
+        except TimeoutError:
+            return
+
+
+def _line(told: dict[str, object]) -> bytes:
+    return msgspec.json.encode(told) + b"\n"
+
+
+def _number(value: float) -> bytes:
+    return msgspec.json.encode(value)

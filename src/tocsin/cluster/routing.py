@@ -1,0 +1,193 @@
+"""Subscriptions to the records of routed datasets: by filters that brokers match.
+
+The cluster binds their texts, tells brokers where they stand, and answers for the past: what a
+broker lacks is read from the log, filtered here. What comes live is the business of `routed_stream`.
+All of it may wait for disks and for the store, and is called on threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tocsin.cluster.log_records import PIECE_BYTES, LogRecords, Placed, Read
+from tocsin.errors import InvalidInput
+from tocsin.language import bind_arguments, parse_filter
+from tocsin.model import Arguments, Beginning, Channel, Dataset, Subscription, filtered_dataset
+from tocsin.overlay.filters import Filter, told
+from tocsin.overlay.filters.filter import matcher
+from tocsin.storage.log import PublicationLog, open_reader
+from tocsin.storage.results import Range, ResultRange
+from tocsin.storage.store import Store
+
+CALL_BYTES = 16 * 1024 * 1024  # about what one call for ranges reads; a piece for each at least
+LOG_CALL_BYTES = 4 * 1024 * 1024
+
+Matcher = Callable[[dict[str, Any]], bool]
+
+
+class Routing:
+    def __init__(self, store: Store, publication_log: PublicationLog, directory: Path) -> None:
+        self._store = store
+        self._log = publication_log
+        self._reader = open_reader(publication_log.address)
+        self.records = LogRecords(self._reader, store.files.files, directory)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def dataset(self, channel: str) -> Dataset | None:
+        """The dataset whose records a channel's subscriptions filter; None: another channel."""
+        name = filtered_dataset(channel)
+        if name is None:
+            return None
+        dataset = self._store.catalog.dataset(name)
+        if not dataset.routed:
+            raise InvalidInput(
+                f"dataset {name} is not routed",
+                field="dataset",
+                hint="CREATE DATASET … ROUTED makes one that is; or create a channel",
+            )
+        return dataset
+
+    def bind(
+        self, channel: Channel, dataset: Dataset, given: dict[str, Any] | list[Any]
+    ) -> Arguments:
+        """Equal filters have equal arguments, however they were written."""
+        where = bind_arguments(channel, given or {"where": ""})["where"]
+        if not isinstance(where, str):
+            raise InvalidInput(
+                "a filter cannot be left open", field="where", hint="an empty one takes all records"
+            )
+        return {"where": told(filter_of(dataset, where))}
+
+    def marker(self, dataset: Dataset, where: str, beginning: Beginning | None, now: float) -> int:
+        """Where a new subscription begins."""
+        end = self._log.ends().get(dataset.name, 0)
+        if beginning is None:
+            return end
+        if beginning.last is not None:
+            matches = matcher_of(dataset, where)
+            return min(end, self.records.last(dataset, matches, beginning.last, end))
+        at_us = round((now - (beginning.seconds or 0.0)) * 1e6)
+        return min(end, self.records.since(dataset, at_us, end))
+
+    def present(self, found: Sequence[Subscription]) -> list[Subscription]:
+        """The same, with what only the log knows of filters."""
+        ends = self._log.ends()
+        floors: dict[str, int] = {}
+        return [self._present(one, ends, floors) for one in found]
+
+    def _present(
+        self, one: Subscription, ends: dict[str, int], floors: dict[str, int]
+    ) -> Subscription:
+        dataset = self.dataset(one.backend.channel)
+        if dataset is None:
+            return one
+        if dataset.name not in floors:
+            floors[dataset.name] = self.records.floor(dataset)
+        backend = msgspec.structs.replace(
+            one.backend,
+            head=ends.get(dataset.name, 0),
+            floor=floors[dataset.name],
+            filter=filter_json(dataset, one.backend.arguments["where"]),
+        )
+        return msgspec.structs.replace(one, backend=backend)
+
+    def answers(
+        self, asked: Sequence[Range], found: Sequence[ResultRange | None]
+    ) -> list[dict[str, Any] | None]:
+        """The answers to those ranges that are filters'; None for the others."""
+        left_bytes = CALL_BYTES
+        pieces: dict[tuple[str, int, int], Read] = {}  # many ask for the same
+
+        def read(dataset: Dataset, after: int, upto: int) -> Read:
+            nonlocal left_bytes
+            key = (dataset.name, after, upto)
+            if key not in pieces:
+                pieces[key] = piece = self.records.read(dataset, after, upto)
+                left_bytes -= sum(len(one.record) for one in piece.records)
+            return pieces[key]
+
+        answers: list[dict[str, Any] | None] = []
+        for range_, state in zip(asked, found, strict=True):
+            if state is None or state.dataset is None:
+                answers.append(None)
+                continue
+            dataset = self._store.catalog.dataset(state.dataset)
+            matches = matcher_of(dataset, state.arguments["where"])
+            head = self._log.ends().get(dataset.name, 0)
+            upto = min(range_.upto, head)
+            results: list[Placed] = []
+            reached = range_.after
+            while reached < upto:
+                piece = read(dataset, reached, upto)
+                fitting = (o for o in piece.records if matches(msgspec.json.decode(o.record)))
+                results += fitting
+                reached = piece.upto
+                if len(results) >= range_.limit:
+                    if len(results) > range_.limit:
+                        del results[range_.limit :]
+                        reached = results[-1].position
+                    break
+                if left_bytes <= 0:
+                    break
+            answers.append(
+                {
+                    "backend": state.backend,
+                    "epoch": state.epoch,
+                    "floor": self.records.floor(dataset),
+                    "head": head,
+                    "upto": reached,
+                    "results": [_result_json(one) for one in results],
+                }
+            )
+        return answers
+
+    def log_range(self, name: str, after: int, upto: int | None, limit: int) -> dict[str, Any]:
+        """All records of a dataset in a range."""
+        dataset = self._store.catalog.dataset(name)
+        end = self._log.ends().get(name, 0)
+        upto = end if upto is None else min(upto, end)
+        records: list[Placed] = []
+        reached, size_bytes = after, 0
+        while reached < upto and size_bytes < LOG_CALL_BYTES and len(records) < limit:
+            piece = self.records.read(dataset, reached, upto, PIECE_BYTES)
+            records += piece.records
+            size_bytes += sum(len(one.record) for one in piece.records)
+            reached = piece.upto
+        if len(records) > limit:
+            del records[limit:]
+            reached = records[-1].position
+        return {
+            "floor": self.records.floor(dataset),
+            "upto": reached,
+            "records": [_record_json(one) for one in records],
+        }
+
+
+@lru_cache(65_536)
+def filter_of(dataset: Dataset, where: str) -> Filter:
+    return parse_filter(where, dataset)
+
+
+@lru_cache(65_536)
+def filter_json(dataset: Dataset, where: str) -> Any:
+    return msgspec.to_builtins(filter_of(dataset, where))
+
+
+@lru_cache(4096)
+def matcher_of(dataset: Dataset, where: str) -> Matcher:
+    return matcher(filter_of(dataset, where))
+
+
+def _result_json(one: Placed) -> dict[str, Any]:
+    return {"position": one.position, "at": one.at, "value": msgspec.Raw(one.record)}
+
+
+def _record_json(one: Placed) -> dict[str, Any]:
+    return {"position": one.position, "at": one.at, "record": msgspec.Raw(one.record)}
