@@ -36,6 +36,9 @@ class Driver(Protocol):
     async def produce(self, key: str, count: int) -> None:
         """Make `count` more results for contract(key); return when they are stored."""
 
+    async def publish(self, records: list[dict[str, Any]]) -> None:
+        """Publish to `contract_routed (key STRING, n BIGINT) ROUTED`; return when durable."""
+
 
 class Probe:
     """A broker as the cluster sees it: a name, a place for notices, and calls."""
@@ -60,12 +63,15 @@ class Probe:
     async def register(self) -> Any:
         return await self.call("PUT", f"/v1/brokers/{self.name}", {"url": self.notices_url})
 
-    async def subscribe(self, subscriber: str, key: str, *, status: int = 200) -> Any:
+    async def subscribe(
+        self, subscriber: str, key: str, *, beginning: Any = None, status: int = 200
+    ) -> Any:
         body = {
             "subscriber": subscriber,
             "broker": self.name,
             "channel": CHANNEL,
             "arguments": {"key": key},
+            **({} if beginning is None else {"from": beginning}),
         }
         return await self.call("POST", "/v1/subscriptions", body, status)
 
@@ -86,6 +92,18 @@ class Probe:
                 told = await self.notices.get()
                 if wanted(told):
                     return told
+
+    @contextlib.asynccontextmanager
+    async def lines(self, path: str) -> AsyncIterator[AsyncIterator[Any]]:
+        """The lines of an answer without an end."""
+
+        async def decoded() -> AsyncIterator[Any]:
+            async for line in response.aiter_lines():
+                yield msgspec.json.decode(line)
+
+        async with self._http.stream("GET", path) as response:
+            assert response.status_code == 200
+            yield decoded()
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -274,6 +292,24 @@ async def unknown_markers_are_named_and_the_others_stored(driver: Driver) -> Non
         assert listed["marker"] == 1
 
 
+async def a_newcomer_begins_in_the_past_if_it_says_so(driver: Driver) -> None:
+    key = fresh("key")
+    async with probe(driver) as broker:
+        await broker.subscribe(fresh("alice"), key)
+        await driver.produce(key, 5)
+        last = await broker.subscribe(bob := fresh("bob"), key, beginning={"last": 2})
+        assert (last["marker"], last["head"]) == (3, 5)
+        assert (await broker.subscribe(bob, key, beginning={"last": 4}))["marker"] == 3
+        more = await broker.subscribe(fresh("carol"), key, beginning={"last": 100})
+        assert more["marker"] == 0
+        recent = await broker.subscribe(fresh("dave"), key, beginning={"seconds": 3600})
+        assert recent["marker"] == 0
+        assert (await broker.subscribe(fresh("erin"), key))["marker"] == 5
+        for wrong in ({"last": 0}, {"seconds": -1}, {}, {"last": 1, "seconds": 1}):
+            told = await broker.subscribe(fresh("eve"), key, beginning=wrong, status=400)
+            assert told["error"]["field"] == "from"
+
+
 async def unsubscribing_is_the_subscribers_own_right(driver: Driver) -> None:
     alice, key = fresh("alice"), fresh("key")
     async with probe(driver) as broker:
@@ -307,6 +343,8 @@ async def only_brokers_may_call(driver: Driver) -> None:
             ("GET", "/v1/brokers/x/news"),
             ("POST", "/v1/results"),
             ("POST", "/v1/markers"),
+            ("GET", "/v1/datasets/x/log"),
+            ("GET", "/v1/routed"),
         ):
             headers = {"authorization": f"Bearer {token}"}
             assert (await http.request(method, path, headers=headers)).status_code == 403
@@ -328,6 +366,7 @@ CHECKS: list[Check] = [
     subscribing_again_moves_nothing,
     markers_never_move_backwards_and_survive_a_move,
     unknown_markers_are_named_and_the_others_stored,
+    a_newcomer_begins_in_the_past_if_it_says_so,
     unsubscribing_is_the_subscribers_own_right,
     wrong_subscriptions_are_refused_with_typed_errors,
     only_brokers_may_call,

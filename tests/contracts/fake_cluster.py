@@ -17,8 +17,11 @@ import httpx
 import msgspec
 from starlette.applications import Starlette
 
+from contracts.fake_routing import FakeRouting
 from tocsin.client.http import tls
 from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.language.beginnings import checked
+from tocsin.model import Beginning
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import sign_notice
 from tocsin.service.web import Call, Route, application, json_response
@@ -55,6 +58,7 @@ class FakeCluster:
         self.store = uuid.uuid4().hex
         self.channels: dict[str, tuple[str, ...]] = {"contract": ("key",), "floods": ("type",)}
         self.push = False
+        self.routing = FakeRouting()
         self.brokers: dict[str, str] = {}
         self.backends: dict[int, Backend] = {}
         self.frontends: dict[int, Frontend] = {}
@@ -93,6 +97,10 @@ class FakeCluster:
         on = {f.broker for f in self.frontends.values() if f.backend is backend}
         for broker in on:
             self._notify(broker, backend, len(values))
+
+    def route(self, dataset: str, records: list[dict[str, Any]]) -> list[int]:
+        """New records of a routed dataset; their positions."""
+        return [self.routing.logs[dataset].append(record).position for record in records]
 
     def retire(self, channel: str, arguments: dict[str, Any], floor: int) -> None:
         """Results up to `floor` are no longer kept."""
@@ -133,6 +141,7 @@ class FakeCluster:
         self.url = f"http://127.0.0.1:{port_of(listener)}"
         async with serving(self.app(), listener):
             yield self
+            self.routing.closed = True
             for task in list(self._notices):
                 task.cancel()
             await asyncio.gather(*self._notices, return_exceptions=True)
@@ -180,6 +189,8 @@ class FakeCluster:
             ("DELETE", "/v1/subscriptions/{id:int}", self._unsubscribe, broker),
             ("POST", "/v1/results", self._results, broker),
             ("POST", "/v1/markers", self._markers, broker),
+            ("GET", "/v1/datasets/{name}/log", self._log, broker),
+            ("GET", "/v1/routed", self._routed, broker),
             ("POST", "/v1/statements", self._statements, ("admin",)),
             ("POST", "/v1/datasets/{name}/records", self._publish, ("publish",)),
         ]
@@ -196,7 +207,7 @@ class FakeCluster:
 
     def _json(self, frontend: Frontend) -> dict[str, Any]:
         backend = frontend.backend
-        return {
+        told = {
             "subscription": frontend.id,
             "subscriber": frontend.subscriber,
             "broker": frontend.broker,
@@ -208,6 +219,11 @@ class FakeCluster:
             "floor": backend.floor,
             "marker": frontend.marker,
         }
+        routed = self.routing.of(backend.channel)
+        if routed is not None:
+            filter_ = routed.filter_json(backend.arguments["where"])
+            told |= {"head": routed.end, "floor": routed.floor, "filter": filter_}
+        return told
 
     def _known(self, call: Call) -> str:
         name = str(call.path["name"])
@@ -262,14 +278,9 @@ class FakeCluster:
         body = await call.body(dict)
         if body["broker"] in self.subscribe_gates:
             await self.subscribe_gates[body["broker"]].wait()
-        channel, given = body["channel"], body["arguments"]
-        if channel not in self.channels:
-            raise NotFound(f"no channel is called {channel!r}", field="channel")
-        names = self.channels[channel]
-        if isinstance(given, list):
-            given = dict(zip(names, given, strict=False))
-        if set(given) != set(names):
-            raise InvalidInput(f"{channel} takes {', '.join(names)}", field="arguments")
+        channel, given = body["channel"], body.get("arguments", {})
+        routed = self.routing.of(channel)
+        given = self._bound(channel, given)
         if body["broker"] not in self.brokers:
             raise NotFound(f"no broker is called {body['broker']!r}", field="broker")
         backend = self._find(channel, given)
@@ -281,9 +292,44 @@ class FakeCluster:
             if frontend.subscriber == body["subscriber"] and frontend.backend is backend:
                 return self._json(frontend)
         self.numbers += 1
-        made = Frontend(self.numbers, body["subscriber"], body["broker"], backend, backend.head)
+        marker = self._marker(backend, body.get("from"))
+        if routed is not None:
+            marker = routed.marker(given["where"], body.get("from"))
+        made = Frontend(self.numbers, body["subscriber"], body["broker"], backend, marker)
         self.frontends[made.id] = made
         return self._json(made)
+
+    def _bound(self, channel: str, given: Any) -> dict[str, Any]:
+        if self.routing.of(channel) is not None:
+            return {"where": self.routing.where(channel, given)}
+        if channel not in self.channels:
+            raise NotFound(f"no channel is called {channel!r}", field="channel")
+        names = self.channels[channel]
+        named = dict(zip(names, given, strict=False)) if isinstance(given, list) else given
+        if set(named) != set(names):
+            raise InvalidInput(f"{channel} takes {', '.join(names)}", field="arguments")
+        return dict(named)
+
+    def _marker(self, backend: Backend, given: Any) -> int:
+        if given is None:
+            return backend.head
+        beginning = checked(msgspec.convert(given, Beginning))
+        if beginning.last is not None:
+            return max(backend.floor, backend.head - beginning.last)
+        since = time.time() - (beginning.seconds or 0.0)
+        recent = [one["position"] for one in backend.results if one["at"] >= since]
+        return recent[0] - 1 if recent else backend.head
+
+    async def _log(self, call: Call) -> Any:
+        name = call.path["name"]
+        found = self.routing.logs.get(name)
+        if found is None:
+            raise NotFound(f"there is no dataset {name}", field="dataset")
+        upto = call.query("upto", int, found.end)
+        return found.range(call.query("after", int, 0), upto, call.query("limit", int, 10_000))
+
+    async def _routed(self, _: Call) -> Any:
+        return self.routing.stream()
 
     async def _unsubscribe(self, call: Call) -> Any:
         frontend = self.frontends.get(call.path["id"])
@@ -306,6 +352,13 @@ class FakeCluster:
             if backend is None:
                 answers.append({"backend": each["backend"], "gone": True})
                 continue
+            routed = self.routing.of(backend.channel)
+            if routed is not None:
+                told = routed.results(
+                    backend.arguments["where"], each["after"], each["upto"], each["limit"]
+                )
+                answers.append({"backend": backend.id, "epoch": backend.epoch, **told})
+                continue
             found = [r for r in backend.results if each["after"] < r["position"] <= each["upto"]]
             answers.append(
                 {
@@ -325,7 +378,9 @@ class FakeCluster:
             if frontend is None:
                 unknown.append(marker["subscription"])
             elif marker["epoch"] == frontend.backend.epoch:
-                upto = min(marker["position"], frontend.backend.head)
+                routed = self.routing.of(frontend.backend.channel)
+                head = frontend.backend.head if routed is None else routed.end
+                upto = min(marker["position"], head)
                 frontend.marker = max(frontend.marker, upto)
         return {"unknown": unknown}
 

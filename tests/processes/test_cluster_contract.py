@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from contracts.cluster_contract import CHANNEL, CHECKS, Check
+from contracts.routing_contract import DATASET, ROUTING_CHECKS
 from tocsin.client import Client
 from tocsin.system import System
 
@@ -24,9 +26,10 @@ class RealDriver:
         )
 
     async def prepare(self) -> None:
-        assert CHANNEL == "contract"
+        assert (CHANNEL, DATASET) == ("contract", "contract_routed")
         await self._client.sql(
             "CREATE DATASET IF NOT EXISTS contract_records (key STRING, n BIGINT);"
+            "CREATE DATASET IF NOT EXISTS contract_routed (key STRING, n BIGINT) ROUTED;"
             "CREATE CONTINUOUS CHANNEL IF NOT EXISTS contract(key STRING) AS "
             "SELECT r.n FROM NEW contract_records r WHERE r.key = :key"
         )
@@ -37,6 +40,9 @@ class RealDriver:
         async with asyncio.timeout(60):
             while await self._head(key) < before + count:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+
+    async def publish(self, records: list[dict[str, Any]]) -> None:
+        await self._client.publish(DATASET, records)
 
     async def _head(self, key: str) -> int:
         (shown,) = await self._client.sql("SHOW SUBSCRIPTIONS")
@@ -52,7 +58,7 @@ class RealDriver:
         await self._client.close()
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.__name__))
+@pytest.mark.parametrize("check", [*CHECKS, *ROUTING_CHECKS], ids=lambda check: str(check.__name__))
 async def test_the_real_cluster_keeps_the_contract(live: System, check: Check) -> None:
     driver = RealDriver(live)
     try:

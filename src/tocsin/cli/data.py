@@ -17,6 +17,8 @@ from rich.status import Status
 from tocsin.cli.output import complain, err, out, show_table
 from tocsin.client import Client, StatementResult
 from tocsin.errors import InvalidInput, TocsinError, Unauthenticated
+from tocsin.language import parse_beginning
+from tocsin.model import FILTERED, Beginning
 
 Token = Annotated[
     str, typer.Option(envvar="TOCSIN_TOKEN", help="bearer token (tocsin token makes one)")
@@ -128,26 +130,48 @@ async def _publish(dataset: str, file: Path, cluster: str, token: str) -> None:
 
 
 def listen(
-    channel: Annotated[str, typer.Argument(help="the channel")],
+    channel: Annotated[str | None, typer.Argument(help="the channel")] = None,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help='NAME=VALUE, as JSON or text; {"any": true} leaves it open'),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="records of a routed dataset, instead of a channel")
+    ] = None,
+    where: Annotated[str, typer.Option(help="conditions on the dataset's columns")] = "",
+    beginning: Annotated[
+        str | None,
+        typer.Option("--from", help="if it is new: begin with '10 minutes', or with 'last 100'"),
     ] = None,
     coordinator: CoordinatorUrl = COORDINATOR,
     token: Token = "",
     count: Annotated[int | None, typer.Option(min=1, help="stop after so many results")] = None,
 ) -> None:
     """Subscribe and print each result as a line of JSON, until Ctrl-C."""
-    wanted = _arguments(arguments or [])
-    asyncio.run(_listen(channel, wanted, coordinator, required(token), count))
+    if (channel is None) == (dataset is None):
+        raise InvalidInput("listen to a channel or to a --dataset", field="channel")
+    if channel is not None and where:
+        raise InvalidInput(
+            "a channel takes arguments, not conditions", field="where", hint="NAME=VALUE"
+        )
+    wanted = _arguments(arguments or []) if dataset is None else {"where": where}
+    begin = None if beginning is None else parse_beginning(beginning)
+    asked = channel if dataset is None else FILTERED + dataset
+    assert asked is not None
+    asyncio.run(_listen(asked, wanted, begin, coordinator, required(token), count))
 
 
 async def _listen(
-    channel: str, arguments: dict[str, Any], coordinator: str, token: str, count: int | None
+    channel: str,
+    arguments: dict[str, Any],
+    beginning: Beginning | None,
+    coordinator: str,
+    token: str,
+    count: int | None,
 ) -> None:
     async with (
         Client(coordinator, token=token) as client,
-        await client.subscribe(channel, **arguments) as subscription,
+        await client.subscribe(channel, from_=beginning, **arguments) as subscription,
     ):
         err.print(f"subscribed at {client.broker} (subscription {subscription.id})", style="dim")
         seen = 0

@@ -6,6 +6,7 @@ async with Client("http://127.0.0.1:7410", token=token) as tocsin:
             print(alert.value)
 """
 
+from tocsin.client.beginning import From, Last
 from tocsin.client.client import Client, Subscription
 from tocsin.client.cluster import Cluster, Published, Refused, StatementResult
 from tocsin.client.consumer_log import ConsumerLog, LoggedResult, consumer_log
@@ -18,7 +19,9 @@ __all__ = [
     "Client",
     "Cluster",
     "ConsumerLog",
+    "From",
     "Gap",
+    "Last",
     "LoggedResult",
     "Published",
     "Refused",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlencode
 
+from tocsin.client.beginning import From, beginning_of
 from tocsin.client.cluster import Cluster, Published, StatementResult
 from tocsin.client.connection import Address, Connection, Listener
 from tocsin.client.feed import Gap, Result
 from tocsin.client.http import Http, Token
-from tocsin.errors import Conflict, InvalidInput, TocsinError
+from tocsin.errors import Conflict, InvalidInput, TocsinError, Unavailable
+from tocsin.model import FILTERED
 
 Acknowledge = Literal["auto", "manual"]
 SETTLE_S = 5.0  # how long leaving a subscription waits for its last acknowledgement
@@ -124,7 +127,8 @@ class Subscription:
 
 
 class Client:
-    """Subscribes through a coordinator (or one broker), publishes to a cluster.
+    """Subscribes through a coordinator (or one broker), publishes to a cluster, or through a broker
+    if it knows no cluster.
 
     Reconnects by itself, to another broker if need be; with a coordinator it follows when the
     subscriber is moved to another broker, by a statement or by connecting there. `token` may be a
@@ -155,6 +159,8 @@ class Client:
         finder = broker if broker and broker.startswith("http") else coordinator
         self._finder = Http(finder, token, timeout_s=10.0) if finder else None
         self._cluster = Cluster(cluster, token) if cluster else None
+        self._token = token
+        self._relay: tuple[str, Cluster] | None = None  # the broker that we publish through
         self._ack: Acknowledge = ack
         self._prefetch = prefetch
         self._open_timeout_s = open_timeout_s
@@ -167,19 +173,37 @@ class Client:
         """The name of the broker that serves us now."""
         return self._connection.broker
 
-    async def subscribe(self, channel: str, /, *arguments: Any, **named: Any) -> Subscription:
+    async def subscribe(
+        self, channel: str, /, *arguments: Any, from_: From | None = None, **named: Any
+    ) -> Subscription:
         """Subscribe, or resume: the same channel and arguments are the same subscription. `ANY`
-        (`tocsin.client.ANY`) in the place of a value leaves that parameter open."""
+        (`tocsin.client.ANY`) in the place of a value leaves that parameter open.
+
+        A new subscription begins with what comes next; `from_=600` with the results of the last 600
+        seconds (or a `timedelta`), `from_=Last(100)` with the last 100. One that is there already
+        goes on where it was.
+        """
         if arguments and named:
             raise InvalidInput("give arguments by place or by name, not both", field="arguments")
+        beginning = beginning_of(from_)
         await self._connection.open(self._open_timeout_s)
-        listener = Listener(channel, list(arguments) if arguments else named, self._prefetch)
+        given = list(arguments) if arguments else named
+        listener = Listener(channel, given, self._prefetch, beginning)
         await self._connection.subscribe(listener)
         return Subscription(self._connection, listener, self._ack)
 
-    async def listen(self, channel: str, /, *arguments: Any, **named: Any) -> AsyncIterator[Result]:
+    async def subscribe_to_dataset(
+        self, dataset: str, where: str = "", *, from_: From | None = None
+    ) -> Subscription:
+        """The records of a routed dataset that meet the conditions of `where` (all of them if it is
+        empty), as they are published. `from_` is that of `subscribe`."""
+        return await self.subscribe(FILTERED + dataset, where=where, from_=from_)
+
+    async def listen(
+        self, channel: str, /, *arguments: Any, from_: From | None = None, **named: Any
+    ) -> AsyncIterator[Result]:
         """Subscribe and iterate in one step."""
-        async with await self.subscribe(channel, *arguments, **named) as subscription:
+        async with await self.subscribe(channel, *arguments, from_=from_, **named) as subscription:
             async for result in subscription:
                 yield result
 
@@ -191,11 +215,32 @@ class Client:
         self, dataset: str, records: Mapping[str, Any] | Iterable[Mapping[str, Any]]
     ) -> Published:
         """Publish records, once though an answer be lost (see `Cluster.publish`)."""
-        return await self._require_cluster().publish(dataset, records)
+        many = [records] if isinstance(records, Mapping) else list(records)
+        return await self._publish(lambda at, key: at.publish(dataset, many, key))
 
     async def publish_file(self, dataset: str, path: str | Path) -> Published:
         """Publish a file, once though an answer be lost (see `Cluster.publish`)."""
-        return await self._require_cluster().publish_file(dataset, path)
+        return await self._publish(lambda at, key: at.publish_file(dataset, path, key))
+
+    async def _publish(self, publish: Callable[[Cluster, str], Awaitable[Published]]) -> Published:
+        """At the cluster; else through a broker, and through another one if that fails us."""
+        key = uuid.uuid4().hex
+        if self._cluster is not None or self._finder is None:
+            return await publish(self._require_cluster(), key)
+        avoid: str | None = None
+        for again in (True, False):
+            if self._relay is None:
+                told = await self._ask_for_broker(avoid)
+                self._relay = told["name"], Cluster(told["url"], self._token)
+            avoid, relay = self._relay
+            try:
+                return await publish(relay, key)
+            except Unavailable:
+                self._relay = None
+                await relay.close()
+                if not again:
+                    raise
+        raise AssertionError("unreachable")
 
     async def close(self) -> None:
         await self._connection.close()
@@ -203,6 +248,8 @@ class Client:
             await self._finder.close()
         if self._cluster is not None:
             await self._cluster.close()
+        if self._relay is not None:
+            await self._relay[1].close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -213,7 +260,9 @@ class Client:
     def _require_cluster(self) -> Cluster:
         if self._cluster is None:
             raise InvalidInput(
-                "this client knows no cluster", field="cluster", hint='Client(cluster="http://…")'
+                "this client knows no cluster, nor a broker by its HTTP address",
+                field="cluster",
+                hint='Client(cluster="http://…"), or Client("http://coordinator:7410")',
             )
         return self._cluster
 
@@ -226,9 +275,13 @@ class Client:
                     hint='Client("http://coordinator:7410", token=…)',
                 )
             return Address(self._broker, self._broker)
-        query = "?" + urlencode({"exclude": avoid}) if avoid else ""
-        told = await self._finder.call("GET", "/v1/broker" + query, repeatable=True, attempts=1)
+        told = await self._ask_for_broker(avoid, attempts=1)
         return Address(told["name"], told["ws_url"])
+
+    async def _ask_for_broker(self, avoid: str | None, attempts: int = 6) -> Any:
+        assert self._finder is not None
+        path = "/v1/broker" + ("?" + urlencode({"exclude": avoid}) if avoid else "")
+        return await self._finder.call("GET", path, repeatable=True, attempts=attempts)
 
     async def _find(self, name: str) -> Address | None:
         if self._finder is None or self._broker is not None:

@@ -65,20 +65,25 @@ class Cluster:
         return msgspec.convert(answer["results"], list[StatementResult])
 
     async def publish(
-        self, dataset: str, records: Mapping[str, Any] | Iterable[Mapping[str, Any]]
+        self,
+        dataset: str,
+        records: Mapping[str, Any] | Iterable[Mapping[str, Any]],
+        key: str | None = None,
     ) -> Published:
         """Publish one record or many; they are durable when this returns.
 
         If an answer is lost on the way, they are sent again under the same key, and the cluster
-        takes them once.
+        takes them once. Give a `key` to do so yourself.
         """
         many = [records] if isinstance(records, Mapping) else records
         body = b"\n".join(msgspec.json.encode(record) for record in many)
         if not body:
             return Published(accepted=0)
-        return await self._publish(dataset, body, "application/x-ndjson")
+        return await self._publish(dataset, body, "application/x-ndjson", key)
 
-    async def publish_file(self, dataset: str, path: str | Path) -> Published:
+    async def publish_file(
+        self, dataset: str, path: str | Path, key: str | None = None
+    ) -> Published:
         """Publish a file: JSON, JSON lines, CSV (with a header line) or Parquet, by its suffix.
 
         Sent again after a lost answer, and taken once, as with `publish`.
@@ -95,14 +100,14 @@ class Cluster:
             body = await asyncio.to_thread(file.read_bytes)
         except OSError as error:
             raise InvalidInput(f"cannot read {file}: {error.strerror}", field="path") from None
-        return await self._publish(dataset, body, kind)
+        return await self._publish(dataset, body, kind, key)
 
-    async def _publish(self, dataset: str, body: bytes, kind: str) -> Published:
+    async def _publish(self, dataset: str, body: bytes, kind: str, key: str | None) -> Published:
         answer = await self._http.call(
             "POST",
             f"/v1/datasets/{dataset}/records",
             content=body,
-            headers={"content-type": kind, "idempotency-key": uuid.uuid4().hex},
+            headers={"content-type": kind, "idempotency-key": key or uuid.uuid4().hex},
             repeatable=True,
             also=(422,),  # nothing fitted: the body says why, record by record
         )

@@ -33,6 +33,7 @@ from tocsin.errors import (
     Unavailable,
     error_from_dict,
 )
+from tocsin.model import Beginning
 from tocsin.service.backoff import Backoff
 
 log = logging.getLogger("tocsin.client")
@@ -63,9 +64,16 @@ Find = Callable[[str], Awaitable[Address | None]]
 class Listener:
     """What the application waits on for one subscription: a feed and a wake-up call."""
 
-    def __init__(self, channel: str, arguments: dict[str, Any] | list[Any], prefetch: int) -> None:
+    def __init__(
+        self,
+        channel: str,
+        arguments: dict[str, Any] | list[Any],
+        prefetch: int,
+        beginning: Beginning | None = None,
+    ) -> None:
         self.channel = channel
         self.arguments = arguments
+        self.beginning = beginning  # if the subscription is a new one
         self.feed = Feed(prefetch)
         self.changed = asyncio.Event()
         self.ended = False  # for good, by whomever
@@ -129,7 +137,8 @@ class Connection:
 
     async def subscribe(self, listener: Listener) -> None:
         ref = next(self._refs)
-        request = frames.Subscribe(ref, listener.channel, listener.arguments)
+        beginning = listener.beginning or UNSET
+        request = frames.Subscribe(ref, listener.channel, listener.arguments, beginning)
         self._subscribing[ref] = listener
         try:
             await self._request(ref, request)

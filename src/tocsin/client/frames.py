@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from tocsin.model import Beginning
+
 Position = Annotated[int, Meta(ge=0)]
 Limit = Annotated[int, Meta(ge=1, le=10_000)]
 Ref = int | str
@@ -61,6 +63,7 @@ class Subscribe(Struct, frozen=True, tag_field="op", tag="subscribe"):
     ref: Ref
     channel: str
     arguments: dict[str, Any] | list[Any] = msgspec.field(default_factory=dict)
+    beginning: Beginning | UnsetType | None = msgspec.field(default=UNSET, name="from")
 
 
 class Unsubscribe(Struct, frozen=True, tag_field="op", tag="unsubscribe"):

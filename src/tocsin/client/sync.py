@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tocsin.client.beginning import From
 from tocsin.client.client import Client, Subscription
 from tocsin.client.cluster import Published, StatementResult
 from tocsin.client.feed import Gap, Result
@@ -122,8 +123,15 @@ class SyncClient:
         return self._client.broker
 
     def subscribe(self, channel: str, /, *arguments: Any, **named: Any) -> SyncSubscription:
+        """`from_` is among what may be named."""
         subscription = self._loop.wait(self._client.subscribe(channel, *arguments, **named))
         return SyncSubscription(self._loop, subscription)
+
+    def subscribe_to_dataset(
+        self, dataset: str, where: str = "", *, from_: From | None = None
+    ) -> SyncSubscription:
+        work = self._client.subscribe_to_dataset(dataset, where, from_=from_)
+        return SyncSubscription(self._loop, self._loop.wait(work))
 
     def listen(self, channel: str, /, *arguments: Any, **named: Any) -> Iterator[Result]:
         with self.subscribe(channel, *arguments, **named) as subscription:

@@ -45,7 +45,7 @@ class Read(NamedTuple):
 class _Line(Struct):
     t: int
     r: Raw
-    x: Raw | None = None
+    x: Raw = Raw(b"")
 
 
 class _Stamp(Struct):
@@ -65,9 +65,9 @@ def placed(after: int, position: int, body: bytes) -> Placed | None:
     except msgspec.DecodeError:
         return None
     record = bytes(line.r)
-    if line.x is not None:
-        between = b"," if len(record) > 2 else b""
-        record = record[:-1] + between + bytes(line.x)[1:]
+    extra = bytes(line.x)
+    if extra:
+        record = record[:-1] + (b"," if len(record) > 2 else b"") + extra[1:]
     return Placed(after, position, line.t / 1e6, record)
 
 

@@ -1,7 +1,7 @@
 """Subscriptions to the records of routed datasets: by filters that brokers match.
 
 The cluster binds their texts, tells brokers where they stand, and answers for the past: what a
-broker lacks is read from the log, filtered here. What comes live is the business of `routed_stream`.
+broker lacks is read from the log, and filtered here. `routed_stream` tells what comes live.
 All of it may wait for disks and for the store, and is called on threads.
 """
 

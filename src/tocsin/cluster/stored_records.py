@@ -119,7 +119,8 @@ def _positions(path: Path) -> npt.NDArray[np.int64]:
 def _row_bytes(path: Path) -> float:
     footer = pq.ParquetFile(path).metadata
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
-    return float(sum(one.total_byte_size for one in groups)) / max(1, footer.num_rows)
+    total_bytes: int = sum(one.total_byte_size for one in groups)
+    return total_bytes / max(1, int(footer.num_rows))
 
 
 def _kept(kind: SqlType) -> Kept:

@@ -81,7 +81,14 @@ def app(settings: Settings) -> Starlette:
         [
             Route("PUT", path, heartbeat, ("broker",), "A heartbeat", Heartbeat, HeartbeatAnswer),
             Route("DELETE", path, leave, ("broker",), "A broker leaves", answers=dict[str, Any]),
-            Route("GET", "/v1/broker", choose, ("subscribe",), "Which to use", answers=LiveBroker),
+            Route(
+                "GET",
+                "/v1/broker",
+                choose,
+                ("subscribe", "publish"),
+                "Which to use",
+                answers=LiveBroker,
+            ),
             Route("GET", "/v1/brokers", brokers, (), "All brokers", answers=Brokers),
             Route("GET", "/v1/overlay", overlay, (), "Their tree", answers=OverlayTree),
         ],

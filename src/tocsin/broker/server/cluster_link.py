@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import httpx
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from tocsin.broker.effects import Fetch, Marker
 from tocsin.broker.events import NewHead, RangeAnswer
@@ -22,12 +22,13 @@ from tocsin.broker.server.metrics import FETCH
 from tocsin.client.frames import SubscriptionInfo
 from tocsin.client.http import error_of, tls
 from tocsin.errors import NotFound, TocsinError, Unavailable
-from tocsin.model import Departure, Result
+from tocsin.model import Beginning, Departure, Result
 from tocsin.overlay.filters import Filter
 from tocsin.service.backoff import NO_ANSWER, Backoff
 from tocsin.service.tokens import mint
 
 TOKEN_S = 3600.0
+PUBLISH_S = 60.0
 CALLS_AT_ONCE = 4  # range calls under way; more ranges wait and travel together
 RANGES_PER_CALL = 256
 RECORDS_PER_CALL = 1000
@@ -59,6 +60,27 @@ class StoredRange(Struct, frozen=True):
     results: list[StoredResult] = []
     gone: bool = False
     upto: int | None = None  # of a filter: there is nothing else up to here
+
+
+class Interest(Struct, frozen=True):
+    """What a subscriber asks of a channel: its arguments, and where to begin."""
+
+    arguments: dict[str, Any] | list[Any]
+    beginning: Beginning | None = None
+
+    @classmethod
+    def of(
+        cls, arguments: dict[str, Any] | list[Any], beginning: Beginning | UnsetType | None
+    ) -> Interest:
+        return cls(arguments, None if beginning is UNSET else beginning)
+
+
+class Relayed(Struct, frozen=True):
+    """An answer of the cluster, as it was given."""
+
+    status: int
+    body: bytes
+    media_type: str
 
 
 class Registered(Struct, frozen=True):
@@ -176,18 +198,33 @@ class ClusterLink:
         body = {"subscriber": subscriber}
         return (await self._call("POST", self._mine + "/attach", Attached, body)).subscriptions
 
-    async def subscribe(self, subscriber: str, channel: str, arguments: Any) -> SubscriptionInfo:
-        body = {
+    async def subscribe(self, subscriber: str, channel: str, wanted: Interest) -> SubscriptionInfo:
+        body: dict[str, Any] = {
             "subscriber": subscriber,
             "broker": self._name,
             "channel": channel,
-            "arguments": arguments,
+            "arguments": wanted.arguments,
         }
+        if wanted.beginning is not None:
+            body["from"] = wanted.beginning
         return await self._persist("POST", "/v1/subscriptions", SubscriptionInfo, body)
 
     async def unsubscribe(self, subscription: int, subscriber: str) -> None:
         path = f"/v1/subscriptions/{subscription}?subscriber={quote(subscriber, safe='')}"
         await self._persist("DELETE", path, dict[str, Any])
+
+    async def publish(self, dataset: str, body: bytes, headers: dict[str, str]) -> Relayed:
+        """Pass a publication on, in the publisher's name."""
+        url = f"{self.url}/v1/datasets/{quote(dataset, safe='')}/records"
+        try:
+            answer = await self._http.post(url, content=body, headers=headers, timeout=PUBLISH_S)
+        except NO_ANSWER as error:
+            reason = str(error) or type(error).__name__
+            raise Unavailable(
+                f"no answer from the cluster at {self.url}: {reason}",
+                hint="publish again, with the same Idempotency-Key",
+            ) from error
+        return Relayed(answer.status_code, answer.content, answer.headers.get("content-type", ""))
 
     async def news(self, since: int) -> News:
         return await self._call("GET", f"{self._mine}/news?since={since}", News)

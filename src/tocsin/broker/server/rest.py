@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 
 from tocsin.broker.effects import Answer
-from tocsin.broker.server.cluster_link import News
+from tocsin.broker.server.cluster_link import Interest, News
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import ResultsBody, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
@@ -22,18 +22,21 @@ from tocsin.broker.server.trace_stream import Recording, TraceResponse
 from tocsin.caching import CacheCounters
 from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInfo
 from tocsin.errors import InvalidInput, NotFound, TocsinError, Unavailable
+from tocsin.model import Beginning
 from tocsin.overlay.routing import RecallCounters
-from tocsin.service.tokens import verify_notice
+from tocsin.service.tokens import bearer, verify_notice
 from tocsin.service.web import Call, Route, application
 
 LONGEST_WAIT_S = 60.0
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)]
 SUBSCRIBE = ("subscribe",)
+PASSED_ON = ("content-type", "idempotency-key")
 
 
 class NewSubscription(Struct, frozen=True):
     channel: str
     arguments: dict[str, Any] | list[Any] = msgspec.field(default_factory=dict)
+    beginning: Beginning | None = msgspec.field(default=None, name="from")
 
 
 class SubscriptionList(Struct, frozen=True):
@@ -155,7 +158,8 @@ class Rest:
         wanted: NewSubscription = await call.body(NewSubscription)
         self._check_loaded()
         subject = call.identity.subject
-        return await self._driver.subscribe(subject, wanted.channel, wanted.arguments)
+        interest = Interest.of(wanted.arguments, wanted.beginning)
+        return await self._driver.subscribe(subject, wanted.channel, interest)
 
     async def subscriptions(self, call: Call) -> SubscriptionList:
         self._check_loaded()
@@ -236,6 +240,15 @@ class Rest:
             raise InvalidInput(f"the notice does not fit: {error}") from None
         self._driver.notice(notice)
         return {}
+
+    async def publish(self, call: Call) -> Response:
+        """Publishers need to know one address only. The cluster decides, as if it were asked."""
+        given = call.request.headers
+        token = bearer(given.get("authorization")) or call.query("token", str, "")
+        headers = {"authorization": f"Bearer {token}"}
+        headers |= {name: given[name] for name in PASSED_ON if name in given}
+        relayed = await self._driver.link.publish(call.path["name"], await call.bytes(), headers)
+        return Response(relayed.body, relayed.status, media_type=relayed.media_type)
 
     async def cache(self, _: Call) -> CacheInfo:
         core = self._driver.core
@@ -332,7 +345,22 @@ def _routes(rest: Rest) -> list[Route]:
     one = "/v1/subscriptions/{id:int}"
     any_dict = dict[str, Any]
     return [
-        Route("GET", "/v1/broker", rest.broker, SUBSCRIBE, "This broker", None, BrokerInfo),
+        Route(
+            "GET",
+            "/v1/broker",
+            rest.broker,
+            ("subscribe", "publish"),
+            "This broker",
+            None,
+            BrokerInfo,
+        ),
+        Route(
+            "POST",
+            "/v1/datasets/{name}/records",
+            rest.publish,
+            ("publish",),
+            "Publish records: passed on to the cluster, whose answer comes back",
+        ),
         Route(
             "POST",
             "/v1/subscriptions",

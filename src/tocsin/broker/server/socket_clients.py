@@ -13,6 +13,7 @@ import structlog
 
 from tocsin.broker.effects import Answer
 from tocsin.broker.server import encoding
+from tocsin.broker.server.cluster_link import Interest
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.sockets import Socket, failure
@@ -79,7 +80,10 @@ class SocketClients:
         subscriber = connection.identity.subject
         try:
             info = await self._driver.subscribe(
-                subscriber, request.channel, request.arguments, connection
+                subscriber,
+                request.channel,
+                Interest.of(request.arguments, request.beginning),
+                connection,
             )
         except TocsinError as error:
             connection.send(failure(request.ref, error))

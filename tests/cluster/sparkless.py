@@ -1,0 +1,129 @@
+"""A cluster with everything but Spark: its routes, log and store are real. What Spark would make of
+the log's older part is made here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tocsin.cluster.cluster import Cluster
+from tocsin.cluster.formats import RawRecord
+from tocsin.cluster.service import app
+from tocsin.model import Column, Dataset
+from tocsin.service.serving import listen, port_of, serving
+from tocsin.settings import Settings
+from tocsin.storage.data_file import DataFile
+from tocsin.storage.log import PublicationLog, open_reader
+from tocsin.storage.store import Store
+
+SECRET = "a secret that only the tests know and nobody else"
+ROUTED = Dataset(
+    "contract_routed",
+    (Column("key", "STRING"), Column("n", "BIGINT")),
+    routed=True,
+    created_at=1.0,
+)
+
+
+class NoEngine:
+    def drop_dataset(self, dataset: Dataset) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+class SparklessCluster(Cluster):
+    url: str
+    secret = SECRET
+
+    async def _start_engine(self) -> None:
+        self._engine: Any = NoEngine()
+        await asyncio.Event().wait()
+
+    async def produce(self, key: str, count: int) -> None:
+        raise NotImplementedError("channels need Spark")
+
+    async def publish_all(self, dataset: str, records: list[dict[str, Any]]) -> None:
+        given = [RawRecord(n, one) for n, one in enumerate(records, 1)]
+        done = await self.publish(dataset, given, publisher="ann", source="test")
+        assert done.accepted == len(records), done.errors
+
+    def store_away(self, dataset: Dataset, *, keep: int = 0) -> None:
+        """All but the newest `keep` records become Parquet, and the log lets them go."""
+        store_away(self.store, self.log, Path(self.settings.data) / "datasets", dataset, keep)
+
+
+class ContractDriver:
+    """As the contract of routing asks for it."""
+
+    def __init__(self, cluster: SparklessCluster, stored: bool) -> None:
+        self.url, self.secret = cluster.url, SECRET
+        self._cluster = cluster
+        self._stored = stored
+
+    async def produce(self, key: str, count: int) -> None:
+        await self._cluster.produce(key, count)
+
+    async def publish(self, records: list[dict[str, Any]]) -> None:
+        await self._cluster.publish_all(ROUTED.name, records)
+        if self._stored:
+            await asyncio.to_thread(self._cluster.store_away, ROUTED, keep=1)
+
+
+@contextlib.asynccontextmanager
+async def sparkless(directory: Path, **settings: Any) -> AsyncIterator[SparklessCluster]:
+    wanted = Settings(data=directory, secret=SECRET, **settings)
+    listener = listen("127.0.0.1", 0)
+    with Store.open(f"sqlite:///{directory}/store.db") as store:
+        async with SparklessCluster(wanted, store) as cluster:
+            cluster.url = f"http://127.0.0.1:{port_of(listener)}"
+            async with serving(app(cluster), listener):
+                yield cluster
+                cluster.routed.close()
+
+
+def store_away(
+    store: Store, log: PublicationLog, directory: Path, dataset: Dataset, keep: int = 0
+) -> None:
+    reader = open_reader(log.address)
+    end = log.ends()[dataset.name]
+    begin = store.files.stored_end(dataset.name) or reader.first_position(dataset.name)
+    lines = list(reader.lines(dataset.name, begin, end))
+    if keep and len(lines) > keep:
+        end = lines[-keep][0]
+    stored = [(at, msgspec.json.decode(body)) for at, body in lines if at < end]
+    if not stored:
+        return
+    log.roll(dataset.name)
+    random.Random(end).shuffle(stored)  # as Spark merges files: in no order in particular
+    table = pa.table(
+        {
+            **{
+                column.name: [body["r"].get(column.name) for _, body in stored]
+                for column in dataset.columns
+            },
+            "_position": pa.array([at for at, _ in stored], pa.int64()),
+            "_received_at": pa.array([body["t"] for _, body in stored], pa.int64()).cast(
+                pa.timestamp("us", tz="UTC")
+            ),
+        }
+    )
+    path = Path(dataset.name) / f"{begin}-{end}-{uuid.uuid4().hex[:8]}.parquet"
+    (directory / dataset.name).mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, directory / path, row_group_size=3)
+    newest = max(body["t"] for _, body in stored)
+    size_bytes = (directory / path).stat().st_size
+    added = DataFile(str(path), begin, end, len(stored), size_bytes, newest)
+    store.files.replace(dataset.name, [], [added])
+    log.retire(dataset.name, end)
+    reader.close()
