@@ -124,6 +124,55 @@ def test_a_channel_is_not_dropped_while_subscribed_and_says_by_how_many(city: St
     assert [one.name for one in city.catalog.channels()] == ["alerts"]
 
 
+ROUTED = Dataset("routed", (Column("n", "INT"),), routed=True)
+
+
+def test_a_routed_dataset_has_a_channel_of_filters_that_no_list_shows(
+    store: Store, clock: Clock
+) -> None:
+    made = store.catalog.create_dataset(ROUTED)
+    assert made.routed
+    assert store.catalog.dataset("routed") == made
+    channel = store.catalog.channel("dataset/routed")
+    assert (channel.kind, channel.reads, channel.new) == ("filter", ("routed",), ())
+    assert [one.name for one in channel.parameters] == ["where"]
+    assert channel.created_at == clock.now
+    assert store.catalog.channels() == []
+    store.catalog.create_dataset(Dataset("plain", ()))
+    with pytest.raises(NotFound):
+        store.catalog.channel("dataset/plain")
+
+
+def test_a_routed_dataset_and_its_filters_go_together_or_not_at_all(store: Store) -> None:
+    store.catalog.create_dataset(ROUTED)
+    subscribe = store.subscriptions.subscribe
+    made, _ = subscribe("alice", "dataset/routed", {"where": ""}, None, 7)
+    with pytest.raises(Conflict, match=f"dataset routed has 1 subscription: {made.id}"):
+        store.catalog.drop_dataset("routed")
+    assert store.catalog.dataset("routed").routed
+    store.subscriptions.unsubscribe(made.id)
+    store.catalog.drop_dataset("routed")
+    for ask in (store.catalog.dataset, store.catalog.channel):
+        with pytest.raises(NotFound):
+            ask("routed" if ask == store.catalog.dataset else "dataset/routed")
+    store.catalog.create_dataset(msgspec.structs.replace(ROUTED, routed=False))
+    with pytest.raises(NotFound):
+        store.catalog.channel("dataset/routed")
+    store.catalog.drop_dataset("routed")
+    store.catalog.create_dataset(ROUTED)
+    assert store.catalog.channel("dataset/routed").kind == "filter"
+
+
+def test_a_channel_that_reads_a_routed_dataset_keeps_it(store: Store) -> None:
+    store.catalog.create_dataset(ROUTED)
+    reading = Channel("by_n", "continuous", (), "SELECT 1", ("routed",), ("routed",))
+    store.catalog.create_channel(reading)
+    with pytest.raises(Conflict, match="1 channel: by_n"):
+        store.catalog.drop_dataset("routed")
+    assert [one.name for one in store.catalog.channels()] == ["by_n"]
+    assert store.catalog.channel("dataset/routed").kind == "filter"
+
+
 def test_a_channel_made_again_remembers_no_runs_of_its_namesake(city: Store) -> None:
     channel = city.catalog.channel("by_type")
     run = Run("by_type", "batch-1", 1.0, 2.0)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tocsin.errors import InvalidInput, NotFound
+from tocsin.model import Beginning, Dataset
 from tocsin.storage.runs import Run
 from tocsin.storage.store import Store
+
+from .conftest import Clock
 
 FLOOD = {"type": "flood"}
 FIRE = {"type": "fire"}
@@ -84,6 +87,71 @@ def test_a_newcomer_starts_at_the_head(city: Store) -> None:
     late, _ = city.subscriptions.subscribe("bob", "by_type", FLOOD, "north")
     assert (late.marker, late.backend.head) == (3, 3)
     assert city.subscriptions.get(first.id).marker == 0
+
+
+def test_a_newcomer_starts_behind_its_marker_and_only_a_newcomer(city: Store) -> None:
+    first, _ = city.subscriptions.subscribe("alice", "by_type", FLOOD, "north", 7)
+    assert first.marker == 0  # nobody begins in the future
+    results(city, first.backend.id, 10)
+    for name, marker, expected in [("bob", 4, 4), ("carol", 99, 10), ("dave", None, 10)]:
+        made, _ = city.subscriptions.subscribe(name, "by_type", FLOOD, "north", marker)
+        assert made.marker == expected
+        assert city.subscriptions.get(made.id) == made
+    repeat, _ = city.subscriptions.subscribe("bob", "by_type", FLOOD, "north", 1)
+    assert repeat.marker == 4
+
+
+def test_the_past_of_a_channel_is_found_by_number_and_by_time(city: Store, clock: Clock) -> None:
+    made, _ = city.subscriptions.subscribe("alice", "by_type", FLOOD, "north")
+    marker_of = city.subscriptions.marker_of
+
+    def since(seconds: float) -> int | None:
+        return marker_of("by_type", FLOOD, Beginning(seconds=seconds), clock.now)
+
+    assert since(1e6) == 0
+    started = clock.now
+    for minute in range(3):
+        clock.now = started + 60 * minute
+        run = Run("by_type", f"batch-{minute}", clock.now, clock.now)
+        assert city.runs.commit_run(run, [(made.backend.id, b"{}")] * 2) is not None
+    assert (since(1), since(60), since(90), since(1e5)) == (4, 2, 2, 0)
+    clock.now += 1000
+    assert since(10) == 6
+    for last, expected in [(1, 5), (6, 0), (100, 0)]:
+        assert marker_of("by_type", FLOOD, Beginning(last=last), clock.now) == expected
+    city.results.expire(started + 30)
+    assert marker_of("by_type", FLOOD, Beginning(last=100), clock.now) == 2
+    assert since(1e5) == 2
+    assert marker_of("by_type", FIRE, Beginning(last=1), clock.now) is None
+
+
+def test_a_filters_marker_is_bound_by_its_datasets_log(city: Store) -> None:
+    city.catalog.create_dataset(Dataset("routed", (), routed=True))
+    subscribe = city.subscriptions.subscribe
+    made, _ = subscribe("alice", "dataset/routed", {"where": ""}, "north", 500)
+    assert (made.marker, city.subscriptions.get(made.id).marker) == (500, 500)
+    other, _ = subscribe("alice", "by_type", FLOOD, "north")
+    results(city, other.backend.id, 3)
+    for position, end, expected in [(700, 900, 700), (600, 900, 700), (2000, 900, 900)]:
+        wanted = [
+            (made.id, made.backend.epoch, position),
+            (other.id, other.backend.epoch, position),
+        ]
+        assert city.subscriptions.put_markers(wanted, {"routed": end}) == []
+        assert city.subscriptions.get(made.id).marker == expected
+    assert city.subscriptions.get(other.id).marker == 3
+    assert city.subscriptions.put_markers([(made.id, made.backend.epoch, 5000)]) == []
+    assert city.subscriptions.get(made.id).marker == 900
+
+
+def test_a_range_of_a_filter_says_whose_it_is(city: Store) -> None:
+    city.catalog.create_dataset(Dataset("routed", (), routed=True))
+    made, _ = city.subscriptions.subscribe("alice", "dataset/routed", {"where": "n > 1"}, None, 5)
+    found = city.results.read(made.backend.id, 0, 10, 10)
+    assert (found.dataset, found.arguments) == ("routed", {"where": "n > 1"})
+    assert (found.epoch, found.results) == (made.backend.epoch, [])
+    other, _ = city.subscriptions.subscribe("alice", "by_type", FLOOD, None)
+    assert city.results.read(other.backend.id, 0, 10, 10).dataset is None
 
 
 def test_unknown_channel_and_broker_are_not_found_and_nothing_is_made(city: Store) -> None:

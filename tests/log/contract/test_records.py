@@ -285,3 +285,34 @@ def test_datasets_do_not_see_each_other(log: PublicationLog) -> None:
         future.result()
     for dataset in ("reports", "users"):
         assert records(log, dataset=dataset) == [{"of": dataset}] * 20
+
+
+def test_a_place_inside_a_record_is_that_records(log: PublicationLog, reader: Reader) -> None:
+    sizes = (0, 9000, 50, 3)  # one is longer than is looked at in one go
+    for size in sizes:
+        log.append("reports", [b'{"pad":"%b"}' % (b"x" * size)]).result(30)
+    end = log.ends()["reports"]
+    found = list(reader.lines("reports", 0, end))
+    starts = [position for position, _ in found]
+    ends = [reader.end_of(position, body) for position, body in found]
+    assert ends == [*starts[1:], end]
+    assert reader.ends(starts, end) == ends
+    assert reader.ends([], end) == []
+    for start, stop in zip(starts, ends, strict=True):
+        inside = {start, start + 1, (start + stop) // 2, stop - 1} & set(range(start, stop))
+        assert {reader.record_at("reports", one) for one in inside} == {start}
+
+
+def test_who_watches_is_called_when_the_ends_have_moved(log: PublicationLog) -> None:
+    seen: list[dict[str, int]] = []
+    end = log.watch(lambda: seen.append(log.ends()))
+    first = log.append("reports", [b"{}"]).result(30)
+    assert seen[-1]["reports"] == first.end
+    log.open_dataset("others")
+    assert "others" in seen[-1]
+    log.drop_dataset("others")
+    assert "others" not in seen[-1]
+    end()
+    count = len(seen)
+    log.append("reports", [b"{}"]).result(30)
+    assert len(seen) == count
