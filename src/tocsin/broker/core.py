@@ -23,14 +23,14 @@ from tocsin.broker.effects import (
     Request,
     Signal,
 )
-from tocsin.broker.events import Moment, NewHead, RangeAnswer, Routed
+from tocsin.broker.events import Moment, NewHead, RangeAnswer
 from tocsin.broker.gets import Gets, unknown_subscription
 from tocsin.broker.intake import Fetches, Intake
 from tocsin.broker.markers import Markers
 from tocsin.broker.membership import Membership
 from tocsin.broker.news import News
 from tocsin.caching import ResultCache
-from tocsin.model import Departure, Subscription
+from tocsin.model import Departure, Result, Subscription
 from tocsin.policies import CachePolicy
 
 
@@ -209,13 +209,18 @@ class BrokerCore:
         self._news.failed(now)
         return []
 
-    def routed(self, told: Routed, now: float) -> list[Effect]:
-        """Results of a filter that the overlay has brought."""
+    def routed(self, result: Result, now: float) -> list[Effect]:
+        """The next result of a filter, from the overlay."""
         self.attachments.next_event()
         effects: list[Effect] = []
-        backend = self.attachments.filters.get(told.backend)
-        if backend is not None:
-            self._intake.routed(backend, told, now, effects)
+        self._intake.routed(self.attachments.filters[result.backend], result, now, effects)
+        return effects
+
+    def lost(self, backend: int, upto: int, now: float) -> list[Effect]:
+        """The overlay cannot bring what a filter had up to there: it is no longer kept."""
+        self.attachments.next_event()
+        effects: list[Effect] = []
+        self._intake.lost(self.attachments.filters[backend], upto, now, effects)
         return effects
 
     # -- fetches, gets, acknowledgements ----------------------------------------------------------
@@ -229,7 +234,9 @@ class BrokerCore:
         backend = fetching.backend
         current = False
         if self.attachments.holds(backend):
-            current = self._members.is_current(backend, answer.epoch, fetching.event, now)
+            current = self._members.is_current(
+                backend, answer.epoch, fetching.event, now, answer.head
+            )
             self.cache.fetch_took(backend.id, now - fetching.at)
             if fetching.gets is None:
                 self._intake.fill(fetching, answer if current else None, now, effects)

@@ -18,15 +18,6 @@ class NewHead(Struct, frozen=True):
     results: Sequence[Result] = ()
 
 
-class Routed(Struct, frozen=True):
-    """Results of a filter: all that there are in (after, upto]."""
-
-    backend: int
-    after: int
-    upto: int
-    results: Sequence[Result]
-
-
 class RangeAnswer(Struct, frozen=True):
     """The store's answer to a Fetch. Results up to `floor` are no longer kept. `upto`: those of a
     filter are all that there are up to here; others have one position after the other. `near`: so

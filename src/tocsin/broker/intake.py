@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tocsin.broker.attachments import Attachments, Backend, Get
 from tocsin.broker.effects import Effect, Fetch, SendInline, Signal
-from tocsin.broker.events import RangeAnswer, Routed
+from tocsin.broker.events import RangeAnswer
 from tocsin.caching import ResultCache
 from tocsin.model import Result
 
@@ -74,18 +74,22 @@ class Intake:
         now: float,
         effects: list[Effect],
     ) -> None:
-        """Results up to `head` exist; an older head than the known one says nothing."""
+        """Results up to `head` exist; an older head than the known one says nothing. Those of a
+        filter come by routing, whoever tells of them."""
         backend.head = max(backend.head, head)
-        self._take(backend, pushed, now, effects)
-        self._go_on(backend, now, effects)
+        if backend.filter is None:
+            self._take(backend, pushed, now, effects)
+            self._go_on(backend, now, effects)
 
-    def routed(self, backend: Backend, told: Routed, now: float, effects: list[Effect]) -> None:
-        """All results of a filter in a range. If that does not continue where we are, what lies
-        between is fetched."""
-        backend.head = max(backend.head, told.upto)
-        if told.after <= backend.fetched:
-            self._take_range(backend, told.results, told.upto, now, effects)
-        self._go_on(backend, now, effects)
+    def routed(self, backend: Backend, result: Result, now: float, effects: list[Effect]) -> None:
+        """The next result of a filter: there is none between it and where we are."""
+        if result.position > backend.fetched:
+            self._put(backend, [result], now, effects)
+
+    def lost(self, backend: Backend, upto: int, now: float, effects: list[Effect]) -> None:
+        """Of a filter's results up to there, some may be gone: whoever gets them will hear it."""
+        if upto > backend.fetched:
+            self._pass_over(backend, upto, now, effects)
 
     def fill(
         self, fetching: Fetching, answer: RangeAnswer | None, now: float, effects: list[Effect]
@@ -97,10 +101,7 @@ class Intake:
         if answer is not None:
             if answer.floor > backend.fetched:
                 self._pass_over(backend, answer.floor, now, effects)
-            if answer.upto is None:
-                self._take(backend, answer.results, now, effects)
-            elif fetching.after <= backend.fetched:
-                self._take_range(backend, answer.results, answer.upto, now, effects)
+            self._take(backend, answer.results, now, effects)
             backend.head = max(backend.head, answer.head)
             if backend.fetched == before == fetching.after < backend.head:
                 self.retry_later(backend, now)  # nothing gained: do not ask in circles
@@ -141,28 +142,12 @@ class Intake:
         fresh = [result for result in results if result.position > after]
         if not fresh or any(r.position != after + n for n, r in enumerate(fresh, 1)):
             return
-        self._put(backend, fresh, fresh[-1].position, now, effects)
-
-    def _take_range(
-        self,
-        backend: Backend,
-        results: Sequence[Result],
-        upto: int,
-        now: float,
-        effects: list[Effect],
-    ) -> None:
-        """The same for results that are all there are up to a position."""
-        fresh = [result for result in results if result.position > backend.fetched]
-        if fresh:
-            self._put(backend, fresh, upto, now, effects)
-        if upto > backend.fetched or fresh:
-            self._cache.reach(backend.id, upto)
-            backend.fetched = upto
+        self._put(backend, fresh, now, effects)
 
     def _put(
-        self, backend: Backend, fresh: list[Result], head: int, now: float, effects: list[Effect]
+        self, backend: Backend, fresh: list[Result], now: float, effects: list[Effect]
     ) -> None:
-        after = backend.fetched
+        after, head = backend.fetched, fresh[-1].position
         self._attachments.watcher.taken(backend, fresh)
         for result in fresh:
             self._cache.put(result, now)

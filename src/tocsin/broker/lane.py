@@ -13,7 +13,6 @@ import msgspec
 
 from tocsin.broker.core import BrokerCore
 from tocsin.broker.effects import Effect
-from tocsin.broker.events import Routed
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.routing import Asked, Deliver, Fill, Gap, Recall, Relink, Router, Send
@@ -29,7 +28,6 @@ class Lane:
         self._core: BrokerCore | None = None
         self._changes = -1
         self._epochs: dict[int, str] = {}  # of the backend subscriptions that the router serves
-        self._upto: dict[int, int] = {}  # all matches up to here were routed, or not for the router
 
     def follow(self, core: BrokerCore) -> list[Told]:
         """Ask the overlay for what the core serves now. To be called whenever something was done
@@ -38,15 +36,14 @@ class Lane:
         if core is self._core and self._changes == core.attachments.refiltered:
             return []
         told: list[Told] = []
-        for number, epoch in list(self._epochs.items()):
-            known = filters.get(number)
-            if core is not self._core or known is None or known.epoch != epoch:
-                del self._epochs[number], self._upto[number]
+        for number in list(self._epochs):
+            if core is not self._core or not self._serves(core, number):
+                del self._epochs[number]
                 told += self.router.unsubscribed(number)
         self._core, self._changes = core, core.attachments.refiltered
         for number, backend in filters.items():
             if number not in self._epochs:
-                self._epochs[number], self._upto[number] = backend.epoch, backend.fetched
+                self._epochs[number] = backend.epoch
                 wanted = msgspec.convert(backend.filter, Filter)
                 told += self.router.subscribed(number, wanted, backend.fetched)
         return told
@@ -62,19 +59,21 @@ class Lane:
             match one:
                 case Deliver(numbers, publication):
                     payload = msgspec.json.encode(publication.record)
-                    for number in numbers:
-                        upto = publication.position
-                        result = Result(number, upto, publication.at, payload)
-                        effects += core.routed(self._routed(number, upto, [result]), now)
-                case Gap():
-                    # The core sees that it lacks something, asks, and hears what is not kept.
-                    for number in one.subscriptions:
-                        self._upto[number] = one.upto
-                        effects += core.routed(Routed(number, one.upto, one.upto, ()), now)
+                    for number in self._of(core, numbers):
+                        result = Result(number, publication.position, publication.at, payload)
+                        effects += core.routed(result, now)
+                case Gap(numbers):
+                    for number in self._of(core, numbers):
+                        effects += core.lost(number, one.upto, now)
                 case _:
                     outward.append(one)
         return effects, outward
 
-    def _routed(self, number: int, upto: int, results: list[Result]) -> Routed:
-        after, self._upto[number] = self._upto[number], upto
-        return Routed(number, after, upto, results)
+    def _of(self, core: BrokerCore, numbers: Iterable[int]) -> list[int]:
+        """Those that this core still serves: the others begin anew when we follow."""
+        return [one for one in numbers if core is self._core and self._serves(core, one)]
+
+    def _serves(self, core: BrokerCore, number: int) -> bool:
+        """In the epoch that the router was told of."""
+        known = core.attachments.filters.get(number)
+        return known is not None and known.epoch == self._epochs.get(number)

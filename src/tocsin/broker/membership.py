@@ -32,7 +32,7 @@ class Membership:
             self._remove(frontend, now)  # the number was given again
             frontend = None
         backend = self._attachments.backends.get(told.id) or self._open(told)
-        if not self.is_current(backend, told.epoch, asked.event, now):
+        if not self.is_current(backend, told.epoch, asked.event, now, told.head):
             durable = marker = 0
         else:
             durable = one.marker
@@ -116,18 +116,24 @@ class Membership:
         self._attachments.watcher.acknowledged(frontend)
         return True
 
-    def is_current(self, backend: Backend, epoch: str, asked: int, now: float) -> bool:
-        """Is this the present epoch? If the answer is newer than what we know, it is now."""
+    def is_current(
+        self, backend: Backend, epoch: str, asked: int, now: float, head: int = 0
+    ) -> bool:
+        """Is this the present epoch? If the answer is newer than what we know, it is now.
+
+        `head`: of a filter, whose positions are those of a log that goes on.
+        """
         if epoch == backend.epoch:
             return True
         if asked <= backend.learned:
             return False
         backend.epoch, backend.learned = epoch, self._attachments.event
         self._attachments.refiltered += backend.filter is not None
-        backend.head = backend.fetched = 0
+        beginning = head if backend.filter is not None else 0
+        backend.head = backend.fetched = beginning
         for frontend in backend.frontends.values():
             frontend.marker = frontend.durable = 0
-        self._cache.reset(backend.id, 0, now)
+        self._cache.reset(backend.id, beginning, now)
         return True
 
     def current(self, told: Subscription) -> Subscription:
@@ -139,7 +145,8 @@ class Membership:
         if frontend is None:
             return told
         backend, marker = frontend.backend, frontend.marker
-        if backend.epoch == told.backend.epoch and backend.fetched < told.backend.head:
+        behind = backend.filter is None and backend.fetched < told.backend.head
+        if backend.epoch == told.backend.epoch and behind:
             return replace(told, marker=marker)
         there = replace(told.backend, epoch=backend.epoch, head=backend.fetched)
         return replace(told, backend=there, marker=marker)

@@ -141,10 +141,6 @@ class ResultCache:
         self._drop_all(suffix, now)
         suffix.skip(newest)
 
-    def reach(self, backend: int, newest: int) -> None:
-        """There is nothing more up to `newest`."""
-        self._caches[backend].reach(newest)
-
     def get(
         self, backend: int, after: int, upto: int, now: float, limit: int | None = None
     ) -> list[Result]:
@@ -289,7 +285,7 @@ class ResultCache:
         return growth(suffix.candidate.arrival_bytes_per_s, suffix.consumption_rate)
 
     def _is_wanted(self, suffix: Suffix, result: Result) -> bool:
-        waiting = suffix.waiting_for_next
+        waiting = suffix.waiting_for(result.position)
         if waiting == 0 or result.size_bytes > self.budget_bytes:
             return False
         return self.policy.admit(self._memory, waiting, *self.policy.admit_parameters)

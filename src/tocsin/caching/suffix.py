@@ -123,11 +123,15 @@ class Suffix:
         """All of them, before the beginning."""
         self.everyone.merge(everyone)
         self.waiting.merge(everyone)
+        if self.lost > 0:
+            self.spoiled += everyone.subscribers
 
-    @property
-    def waiting_for_next(self) -> int:
-        """How many the next object is for."""
-        return self.everyone.subscribers - self.ahead
+    def waiting_for(self, position: int) -> int:
+        """How many an object is for that comes next, at this position."""
+        if not self.ahead:
+            return self.everyone.subscribers
+        taken = sum(g.subscribers for marker, g in self._marked.items() if marker >= position)
+        return self.everyone.subscribers - taken
 
     def _stand(self, marker: int, subscribers: int, away_since: float | None) -> bool:
         if marker < self.tail:
@@ -172,12 +176,12 @@ class Suffix:
     # -- objects -----------------------------------------------------------------------------
 
     def append(self, result: Result, now: float) -> None:
+        self._move_next(result.position + 1)
         if not len(self):
             self._move_tail(result.position, self.lost)
         self._objects.append(result)
         self._cached_at.append(now)
         self.size_bytes += result.size_bytes
-        self._move_next(result.position + 1)
 
     def pop_tail(self) -> tuple[Result, float]:
         """The tail object, and when it was cached."""
@@ -201,12 +205,6 @@ class Suffix:
         """An empty suffix goes on after `newest` without having cached up to there."""
         self._move_next(newest + 1)
         self._move_tail(newest + 1, newest)
-
-    def reach(self, newest: int) -> None:
-        """There is nothing more up to `newest`."""
-        self._move_next(newest + 1)
-        if not len(self):
-            self._move_tail(newest + 1, self.lost)
 
     def slice(self, after: int, upto: int) -> list[Result]:
         """Cached results in (after, upto]. Without holes the split point is arithmetic."""

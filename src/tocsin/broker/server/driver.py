@@ -19,11 +19,12 @@ import structlog
 from tocsin.broker.core import BrokerCore
 from tocsin.broker.effects import AskNews, Effect, Fetch, StoreMarkers
 from tocsin.broker.events import RangeAnswer
+from tocsin.broker.near import Near
 from tocsin.broker.server import encoding
 from tocsin.broker.server.cluster_link import ClusterLink, News
 from tocsin.broker.server.lines import Asker, Line, Lines
 from tocsin.broker.server.metrics import Counts
-from tocsin.broker.server.overlay import Near, Overlay
+from tocsin.broker.server.overlay import Overlay
 from tocsin.client import frames
 from tocsin.client.frames import SubscriptionInfo
 from tocsin.errors import NotFound, TocsinError, Unavailable

@@ -14,16 +14,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 import structlog
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from tocsin.broker.core import BrokerCore
 from tocsin.broker.effects import Effect, Fetch
-from tocsin.broker.events import RangeAnswer
 from tocsin.broker.lane import Lane, Outward
+from tocsin.broker.near import Near, found, nearest
 from tocsin.broker.server.cluster_link import ClusterLink, RoutedLine
 from tocsin.caching import MessageCache
 from tocsin.errors import NotFound, TocsinError
-from tocsin.model import Result
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.routing import (
     Asked,
@@ -66,33 +65,6 @@ class NearCounts(Struct):
     near_bytes: int = 0
     served: int = 0
     served_bytes: int = 0
-
-
-class Near(Struct, frozen=True):
-    """All results in (after, upto], from a neighbour."""
-
-    epoch: str
-    after: int
-    upto: int
-    results: list[Result]
-
-    def behind(self, stored: RangeAnswer | None) -> RangeAnswer:
-        """One answer with what the store has of what is before; as much as has no hole."""
-        if stored is None:
-            return RangeAnswer(self.epoch, 0, self.upto, self.results, self.upto, len(self.results))
-        reached = stored.upto
-        if reached is None:
-            reached = stored.results[-1].position if stored.results else stored.floor
-        if stored.epoch != self.epoch or reached < self.after:
-            return stored
-        return RangeAnswer(
-            self.epoch,
-            stored.floor,
-            stored.head,
-            [*stored.results, *self.results],
-            self.upto,
-            len(self.results),
-        )
 
 
 class _Question:
@@ -256,17 +228,11 @@ class Overlay:
             await asyncio.wait([question.done], timeout=NEAR_S)
         finally:
             del self._questions[number]
-        found = [one for one in question.answers if one.after < one.upto == fetch.upto]
-        if not found:
-            return None
-        most = min(found, key=lambda one: one.after)
-        results = [
-            Result(fetch.backend, position, at, bytes(value))
-            for position, at, value in most.results
-        ]
-        self.counts.near += len(results)
-        self.counts.near_bytes += sum(one.size_bytes for one in results)
-        return Near(epoch, most.after, most.upto, results)
+        near = nearest(fetch, epoch, question.answers)
+        if near is not None:
+            self.counts.near += len(near.results)
+            self.counts.near_bytes += sum(one.size_bytes for one in near.results)
+        return near
 
     def _asked(self, told: Asked) -> None:
         question = told.question
@@ -275,24 +241,10 @@ class Overlay:
             if waiting is not None:
                 waiting.answered(question)
             return
-        found = self._found(question)
-        self._do(self.router.ask(told.neighbour, found))
-
-    def _found(self, wanted: ResultsWanted) -> ResultsFound:
-        core = self._core()
-        backend = core.attachments.backends.get(wanted.backend)
-        if backend is None or backend.epoch != wanted.epoch or backend.fetched < wanted.upto:
-            return ResultsFound(wanted.question, wanted.upto, wanted.upto)
-        after = max(wanted.after, core.cache.tail(backend.id) - 1)
-        if after >= wanted.upto:
-            return ResultsFound(wanted.question, wanted.upto, wanted.upto)
-        results = [
-            one for one in core.cache.contents(backend.id) if after < one.position <= wanted.upto
-        ]
-        self.counts.served += len(results)
-        self.counts.served_bytes += sum(one.size_bytes for one in results)
-        told = tuple((one.position, one.created_at, Raw(one.payload)) for one in results)
-        return ResultsFound(wanted.question, after, wanted.upto, told)
+        there = found(self._core(), question)
+        self.counts.served += len(there.results)
+        self.counts.served_bytes += sum(len(bytes(value)) for _, _, value in there.results)
+        self._do(self.router.ask(told.neighbour, there))
 
     # Effects
 
