@@ -116,7 +116,7 @@ def test_the_last_client_takes_the_message_with_it() -> None:
 def test_a_response_that_comes_to_a_broken_link_is_lost_without_harm() -> None:
     network = figure_2("leaf-sub-fifo")
     request = network.request("5", asks("black"))
-    network.routers["4"].unlinked("5", network.connections["4", "5"].incarnation)
+    network.routers["4"].unlinked("5", network.mesh.connections["4", "5"].incarnation)
     network.run()
     assert [one.hops for one in network.recalled[request]] == [2]  # 7's came
 

@@ -30,6 +30,7 @@ from tocsin.overlay.routing import (
     Subscriptions,
 )
 from tocsin.overlay.topology import Tree, tree_of
+from tocsin.simulation.mesh import fresh
 
 WORLD = Dataset(DATASET, (Column("kind", "STRING"), Column("level", "INT")))
 
@@ -76,7 +77,7 @@ def lived(seed: int, *, faults: bool, most_held: int = 1000) -> Network:
         elif act < 0.75:
             network.tell_progress()
         elif faults and act < 0.85:
-            network.cut_a_link()
+            network.mesh.cut()
         elif faults and act < 0.9 and len(alive) > 1:
             network.kill(chance.choice(alive))
         elif faults and act < 0.95 and len(alive) < len(network.base.brokers):
@@ -87,22 +88,15 @@ def lived(seed: int, *, faults: bool, most_held: int = 1000) -> Network:
     return network
 
 
-def fresh(network: Network) -> Network:
-    """The same brokers and subscriptions from the beginning, without any delay."""
-    again = Network(network.tree, slow_s=0.0)
-    again.run()
-    for subscription in network.subscriptions.values():
-        again.subscribe(subscription.broker, subscription.filter)
-        again.run()
-    return again
-
-
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 2**32))
 def test_nobody_misses_or_doubles_anything_whatever_happens(seed: int) -> None:
     network = lived(seed, faults=True)
     network.check()
-    assert network.tables() == fresh(network).tables()
+    clients: dict[str, list[Filter]] = {}
+    for one in network.subscriptions.values():
+        clients.setdefault(one.broker, []).append(one.filter)
+    assert network.mesh.tables(DATASET) == fresh(network.tree, clients).tables(DATASET)
     # Now all comes by routing, not from the log.
     filled = network.fills
     for record in ({"kind": "a", "level": 4}, {"kind": "a", "level": 7}, {"kind": None}):

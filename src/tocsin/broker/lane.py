@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tocsin.broker.attachments import Backend
 from tocsin.broker.core import BrokerCore
 from tocsin.broker.effects import Effect
 from tocsin.model import Result
@@ -27,7 +28,9 @@ class Lane:
         self.router = router
         self._core: BrokerCore | None = None
         self._changes = -1
-        self._epochs: dict[int, str] = {}  # of the backend subscriptions that the router serves
+        # What the router serves. A backend subscription that left and came back is another one:
+        # it may go on from an earlier position.
+        self._served: dict[int, tuple[Backend, str]] = {}
 
     def follow(self, core: BrokerCore) -> list[Told]:
         """Ask the overlay for what the core serves now. To be called whenever something was done
@@ -36,14 +39,14 @@ class Lane:
         if core is self._core and self._changes == core.attachments.refiltered:
             return []
         told: list[Told] = []
-        for number in list(self._epochs):
+        for number in list(self._served):
             if core is not self._core or not self._serves(core, number):
-                del self._epochs[number]
+                del self._served[number]
                 told += self.router.unsubscribed(number)
         self._core, self._changes = core, core.attachments.refiltered
         for number, backend in filters.items():
-            if number not in self._epochs:
-                self._epochs[number] = backend.epoch
+            if number not in self._served:
+                self._served[number] = backend, backend.epoch
                 wanted = msgspec.convert(backend.filter, Filter)
                 told += self.router.subscribed(number, wanted, backend.fetched)
         return told
@@ -74,6 +77,6 @@ class Lane:
         return [one for one in numbers if core is self._core and self._serves(core, one)]
 
     def _serves(self, core: BrokerCore, number: int) -> bool:
-        """In the epoch that the router was told of."""
-        known = core.attachments.filters.get(number)
-        return known is not None and known.epoch == self._epochs.get(number)
+        """As it was when the router was told."""
+        backend = core.attachments.filters.get(number)
+        return backend is not None and self._served.get(number) == (backend, backend.epoch)
