@@ -28,7 +28,12 @@ async def test_a_result_is_signalled_got_acknowledged_and_resumed_behind(world: 
     assert [r["value"] for r in answer["results"]] == [{"n": 1}, {"n": 2}]
     await alice.send(op="ack", subscription=made["subscription"], epoch=made["epoch"], position=1)
     acked = await alice.until("acked")
-    assert acked == {"op": "acked", "subscription": made["subscription"], "position": 1}
+    assert acked == {
+        "op": "acked",
+        "subscription": made["subscription"],
+        "epoch": made["epoch"],
+        "position": 1,
+    }
     assert world.cluster.marker("alice") == 1
     await alice.socket.close()
 

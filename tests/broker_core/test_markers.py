@@ -18,8 +18,8 @@ def test_an_acknowledgement_is_confirmed_only_when_it_is_durable() -> None:
     assert bench.ack(3, request="q") == []  # conflated
     assert bench.core.tick(3.0) == [StoreMarkers([Marker(5, "A", 3)])]
     assert bench.core.tick(3.1) == []
-    assert bench.core.markers_stored(()) == [Acked(5, 3, [1], ["q"])]
-    assert bench.ack(2) == [Acked(5, 3, [1], [])]  # never goes back
+    assert bench.core.markers_stored(()) == [Acked(5, "A", 3, [1], ["q"])]
+    assert bench.ack(2) == [Acked(5, "A", 3, [1], [])]  # never goes back
 
 
 def test_markers_that_could_not_be_stored_are_stored_again_with_newer_ones() -> None:
@@ -40,7 +40,7 @@ def test_markers_that_could_not_be_stored_are_not_forgotten() -> None:
     bench.core.tick(3.0)
     bench.core.markers_failed(3.0)
     assert bench.core.tick(3.1) == [StoreMarkers([Marker(5, "A", 1)])]
-    assert bench.core.markers_stored(()) == [Acked(5, 1, [1], [])]
+    assert bench.core.markers_stored(()) == [Acked(5, "A", 1, [1], [])]
 
 
 def test_an_acknowledgement_is_clamped_to_the_head_and_ignored_if_of_another_epoch() -> None:
@@ -48,7 +48,7 @@ def test_an_acknowledgement_is_clamped_to_the_head_and_ignored_if_of_another_epo
     bench.grow(1, 3)
     assert bench.ack(3, epoch="old") == []
     assert bench.core.tick(3.0) == []
-    assert bench.ack(3, epoch="old", request="q") == [Acked(5, 0, [], ["q"])]
+    assert bench.ack(3, epoch="old", request="q") == [Acked(5, "A", 0, [], ["q"])]
     bench.ack(99)
     assert bench.core.tick(3.0) == [StoreMarkers([Marker(5, "A", 3)])]
 

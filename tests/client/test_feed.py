@@ -144,7 +144,7 @@ def test_acknowledgements_are_cumulative_and_sent_again_after_a_reconnection() -
     assert not feed.settled
     feed.opened(info(head=3))
     assert feed.acknowledgement() == ("e1", 3)
-    feed.confirmed(3)
+    feed.confirmed("e1", 3)
     assert feed.settled
 
 

@@ -59,7 +59,8 @@ class Network:
         self.policy, self.slots, self.most_held = parse_message_policy(policy), slots, most_held
         self.mesh = Mesh(self.agenda, self.chance, self.delay, self.do)
         self.mesh.faulty = slow_s > 0
-        self.mesh.sent = self.sent = []
+        self.sent: list[tuple[str, Send]] = []
+        self.mesh.sent = self.sent
         self.routers = self.mesh.routers
         self.log: list[Publication] = []
         self.head = -1

@@ -309,7 +309,9 @@ class BrokerCore:
             return []
         told = [connection] if connection is not None else []
         requests = [request] if request is not None else []
-        return [Acked(subscription, frontend.durable, told, requests)] if told or requests else []
+        if not told and not requests:
+            return []
+        return [Acked(subscription, backend.epoch, frontend.durable, told, requests)]
 
     def markers_stored(self, unknown: Collection[int]) -> list[Effect]:
         """The markers under way are durable, but for subscriptions that the cluster has not."""

@@ -102,6 +102,7 @@ class Acked(Struct, frozen=True):
     """The marker is durable at the cluster."""
 
     subscription: int
+    epoch: str
     position: int
     connections: list[int]
     requests: list[Request]

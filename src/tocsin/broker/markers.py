@@ -91,7 +91,13 @@ class Markers:
         }
         if later.requests or later.connections:
             self._waiters[marker.subscription] = later
-        return Acked(marker.subscription, marker.position, list(waiters.connections), requests)
+        return Acked(
+            marker.subscription,
+            marker.epoch,
+            marker.position,
+            list(waiters.connections),
+            requests,
+        )
 
 
 def _reached(stored: Marker, wanted: Marker) -> bool:

@@ -350,7 +350,7 @@ class Connection:
                 self._wake.set()
             case frames.Acked():
                 if frame.subscription in self._listeners:
-                    self._listeners[frame.subscription].feed.confirmed(frame.position)
+                    self._listeners[frame.subscription].feed.confirmed(frame.epoch, frame.position)
                     self._listeners[frame.subscription].changed.set()
             case frames.Ended():
                 self._ended(frame.subscription)

@@ -156,8 +156,9 @@ class Feed:
         self._acknowledgement_sent = self._acknowledged
         return self._info.epoch, self._acknowledged
 
-    def confirmed(self, position: int) -> None:
-        self.durable = max(self.durable, position)
+    def confirmed(self, epoch: str, position: int) -> None:
+        if self._info is not None and epoch == self._info.epoch:  # one of a past epoch may be late
+            self.durable = max(self.durable, position)
 
     @property
     def settled(self) -> bool:

@@ -137,6 +137,7 @@ class Results(Struct, frozen=True, tag_field="op", tag="results", omit_defaults=
 
 class Acked(Struct, frozen=True, tag_field="op", tag="acked"):
     subscription: int
+    epoch: str
     position: int
 
 

@@ -24,6 +24,7 @@ from tocsin.model import Departure, Subscription
 from tocsin.policies import parse_policy
 from tocsin.simulation.checkers import BrokerChecker, promise
 from tocsin.simulation.client import SimulatedClient
+from tocsin.simulation.lane import Answered, SimulatedLane
 
 if TYPE_CHECKING:
     from tocsin.simulation.world import World
@@ -36,6 +37,7 @@ class SimulatedBroker:
         self.world = world
         self.name = name
         self.core: BrokerCore | None = None
+        self.lane: SimulatedLane | None = None  # if the world has an overlay
         self.checker: BrokerChecker | None = None
         self.ready = False
         self.compared_at = -1.0  # everything with the cluster
@@ -49,12 +51,14 @@ class SimulatedBroker:
         limit = world.random.choice([2, 5, 1000])
         self.core = BrokerCore(policy, world.budget_bytes, world.now, fetch_limit=limit)
         self.checker = BrokerChecker(world.cluster, self.core)
+        world.began(self)
         self.load()
         self._tick(self.incarnation)
 
     def crash(self) -> None:
-        self.core = self.checker = None
+        self.core = self.checker = self.lane = None
         self.ready = False
+        self.world.died(self)
         for connection in list(self.connections):
             self.world.break_connection(connection)
         self.connections.clear()
@@ -92,12 +96,13 @@ class SimulatedBroker:
             return self.core is not None and self.incarnation == incarnation
 
         def arrive() -> None:
-            answer = work() if fate > 0.05 else None
-            world.later(world.delay_s(), lambda: come_back(answer))
+            down = world.cluster.down
+            answer = work() if fate > 0.05 and not down else None
+            world.later(world.delay_s(), lambda: come_back(answer, fate < 0.1 or down))
 
-        def come_back(answer: Any) -> None:
+        def come_back(answer: Any, lost: bool) -> None:
             if alive():
-                self.do((failed() or []) if fate < 0.1 else answered(answer))
+                self.do((failed() or []) if lost else answered(answer))
 
         world.later(world.delay_s(), arrive)
 
@@ -143,8 +148,8 @@ class SimulatedBroker:
             return  # frames that come before the welcome are refused
         kind, number, *rest = frame
         if kind == "get":
-            after, epoch, limit = rest
-            request = (connection, number)
+            ref, after, epoch, limit = rest
+            request = (connection, ref)
             self.do(
                 core.get(request, name, number, world.now, after=after, epoch=epoch, limit=limit)
             )
@@ -196,25 +201,40 @@ class SimulatedBroker:
     def do(self, effects: list[Effect]) -> None:
         for effect in effects:
             self._do(effect)
-        if self.core is not None and self.checker is not None:
+        if self.lane is not None:
+            self.lane.follow()
+        if self.checker is not None:
             self.checker.check()
+
+    def _fetch(self, core: BrokerCore, fetch: Fetch) -> None:
+        def answered(answer: RangeAnswer | None) -> list[Effect]:
+            if answer is None:
+                return core.fetch_failed(fetch.fetch, self.world.now)
+            return core.fetched(fetch.fetch, answer, self.world.now)
+
+        if not fetch.ahead and self.lane is not None and self.lane.router.neighbours:
+            self.lane.near(core, fetch, self._read, answered)
+        else:
+            self._read(fetch, answered)
+
+    def _read(self, fetch: Fetch, answered: Answered) -> None:
+        """From the store."""
+        promise(
+            not fetch.ahead or fetch.backend not in self.world.cluster.log.filters,
+            f"{fetch} reads what routing brings",
+        )
+        self.call(
+            lambda: self.world.cluster.read(fetch.backend, fetch.after, fetch.upto, fetch.limit),
+            answered,
+            lambda: answered(None),
+        )
 
     def _do(self, effect: Effect) -> None:
         world, core = self.world, self.core
         assert core is not None
         match effect:
-            case Fetch(fetch, backend, after, upto, limit):
-
-                def fetched(answer: RangeAnswer | None) -> list[Effect]:
-                    if answer is None:
-                        return core.fetch_failed(fetch, world.now)
-                    return core.fetched(fetch, answer, world.now)
-
-                self.call(
-                    lambda: world.cluster.read(backend, after, upto, limit),
-                    fetched,
-                    lambda: core.fetch_failed(fetch, world.now),
-                )
+            case Fetch():
+                self._fetch(core, effect)
             case AskNews(since):
                 self.call(
                     lambda: world.cluster.news(self.name, since),
@@ -237,11 +257,15 @@ class SimulatedBroker:
                 for connection in effect.connections:
                     world.to_client(connection, lambda c: c.sent_inline(effect))
             case Answer():
-                world.to_client(effect.request[0], lambda c: c.answered(effect))
+                connection, ref = effect.request
+                world.to_client(connection, lambda c: c.answered(ref, effect))
             case Fail():
                 world.to_client(effect.request[0], lambda c: world.retry(c, effect.request))
-            case Acked():
-                pass
+            case Acked(subscription, epoch, position, connections):
+                for connection in connections:
+                    world.to_client(
+                        connection, lambda c: c.confirmed(subscription, epoch, position)
+                    )
             case Ended(subscription, connections):
                 for connection in connections:
                     world.to_client(connection, lambda c: c.ended(subscription))

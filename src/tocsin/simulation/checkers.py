@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tocsin.broker.core import BrokerCore
-from tocsin.broker.effects import Gap, Marker
-from tocsin.model import Result
+from tocsin.broker.effects import Marker
+from tocsin.client.feed import Result as Got
 from tocsin.simulation.model_cluster import ModelCluster
 
 
@@ -25,22 +25,22 @@ class DeliveryChecker:
 
     cluster: ModelCluster
     delivered: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+    beginnings: dict[tuple[str, int, str], int] = field(default_factory=dict)
     acknowledged: dict[tuple[int, str], int] = field(default_factory=dict)
     count: int = 0
     gaps: int = 0
     ends: int = 0
 
-    def started(self, client: str, subscription: int, epoch: str, position: int) -> None:
-        key = (client, subscription)
-        known = self.delivered.get(key)
-        if known is not None:
-            order = self.cluster.epoch_order
-            promise(order[epoch] > order[known[0]], f"{key} went back from {known} to {epoch}")
-        self.delivered[key] = (epoch, position)
-        self._may_acknowledge(subscription, epoch, position)
+    def began(self, client: str, subscription: int, epoch: str, position: int) -> None:
+        """The client was told that it has all up to there."""
+        begin = self.cluster.begins.get((subscription, epoch), 0)  # 0: it ended before
+        may = max(begin, self.acknowledged.get((subscription, epoch), 0))
+        promise(position <= may, f"{client}, {subscription}: begins at {position}, not at {may}")
+        self.beginnings[client, subscription, epoch] = position
+        self.delivered.setdefault((client, subscription), (epoch, position))
 
     def forgotten(self, client: str, subscription: int) -> None:
-        """The client unsubscribed: if it should come back, it begins at the marker."""
+        """If it should come back, it begins at the marker."""
         self.delivered.pop((client, subscription), None)
 
     def told_end(self, client: str, subscription: int) -> None:
@@ -50,29 +50,41 @@ class DeliveryChecker:
         )
         self.ends += 1
 
-    def told_gap(self, client: str, subscription: int, epoch: str, gap: Gap) -> None:
+    def got(self, client: str, subscription: int, backend: int, result: Got) -> None:
         key = (client, subscription)
-        known_epoch, position = self.delivered[key]
-        promise(epoch == known_epoch, f"{key}: a gap of another epoch")
-        promise(gap.first <= position + 1, f"{key}: {gap} leaves a hole after {position}")
-        promise(gap.last <= self.cluster.floors[epoch], f"{key}: {gap} was told but is kept")
-        self.delivered[key] = (epoch, max(position, gap.last))
-        self._may_acknowledge(subscription, epoch, gap.last)
-        self.gaps += 1
-
-    def got(self, client: str, subscription: int, epoch: str, result: Result) -> None:
-        key = (client, subscription)
-        known_epoch, position = self.delivered[key]
-        promise(epoch == known_epoch, f"{key}: {epoch} delivered within {known_epoch}")
-        promise(result.position == position + 1, f"{key}: {result.position} came after {position}")
-        promise(result == self.cluster.history[epoch, result.position], f"{key}: not the same")
-        self.delivered[key] = (epoch, result.position)
-        self._may_acknowledge(subscription, epoch, result.position)
+        epoch, position = self.delivered[key]
+        if result.epoch != epoch:
+            order = self.cluster.epoch_order
+            promise(order[result.epoch] > order[epoch], f"{key} went back from {epoch}: {result}")
+            position = self.beginnings[client, subscription, result.epoch]
+        if result.gap is not None:
+            position = self._after_gap(key, backend, position, result, result.epoch != epoch)
+        there = self.cluster.following(backend, result.epoch, position)
+        if there is None or there.position != result.position:
+            raise BrokenPromise(f"{key}: {result} came after {position}, {there} is next")
+        same = (there.payload, there.created_at) == (result.value, result.at)
+        promise(same, f"{key}: {result} is not {there}")
+        self.delivered[key] = (result.epoch, result.position)
+        acknowledged = self.acknowledged.get((subscription, result.epoch), 0)
+        self.acknowledged[subscription, result.epoch] = max(acknowledged, result.position)
         self.count += 1
 
-    def _may_acknowledge(self, subscription: int, epoch: str, position: int) -> None:
-        key = (subscription, epoch)
-        self.acknowledged[key] = max(self.acknowledged.get(key, 0), position)
+    def _after_gap(
+        self, key: tuple[str, int], backend: int, position: int, result: Got, is_new: bool
+    ) -> int:
+        """Where the result may follow."""
+        gap, floor = result.gap, self.cluster.floor(backend, result.epoch)
+        assert gap is not None
+        self.gaps += 1
+        promise(gap.reason != "missing in the answer", f"{key}: {gap}")
+        if gap.last is None:  # an epoch is over, and perhaps more
+            promise(is_new, f"{key}: {gap} within {result.epoch}")
+            return max(position, min(floor, result.position - 1))
+        first = self.cluster.following(backend, result.epoch, position)
+        left = first is not None and first.position < gap.first
+        promise(not left, f"{key}: {gap} leaves a hole after {position}: {first}")
+        promise(gap.last <= floor, f"{key}: {gap} was told but is kept")
+        return max(position, gap.last)
 
     def stored(self, markers: list[Marker]) -> None:
         for marker in markers:
@@ -89,17 +101,19 @@ class DeliveryChecker:
             f"{client} is at {broker}, its subscription {subscription} at {frontend.broker}",
         )
         backend = self.cluster.backends[frontend.backend]
-        if backend.head == 0:
+        if self.cluster.following(backend.id, backend.epoch, 0) is None:
             return  # a new epoch without results: nobody need have heard of it
         epoch, position = self.delivered[client, subscription]
+        missed = self.cluster.following(backend.id, backend.epoch, position)
         promise(
-            (epoch, position) == (backend.epoch, backend.head),
+            epoch == backend.epoch and missed is None,
             f"{client}, subscription {subscription}: {epoch} {position} is all that came of "
-            f"{backend.epoch} {backend.head}",
+            f"{backend.epoch}: {missed}",
         )
+        missed = self.cluster.following(backend.id, backend.epoch, frontend.marker)
         promise(
-            frontend.marker == backend.head,
-            f"subscription {subscription}: marker {frontend.marker} of {backend.head} was stored",
+            missed is None,
+            f"subscription {subscription}: marker {frontend.marker} was stored, not {missed}",
         )
 
 
@@ -116,24 +130,19 @@ class BrokerChecker:
         if cache.policy.evict is not None:
             promise(cache.size_bytes <= cache.budget_bytes, "the byte budget is exceeded")
         for backend in self.core.attachments.backends.values():
-            contents, tail = cache.contents(backend.id), cache.tail(backend.id)
-            positions = [result.position for result in contents]
+            contents, after = cache.contents(backend.id), cache.tail(backend.id) - 1
+            there = self.cluster.results(backend.id, backend.epoch, after, backend.fetched)
             promise(
-                positions == list(range(tail, backend.fetched + 1)),
-                f"backend {backend.id}: {positions} is no suffix up to {backend.fetched}",
+                contents == there,
+                f"backend {backend.id}: {contents} is not {there}, of ({after}, {backend.fetched}]",
             )
-            for result in contents:
-                promise(
-                    result == self.cluster.history[backend.epoch, result.position],
-                    f"backend {backend.id}: cached {result.position} is not what is stored",
-                )
             total += sum(result.size_bytes for result in contents)
             markers = [frontend.marker for frontend in backend.frontends.values()]
-            waiting = sum(1 for marker in markers if marker < tail)
             if contents:
+                waiting = sum(1 for marker in markers if marker < contents[0].position)
                 promise(
                     waiting == cache.candidate(backend.id).waiting > 0,
-                    f"backend {backend.id}: {waiting} wait for {tail}",
+                    f"backend {backend.id}: {waiting} wait for {contents[0]}",
                 )
             promise(len(markers) > 0, f"backend {backend.id} has no subscription here")
         promise(total == cache.size_bytes, f"{cache.size_bytes} bytes are counted, {total} cached")

@@ -1,127 +1,175 @@
-"""The client algorithm: a cursor per subscription, dedupe by position, get after a signal, ack."""
+"""A client: the real feeds of its subscriptions, and an application that takes from them, stalls
+and acknowledges as it likes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from tocsin.broker.effects import Answer, SendInline, Signal
-from tocsin.model import Subscription
+from tocsin.client.feed import Feed, Wanted
+from tocsin.client.frames import Missing, ResultInfo, Results, SubscriptionInfo
+from tocsin.model import Result, Subscription
 from tocsin.simulation.checkers import DeliveryChecker, promise
 
 
-@dataclass
-class Feed:
-    backend: int
-    epoch: str
-    cursor: int
-    head: int
-    asked: bool = False
-
-
-@dataclass
 class SimulatedClient:
-    name: str
-    inline: bool
-    limit: int
-    checker: DeliveryChecker
-    send: Callable[[tuple[Any, ...]], None]  # to the broker, on the present connection
-    acks: Callable[[], bool]  # whether it acknowledges now
-    connection: int | None = None
-    feeds: dict[int, Feed] = field(default_factory=dict)
+    def __init__(
+        self,
+        name: str,
+        inline: bool,
+        prefetch: int,
+        checker: DeliveryChecker,
+        send: Callable[[tuple[Any, ...]], None],  # to the broker, on the present connection
+        acks: Callable[[], bool],  # whether it acknowledges now
+    ) -> None:
+        self.name = name
+        self.inline = inline
+        self.connection: int | None = None
+        self.stalled = False
+        self.feeds: dict[int, Feed] = {}
+        self.asked = 0  # gets so far
+        self._prefetch = prefetch
+        self._checker = checker
+        self._send = send
+        self._acks = acks
+        self._gets: dict[int, tuple[int, Feed, Wanted]] = {}  # under way
+
+    def backend(self, number: int) -> int:
+        info = self.feeds[number].info
+        assert info is not None
+        return info.backend
+
+    # -- frames -----------------------------------------------------------------------------------
 
     def welcomed(self, subscriptions: list[Subscription]) -> None:
+        self._gets.clear()
         listed = {one.id for one in subscriptions}
         for gone in [number for number in self.feeds if number not in listed]:
             self.forget(gone)
         for one in subscriptions:
-            self.opened(one)
-        self.look()
-
-    def opened(self, one: Subscription) -> None:
-        feed = self.feeds.get(one.id)
-        if feed is None or feed.epoch != one.backend.epoch:
-            self._start(one.id, one.backend.id, one.backend.epoch, one.marker)
-            feed = self.feeds[one.id]
-        feed.asked = False
-        feed.head = max(feed.head, one.backend.head)
+            self._opened(one)
+        self.go_on()
 
     def subscribed(self, one: Subscription) -> None:
-        self.opened(one)
-        self.look()
+        self._opened(one)
+        self.go_on()
 
-    def _start(self, number: int, backend: int, epoch: str, position: int) -> None:
-        self.checker.started(self.name, number, epoch, position)
-        self.feeds[number] = Feed(backend, epoch, position, position)
+    def _opened(self, one: Subscription) -> None:
+        feed = self.feeds.setdefault(one.id, Feed(self._prefetch))
+        known = feed.info
+        feed.opened(_info(one))
+        if known is None or known.epoch != one.backend.epoch:
+            self._checker.began(self.name, one.id, one.backend.epoch, one.marker)
 
     def forget(self, number: int) -> None:
         del self.feeds[number]
-        self.checker.forgotten(self.name, number)
+        self._checker.forgotten(self.name, number)
+
+    def restart(self) -> None:
+        """All that it remembered is gone, but for what it acknowledged."""
+        for number in list(self.feeds):
+            self.forget(number)
 
     def ended(self, number: int) -> None:
-        self.checker.told_end(self.name, number)
+        self._checker.told_end(self.name, number)
         if number in self.feeds:
             self.forget(number)
 
-    def look(self) -> None:
-        """Ask where something is known to be missing; one get at a time."""
-        for number, feed in self.feeds.items():
-            if not feed.asked and feed.head > feed.cursor:
-                feed.asked = True
-                self.send(("get", number, feed.cursor, feed.epoch, self.limit))
-
-    def failed(self, number: int) -> None:
+    def confirmed(self, number: int, epoch: str, position: int) -> None:
         if number in self.feeds:
-            self.feeds[number].asked = False
+            self.feeds[number].confirmed(epoch, position)
+
+    def failed(self, ref: int) -> None:
+        number, feed, _ = self._gets.pop(ref, (0, None, None))
+        if feed is not None and self.feeds.get(number) is feed:
+            feed.answer_failed()
+        self.go_on()
 
     def signalled(self, signal: Signal) -> None:
-        self._heard(signal.backend, signal.epoch, signal.head)
-
-    def _heard(self, backend: int, epoch: str, head: int) -> None:
-        for feed in self.feeds.values():
-            if feed.backend == backend:
-                # Of another epoch: asking with the old cursor makes the broker say what it is.
-                feed.head = max(feed.head, head if epoch == feed.epoch else feed.cursor + 1)
-        self.look()
+        for feed in self._of(signal.backend):
+            feed.signalled(signal.epoch, signal.head)
+        self.go_on()
 
     def sent_inline(self, frame: SendInline) -> None:
-        for number, feed in self.feeds.items():
-            continues = feed.epoch == frame.epoch and frame.after <= feed.cursor
-            if feed.backend == frame.backend and continues:
-                self._take(number, feed, frame)
-        self._heard(frame.backend, frame.epoch, frame.head)
+        for feed in self._of(frame.backend):
+            feed.arrived(
+                Results(
+                    frame.backend,
+                    frame.epoch,
+                    frame.after,
+                    frame.head,
+                    frame.head,
+                    _results(frame.results),
+                )
+            )
+        self.go_on()
 
-    def answered(self, answer: Answer) -> None:
-        number = answer.subscription
-        feed = self.feeds.get(number)
-        if feed is None:
-            return
-        feed.asked = False
-        if answer.epoch != feed.epoch:
-            self._start(number, answer.backend, answer.epoch, answer.after)
-            feed = self.feeds[number]
-        if answer.after > feed.cursor:
-            self.look()  # to what was asked before it unsubscribed and subscribed again
-            return
-        promise(len(answer.results) <= self.limit, f"{self.name}: more than asked for")
+    def answered(self, ref: int, answer: Answer) -> None:
+        number, feed, wanted = self._gets.pop(ref, (0, None, None))
+        if feed is None or wanted is None or self.feeds.get(number) is not feed:
+            return  # given up meanwhile
+        promise(len(answer.results) <= wanted.limit, f"{self.name}: more than asked for")
         promise(answer.upto <= answer.head or not answer.results, f"beyond the head: {answer}")
-        if answer.gap is not None and answer.gap.last > feed.cursor:
-            self.checker.told_gap(self.name, number, feed.epoch, answer.gap)
-            feed.cursor = answer.gap.last
-        self._take(number, feed, answer)
-        promise(feed.cursor >= answer.upto, f"{self.name}: {answer.upto} told, {feed.cursor} had")
-        feed.head = max(feed.head, answer.head)
-        self.look()
+        gap = None if answer.gap is None else Missing(answer.gap.first, answer.gap.last)
+        known = feed.info
+        feed.arrived(
+            Results(
+                answer.backend,
+                answer.epoch,
+                answer.after,
+                answer.upto,
+                answer.head,
+                _results(answer.results),
+                gap,
+                subscription=number,
+                ref=ref,
+            )
+        )
+        if known is not None and known.epoch != answer.epoch:
+            self._checker.began(self.name, number, answer.epoch, answer.after)
+        promise(feed.position >= answer.upto, f"{self.name}: {answer.upto} told and not had")
+        self.go_on()
 
-    def _take(self, number: int, feed: Feed, frame: Answer | SendInline) -> None:
-        for result in frame.results:
-            if result.position > feed.cursor:
-                self.checker.got(self.name, number, feed.epoch, result)
-                feed.cursor = result.position
-        if self.acks():
-            self.acknowledge(number)
+    def _of(self, backend: int) -> list[Feed]:
+        return [feed for number, feed in self.feeds.items() if self.backend(number) == backend]
 
-    def acknowledge(self, number: int) -> None:
-        feed = self.feeds[number]
-        self.send(("ack", number, feed.epoch, feed.cursor))
+    # -- the application --------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        for number, feed in self.feeds.items():
+            while not self.stalled and (result := feed.take()) is not None:
+                self._checker.got(self.name, number, self.backend(number), result)
+                if self._acks():
+                    feed.acknowledge(result)
+            acknowledgement = feed.acknowledgement()
+            if acknowledgement is not None:
+                self._send(("ack", number, *acknowledgement))
+            self._ask(number, feed)
+
+    def _ask(self, number: int, feed: Feed) -> None:
+        wanted = feed.wanted()
+        if wanted is not None:
+            self.asked += 1
+            self._gets[self.asked] = number, feed, wanted
+            self._send(("get", number, self.asked, wanted.after, wanted.epoch, wanted.limit))
+
+
+def _info(one: Subscription) -> SubscriptionInfo:
+    there = one.backend
+    return SubscriptionInfo(
+        one.id,
+        one.subscriber,
+        there.id,
+        there.channel,
+        there.arguments,
+        there.epoch,
+        there.head,
+        there.floor,
+        one.marker,
+        one.broker,
+    )
+
+
+def _results(results: list[Result]) -> list[ResultInfo]:
+    return [ResultInfo(one.position, one.created_at, one.payload) for one in results]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from tocsin.broker.effects import Marker
 from tocsin.broker.events import NewHead, RangeAnswer
-from tocsin.model import BackendSubscription, Departure, Result, Subscription
+from tocsin.model import FILTERED, BackendSubscription, Departure, Result, Subscription
+from tocsin.simulation.model_log import ModelLog
 
 
 @dataclass
@@ -31,6 +34,8 @@ class StoredFrontend:
 
 @dataclass
 class ModelCluster:
+    log: ModelLog = field(default_factory=ModelLog)
+    down: bool = False  # nobody gets an answer
     sequence: int = 0
     epochs: int = 0
     subscriptions: int = 0
@@ -41,6 +46,7 @@ class ModelCluster:
     floors: dict[str, int] = field(default_factory=dict)  # epoch -> highest floor ever
     epoch_order: dict[str, int] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)  # subscriber -> connection that moved it
+    begins: dict[tuple[int, str], int] = field(default_factory=dict)  # (subscription, epoch)
 
     def _step(self) -> int:
         self.sequence += 1
@@ -52,6 +58,23 @@ class ModelCluster:
         self.epoch_order[name] = self.epochs
         self.floors[name] = 0
         return name
+
+    # -- what checkers compare with -------------------------------------------------------------
+
+    def following(self, backend: int, epoch: str, position: int) -> Result | None:
+        """The first result after a position that there ever was."""
+        if backend in self.log.filters:
+            return next(iter(self.log.results(backend, position, self.log.head)), None)
+        return self.history.get((epoch, position + 1))
+
+    def results(self, backend: int, epoch: str, after: int, upto: int) -> list[Result]:
+        """All that there ever were in (after, upto]."""
+        if backend in self.log.filters:
+            return self.log.results(backend, after, upto)
+        return [self.history[epoch, position] for position in range(after + 1, upto + 1)]
+
+    def floor(self, backend: int, epoch: str) -> int:
+        return self.log.floor if backend in self.log.filters else self.floors[epoch]
 
     # -- what makes the world change ----------------------------------------------------------
 
@@ -81,6 +104,7 @@ class ModelCluster:
             for frontend in self.frontends.values():
                 if frontend.backend == backend:
                     frontend.marker = 0
+                    self.begins[frontend.id, self.backends[backend].epoch] = 0
 
     def brokers_of(self, backend: int) -> set[str]:
         return {f.broker for f in self.frontends.values() if f.backend == backend}
@@ -96,15 +120,13 @@ class ModelCluster:
             if (frontend.subscriber, frontend.backend) == (subscriber, backend):
                 return self._told(frontend)  # where it is: the call may be a late one
         self.subscriptions += 1
+        b = self.backends[backend]
+        begin = self.log.head if backend in self.log.filters else b.head
         frontend = StoredFrontend(
-            self.subscriptions,
-            subscriber,
-            backend,
-            broker,
-            self.backends[backend].head,
-            self._step(),
+            self.subscriptions, subscriber, backend, broker, begin, self._step()
         )
         self.frontends[frontend.id] = frontend
+        self.begins[frontend.id, b.epoch] = begin
         return self._told(frontend)
 
     def unsubscribe(self, subscription: int) -> None:
@@ -143,6 +165,16 @@ class ModelCluster:
     def _told(self, frontend: StoredFrontend) -> Subscription:
         b = self.backends[frontend.backend]
         told = BackendSubscription(b.id, "channel", {"key": b.id}, b.epoch, b.head, b.floor)
+        if b.id in self.log.filters:
+            told = BackendSubscription(
+                b.id,
+                FILTERED + self.log.dataset,
+                {"key": b.id},
+                b.epoch,
+                self.log.head,
+                self.log.floor,
+                msgspec.to_builtins(self.log.filters[b.id]),
+            )
         return Subscription(
             frontend.id, frontend.subscriber, frontend.broker, told, frontend.marker
         )
@@ -170,6 +202,9 @@ class ModelCluster:
         b = self.backends.get(backend)
         if b is None:
             return None
+        if backend in self.log.filters:
+            reached, results = self.log.read(backend, after, upto, limit)
+            return RangeAnswer(b.epoch, self.log.floor, self.log.head, results, reached)
         first, last = max(after, b.floor) + 1, min(upto, b.head, max(after, b.floor) + limit)
         results = [self.history[b.epoch, p] for p in range(first, last + 1)]
         return RangeAnswer(b.epoch, b.floor, b.head, results)
@@ -183,6 +218,7 @@ class ModelCluster:
                 continue
             b = self.backends[frontend.backend]
             if b.epoch == marker.epoch:
-                assert marker.position <= b.head
+                head = self.log.head if b.id in self.log.filters else b.head
+                assert marker.position <= head
                 frontend.marker = max(frontend.marker, marker.position)
         return unknown

@@ -5,7 +5,6 @@ Everything random comes from one seed, so that a failing run can be run again ex
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,41 +12,54 @@ from typing import Any
 from tocsin.broker.events import NewHead
 from tocsin.model import Departure
 from tocsin.policies import parse_policy, policy_names
+from tocsin.simulation.agenda import Action, Agenda
 from tocsin.simulation.broker import SimulatedBroker
 from tocsin.simulation.checkers import DeliveryChecker, promise
 from tocsin.simulation.client import SimulatedClient
 from tocsin.simulation.model_cluster import ModelCluster
 
-BACKENDS = 4
+CHANNELS = range(4)
 
 
 class World:
-    def __init__(self, seed: int, policies: Sequence[str] = ()) -> None:
+    """`channels` and `backends`: backend subscriptions that there may be, those with a channel's
+    results and all."""
+
+    def __init__(
+        self,
+        seed: int,
+        policies: Sequence[str] = (),
+        *,
+        names: Sequence[str] = ("east", "west"),
+        channels: Sequence[int] = CHANNELS,
+        filters: Sequence[int] = (),
+    ) -> None:
         combined = ["evict=lru expire=ttl", "evict=lsc expire=ttl"]
         self.policies = list(policies) or [*policy_names(), *combined]
         self.random = random.Random(seed)
-        self.now = 0.0
+        self.agenda = Agenda()
+        self.later = self.agenda.later
+        self.run_until = self.agenda.run
         self.scale = self.random.choice([1.0, 1.0, 30.0])  # long runs reach TTL's re-estimation
         self.budget_bytes = self.random.choice([0, 60, 200, 1000])
         self.faulty = True
         self.moves = 0  # clients that followed to another broker
         self.cluster = ModelCluster()
         self.delivery = DeliveryChecker(self.cluster)
-        self._agenda: list[tuple[float, int, Callable[[], Any]]] = []
-        self._count = 0
         self._connections = 0
         self._pipes: dict[int, tuple[SimulatedClient, SimulatedBroker]] = {}
         self._arrivals: dict[tuple[int, str], float] = {}  # frames of a connection stay in order
-        self.brokers = [SimulatedBroker(self, name) for name in ("east", "west")]
+        self.channels, self.backends = list(channels), [*channels, *filters]
+        self.brokers = [SimulatedBroker(self, name) for name in names]
         self.clients = [self._client(f"client-{n}") for n in range(self.random.randint(1, 5))]
 
     def _client(self, name: str) -> SimulatedClient:
         inline = self.random.random() < 0.4
-        limit = self.random.choice([1, 3, 1000])
+        prefetch = self.random.choice([1, 3, 1000])
         client = SimulatedClient(
             name,
             inline,
-            limit,
+            prefetch,
             self.delivery,
             lambda frame: self.to_broker(client, frame),
             lambda: not self.faulty or self.random.random() < 0.6,
@@ -56,24 +68,18 @@ class World:
 
     # -- time and network ---------------------------------------------------------------------
 
-    def later(self, delay_s: float, action: Callable[[], Any]) -> None:
-        self._count += 1
-        heapq.heappush(self._agenda, (self.now + delay_s, self._count, action))
-
-    def run_until(self, end: float) -> None:
-        while self._agenda and self._agenda[0][0] <= end:
-            self.now, _, action = heapq.heappop(self._agenda)
-            action()
-        self.now = end
+    @property
+    def now(self) -> float:
+        return self.agenda.now
 
     def delay_s(self) -> float:
         slow = self.faulty and self.random.random() < 0.1
         return self.random.expovariate(1.0 if slow else 20.0) * self.scale
 
-    def _in_order(self, connection: int, direction: str, action: Callable[[], None]) -> None:
+    def _in_order(self, connection: int, direction: str, action: Action) -> None:
         at = max(self._arrivals.get((connection, direction), 0.0), self.now + self.delay_s())
         self._arrivals[connection, direction] = at
-        self.later(at - self.now, action)
+        self.agenda.at(at, action)
 
     def to_client(self, connection: int, action: Callable[[SimulatedClient], None]) -> None:
         def arrive() -> None:
@@ -128,16 +134,21 @@ class World:
         self.later(self.delay_s() * 3, hang_up)
 
     def retry(self, client: SimulatedClient, request: tuple[int, int]) -> None:
-        connection, number = request
+        connection, ref = request
 
         def again() -> None:
             if client.connection == connection:
-                client.failed(number)
-                client.look()
+                client.failed(ref)
 
         self.later(0.5 * self.scale, again)
 
     # -- what happens -----------------------------------------------------------------------------
+
+    def began(self, broker: SimulatedBroker) -> None:
+        """A broker's process has begun."""
+
+    def died(self, broker: SimulatedBroker) -> None:
+        """It is no more."""
 
     def publish(self, backend: int) -> None:
         for _ in range(self.random.choice([1, 1, 1, 2, 6])):
@@ -181,9 +192,9 @@ class World:
         """One random thing."""
         draw, choose = self.random.random(), self.random.choice
         client, broker = choose(self.clients), choose(self.brokers)
-        backend = self.random.randrange(BACKENDS)
+        backend, channel = choose(self.backends), choose(self.channels)
         if draw < 0.48:
-            self.publish(backend)
+            self.publish(channel)
         elif draw < 0.51 and self.cluster.frontends:
             self.end(choose(sorted(self.cluster.frontends)))
         elif draw < 0.54 and self.cluster.frontends:
@@ -205,24 +216,28 @@ class World:
                 broker.crash()
                 self.later(self.random.random() * self.scale, broker.start)
         elif draw < 0.88:
-            self.cluster.retire(backend, self.random.choice([0, 1, 3]))
+            self.cluster.retire(channel, self.random.choice([0, 1, 3]))
         elif draw < 0.90:
-            self.cluster.remake(backend)
-            self.send_notices(backend, [])
+            self.cluster.remake(channel)
+            self.send_notices(channel, [])
         elif draw < 0.95 and broker.core is not None and broker.ready:
             policy = parse_policy(choose(self.policies))
             broker.do(broker.core.set_policy(policy, self.now))
         elif draw < 0.97:  # a rumour: only news are believed
             some = sorted(self.cluster.frontends)[:3]
             self.send_notices(backend, [Departure(n, choose([None, broker.name])) for n in some])
-        elif client.feeds:
-            client.acknowledge(choose(sorted(client.feeds)))
+        elif draw < 0.99:
+            client.stalled = not client.stalled
+            client.go_on()
+        elif client.connection is not None:
+            client.restart()
+            self.break_connection(client.connection)
 
     def run(self, happenings: int) -> None:
         for broker in self.brokers:
             broker.start()
         for client in self.clients:
-            for backend in self.random.sample(range(BACKENDS), 2):
+            for backend in self.random.sample(self.backends, 2):
                 self.cluster.subscribe(client.name, self.random.choice(self.brokers).name, backend)
         self.run_until(1.0 * self.scale)
         for client in self.clients:
@@ -237,22 +252,30 @@ class World:
         self.faulty = False
         self.run_until(self.now + 20 * self.scale)
         for client in self.clients:
+            client.stalled = False
+            client.go_on()
             if client.connection is None:
                 self.connect(client)
-            for backend in range(BACKENDS):
+            for backend in self.backends:
                 self.to_broker(client, ("subscribe", backend))
         self.run_until(self.now + 5 * self.scale)
-        for backend in range(BACKENDS):
-            self.publish(backend)
+        self.publish_everywhere()
         self.run_until(self.now + 10 * self.scale)
+        asked = [client.asked for client in self.clients]
+        self.run_until(self.now + 5 * self.scale)
+        promise(asked == [client.asked for client in self.clients], "gets without end")
+        self.check()
+
+    def publish_everywhere(self) -> None:
+        for channel in self.channels:
+            self.publish(channel)
+
+    def check(self) -> None:
         for client in self.clients:
-            for number in client.feeds:
-                client.acknowledge(number)
-        self.run_until(self.now + 10 * self.scale)
-        for client in self.clients:
-            heard = sorted(feed.backend for feed in client.feeds.values())
-            promise(heard == list(range(BACKENDS)), f"{client.name} asked for all, has {heard}")
+            heard = sorted(client.backend(number) for number in client.feeds)
+            promise(heard == self.backends, f"{client.name} asked for all, has {heard}")
             assert client.connection is not None
             broker = self._pipes[client.connection][1].name
-            for number in client.feeds:
+            for number, feed in client.feeds.items():
                 self.delivery.everything_delivered(client.name, number, broker)
+                promise(feed.settled, f"{client.name}: not all acknowledgements were confirmed")

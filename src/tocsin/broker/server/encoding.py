@@ -111,7 +111,9 @@ def welcome_message(broker: str, cluster: str, subscriptions: list[SubscriptionI
 
 
 def acked_message(effect: Acked) -> Message:
-    return Message("acked", encode(frames.Acked(effect.subscription, effect.position)))
+    return Message(
+        "acked", encode(frames.Acked(effect.subscription, effect.epoch, effect.position))
+    )
 
 
 def ended_message(effect: Ended) -> Message:
