@@ -17,7 +17,15 @@ import msgspec
 from tocsin.cluster.log_records import PIECE_BYTES, LogRecords, Placed, Read
 from tocsin.errors import InvalidInput
 from tocsin.language import bind_arguments, parse_filter
-from tocsin.model import Arguments, Beginning, Channel, Dataset, Subscription, filtered_dataset
+from tocsin.model import (
+    FILTERED,
+    Arguments,
+    Beginning,
+    Channel,
+    Dataset,
+    Subscription,
+    filtered_dataset,
+)
 from tocsin.overlay.filters import Filter, told
 from tocsin.overlay.filters.filter import matcher
 from tocsin.storage.log import PublicationLog, open_reader
@@ -147,6 +155,12 @@ class Routing:
                 }
             )
         return answers
+
+    def filter(self, name: str, where: str) -> dict[str, Any]:
+        """A filter by its text: its canonical form, and what brokers match."""
+        dataset = self.dataset(FILTERED + name)
+        assert dataset is not None
+        return {"where": told(filter_of(dataset, where)), "filter": filter_json(dataset, where)}
 
     def log_range(self, name: str, after: int, upto: int | None, limit: int) -> dict[str, Any]:
         """All records of a dataset in a range."""

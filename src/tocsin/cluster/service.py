@@ -203,6 +203,10 @@ class Calls:
         read = self._cluster.routing.log_range
         return await asyncio.to_thread(read, call.path["name"], after, upto, limit)
 
+    async def filter(self, call: Call) -> Any:
+        bound = self._cluster.routing.filter
+        return await asyncio.to_thread(bound, call.path["name"], call.query("where", str, ""))
+
     async def routed(self, call: Call) -> Any:
         stream = self._cluster.routed.stream(call.identity)
         return StreamResponse(stream, STALL_S, stream.gone)
@@ -265,6 +269,13 @@ def routes(cluster: Cluster) -> list[Route]:
             c.log,
             broker,
             "records of a dataset by a range of positions",
+        ),
+        Route(
+            "GET",
+            "/v1/datasets/{name}/filter",
+            c.filter,
+            ("subscribe", "broker"),
+            "a filter on a routed dataset, as brokers match it",
         ),
         Route(
             "GET", "/v1/routed", c.routed, broker, "records of routed datasets as they come (lines)"

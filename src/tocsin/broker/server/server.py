@@ -82,9 +82,9 @@ class Broker:
         self.links = Links(
             self.name,
             settings.secret,
-            _nobody_listens,
-            _nobody_listens,
-            _nobody_listens,
+            self.driver.overlay.linked,
+            self.driver.overlay.unlinked,
+            self.driver.overlay.heard,
             frame_bytes=min(FRAME_BYTES, settings.frame_limit_bytes),
         )
         self._stack.push_async_callback(self.links.stop)
@@ -221,7 +221,7 @@ class Broker:
 
     def overlay_told(self, entry: str | None, neighbours: dict[str, str]) -> None:
         """With every heartbeat that is answered; a coordinator that is away changes nothing."""
-        self.links.set_neighbours(neighbours)
+        self.driver.overlay.told(self.links, entry, neighbours)
 
     async def _leave(self) -> None:
         async with httpx.AsyncClient(timeout=1.0, verify=tls()) as http:
@@ -260,10 +260,6 @@ async def run(settings: Settings) -> None:
         raise
     await stopped
     await broker.stop()
-
-
-def _nobody_listens(*_: object) -> None:
-    pass
 
 
 def _announced(settings: Settings) -> str:
