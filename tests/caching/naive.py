@@ -53,6 +53,7 @@ class Rates:
 @dataclass
 class NaiveCache:
     newest: int
+    lost: int  # what is not here any more, or never was, up to here
     ttl_s: float
     hold_s: float
     subscribers: dict[int, Subscriber] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class NaiveCache:
 
     @property
     def tail(self) -> int:
+        """Who stands before it waits for the oldest object."""
         return self.objects[0].result.position if self.objects else self.newest + 1
 
 
@@ -93,16 +95,16 @@ class NaiveCaches:
     # -- who waits ---------------------------------------------------------------------------
 
     def open(self, backend: int, newest: int) -> None:
-        self.caches[backend] = NaiveCache(newest, self.usual_ttl_s, self.hold_s)
+        self.caches[backend] = NaiveCache(newest, newest, self.usual_ttl_s, self.hold_s)
 
     def close(self, backend: int) -> None:
         self._drop_all(self.caches.pop(backend))
 
-    def reset(self, backend: int) -> None:
+    def reset(self, backend: int, newest: int) -> None:
         """A new epoch: everyone before its beginning."""
         subscribers = self.caches[backend].subscribers
         self.close(backend)
-        self.open(backend, 0)
+        self.open(backend, newest)
         for number, one in subscribers.items():
             self.attach(backend, number, Subscriber(0, one.away_since))
 
@@ -173,6 +175,7 @@ class NaiveCaches:
         if not waiting or not fits or not admit(self.memory, len(waiting), *parameters):
             self.bypassed += 1
             self._drop_all(cache)
+            cache.lost = result.position
             return
         new = Cached(result, now, waiting)
         cache.objects.append(new)
@@ -201,17 +204,20 @@ class NaiveCaches:
             self.inflation = score
         return True
 
-    def get(self, backend: int, after: int, now: float) -> list[Result]:
+    def get(
+        self, backend: int, after: int, upto: int, now: float, limit: int | None
+    ) -> list[Result]:
         self.expire(now)
         cache = self.caches[backend]
         self._access(cache, now)
-        found = [o.result for o in cache.objects if o.result.position > after]
+        found = [o.result for o in cache.objects if after < o.result.position <= upto][:limit]
         self.hits += len(found)
         return found
 
     def skip(self, backend: int, newest: int) -> None:
         cache = self.caches[backend]
         self._drop_all(cache)
+        cache.lost = max(cache.lost, newest) if newest > cache.newest else cache.lost
         cache.newest = newest
 
     def fetch_took(self, backend: int, delay_s: float) -> None:
@@ -227,10 +233,13 @@ class NaiveCaches:
 
     def _drop(self, cache: NaiveCache, o: Cached) -> None:
         cache.objects.remove(o)
+        cache.lost = o.result.position
         cache.score = None
 
     def _drop_all(self, cache: NaiveCache) -> None:
         self.dropped += len(cache.objects)
+        if cache.objects:
+            cache.lost = cache.objects[-1].result.position
         cache.objects.clear()
         cache.score = None
 
@@ -278,14 +287,13 @@ class NaiveCaches:
         waiting = [cache.subscribers[number] for number in cache.objects[0].subscribers]
         left_ms = [int(one.away_since * 1000) for one in waiting if one.away_since is not None]
         away_s = max(0.0, now - sum(left_ms) / len(left_ms) / 1000) if left_ms else 0.0
-        runs, worth, size_bytes = [], 0.0, 0
+        runs, worth, size_bytes, before = [], 0.0, 0, cache.lost
         for o in cache.objects[:LOOK_AHEAD]:
             if o is new and cache.objects[0] is not new:
                 break  # it is not there yet
             # A delivery for each who waits, a wait for the cluster for each who would begin here.
-            begin = [
-                n for n in o.subscribers if cache.subscribers[n].marker == o.result.position - 1
-            ]
+            begin = [n for n in o.subscribers if cache.subscribers[n].marker >= before]
+            before = o.result.position
             worth += len(o.subscribers) + FIRST_MISS_PER_S * cache.fetch_delay_s * len(begin)
             size_bytes += o.result.size_bytes
             runs.append((worth, size_bytes))

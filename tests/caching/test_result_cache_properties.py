@@ -42,7 +42,19 @@ STEPS = st.binary(min_size=200, max_size=400).map(decode)  # far quicker than li
 @settings(max_examples=50, deadline=None)
 @given(budget_bytes=st.integers(0, 100), steps=STEPS)
 def test_result_cache_equals_algorithm_1(text: str, budget_bytes: int, steps: list[Step]) -> None:
-    both = Both(text, budget_bytes)
+    _live(Both(text, budget_bytes), steps)
+
+
+@pytest.mark.parametrize("text", POLICIES)
+@settings(max_examples=40, deadline=None)
+@given(budget_bytes=st.integers(0, 100), steps=STEPS)
+def test_so_it_does_where_positions_have_holes(
+    text: str, budget_bytes: int, steps: list[Step]
+) -> None:
+    _live(Both(text, budget_bytes, holes=True), steps)
+
+
+def _live(both: Both, steps: list[Step]) -> None:
     for backend in range(BACKENDS):
         both.open(backend)
         for _ in range(backend):
@@ -56,8 +68,9 @@ def test_result_cache_equals_algorithm_1(text: str, budget_bytes: int, steps: li
 class Both:
     """The real cache and the naive one, told the same."""
 
-    def __init__(self, text: str, budget_bytes: int) -> None:
+    def __init__(self, text: str, budget_bytes: int, *, holes: bool = False) -> None:
         policy = parse_policy(text)
+        self.holes = holes  # between positions, where records are that a filter does not match
         self.real = ResultCache(policy, budget_bytes)
         self.naive = NaiveCaches(policy, budget_bytes)
         self.now = 0.0
@@ -67,15 +80,19 @@ class Both:
         real, naive, now = self.real, self.naive, self.now
         model = naive.caches[backend]
         if kind == "put":
-            result = Result(backend, model.newest + 1, now - amount / 8, b"x" * amount)
+            position = model.newest + (1 + who % 4 if self.holes else 1)
+            result = Result(backend, position, now - amount / 8, b"x" * amount)
             real.put(result, now)
             naive.put(result, now)
         elif kind == "get":
             after = max(0, model.newest - amount % 6)
-            assert real.get(backend, after, model.newest, now) == naive.get(backend, after, now)
+            upto = max(after, model.newest - who % 3)
+            limit = who % 5 or None
+            got = real.get(backend, after, upto, now, limit)
+            assert got == naive.get(backend, after, upto, now, limit)
         elif kind == "join":
             # a newcomer stands at the newest; one that moved here behind, or ahead of us
-            self.join(backend, max(0, model.newest + (0, -2, 1)[amount % 3]), amount % 2 == 0)
+            self.join(backend, max(0, model.newest + (0, -2, 1, 3)[amount % 4]), who % 2 == 0)
         elif kind == "fetch":
             real.fetch_took(backend, amount / 8)
             naive.fetch_took(backend, amount / 8)
@@ -83,8 +100,9 @@ class Both:
             real.skip(backend, model.newest + amount % 3, now)
             naive.skip(backend, model.newest + amount % 3)
         elif kind == "epoch":
-            real.reset(backend, 0, now)
-            naive.reset(backend)
+            beginning = amount if self.holes else 0  # the log goes on
+            real.reset(backend, beginning, now)
+            naive.reset(backend, beginning)
         elif kind == "closing":
             self._close(backend)
             self.open(backend, amount)
@@ -140,7 +158,7 @@ class Both:
         counters = real.counters
         for backend, model in naive.caches.items():
             assert real.contents(backend) == [o.result for o in model.objects]
-            assert real.tail(backend) == model.tail
+            assert real.tail(backend) == model.lost + 1
             if model.objects:
                 assert real.candidate(backend) == naive.candidate(backend)
         for name in ("inserted", "bypassed", "evicted", "expired", "consumed", "dropped"):

@@ -111,6 +111,7 @@ class ResultCache:
                 f"backend subscription {result.backend}: position {suffix.next} comes next, "
                 f"not {result.position}"
             )
+        suffix.reach(result.position)
         if len(suffix) == 0:
             self._accessed(suffix, now)
         if not self._is_estimated and self.size_bytes + result.size_bytes > self.budget_bytes:
@@ -285,7 +286,7 @@ class ResultCache:
         return growth(suffix.candidate.arrival_bytes_per_s, suffix.consumption_rate)
 
     def _is_wanted(self, suffix: Suffix, result: Result) -> bool:
-        waiting = suffix.waiting_for(result.position)
+        waiting = suffix.waiting_for_next
         if waiting == 0 or result.size_bytes > self.budget_bytes:
             return False
         return self.policy.admit(self._memory, waiting, *self.policy.admit_parameters)

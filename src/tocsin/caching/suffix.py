@@ -126,12 +126,10 @@ class Suffix:
         if self.lost > 0:
             self.spoiled += everyone.subscribers
 
-    def waiting_for(self, position: int) -> int:
-        """How many an object is for that comes next, at this position."""
-        if not self.ahead:
-            return self.everyone.subscribers
-        taken = sum(g.subscribers for marker, g in self._marked.items() if marker >= position)
-        return self.everyone.subscribers - taken
+    @property
+    def waiting_for_next(self) -> int:
+        """How many the next object is for."""
+        return self.everyone.subscribers - self.ahead
 
     def _stand(self, marker: int, subscribers: int, away_since: float | None) -> bool:
         if marker < self.tail:
@@ -175,13 +173,18 @@ class Suffix:
 
     # -- objects -----------------------------------------------------------------------------
 
-    def append(self, result: Result, now: float) -> None:
-        self._move_next(result.position + 1)
+    def reach(self, position: int) -> None:
+        """There is nothing before the position that is not here, or was."""
+        self._move_next(position)
         if not len(self):
-            self._move_tail(result.position, self.lost)
+            self._move_tail(position, self.lost)
+
+    def append(self, result: Result, now: float) -> None:
+        """The next one: it was reached."""
         self._objects.append(result)
         self._cached_at.append(now)
         self.size_bytes += result.size_bytes
+        self._move_next(self.next + 1)
 
     def pop_tail(self) -> tuple[Result, float]:
         """The tail object, and when it was cached."""

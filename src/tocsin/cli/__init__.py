@@ -7,7 +7,7 @@ import sys
 import typer
 
 from tocsin import __version__
-from tocsin.cli import data, demo, dev, lab, plan, services
+from tocsin.cli import data, demo, dev, lab, plan, services, simulate
 from tocsin.cli.output import complain
 from tocsin.errors import SettingError, TocsinError
 from tocsin.service.backoff import NO_ANSWER
@@ -26,6 +26,7 @@ demo.register(app)
 lab.register(app)
 plan.register(app)
 dev.register(app)
+simulate.register(app)
 
 
 @app.command()

@@ -1,0 +1,68 @@
+"""`tocsin simulate`: the fault simulation, for as many seeds as one likes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tocsin.cli.output import complain, err, show_table
+from tocsin.cli.progress import Watch
+from tocsin.errors import InvalidInput
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(simulate)
+
+
+def simulate(
+    seeds: Annotated[int, typer.Option(min=1, help="how many worlds of each kind")] = 100,
+    first: Annotated[int, typer.Option(min=0, help="the first seed")] = 0,
+    kind: Annotated[str | None, typer.Option(help="channels or network; none given: both")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="of the result caches; none given: all in turn")
+    ] = None,
+    happenings: Annotated[int, typer.Option(min=0, help="in each world")] = 60,
+) -> None:
+    """Whole systems in virtual time, with crashes, cuts, losses and moves; the promises are
+    watched at every step. A seed that breaks one is named."""
+    from tocsin.policies import parse_policy
+    from tocsin.simulation import KINDS
+
+    if kind is not None and kind not in KINDS:
+        raise InvalidInput(
+            f"no kind of world is called {kind!r}", field="kind", hint=" or ".join(KINDS)
+        )
+    chosen = policy or []
+    for text in chosen:
+        parse_policy(text)
+    rows = []
+    broken = 0
+    with Watch(err) as watch:
+        for name in [kind] if kind is not None else KINDS:
+            watch.begin(f"{name} worlds", seeds)
+            delivered = gaps = 0
+            for seed in range(first, first + seeds):
+                world = KINDS[name](seed, chosen)
+                try:
+                    world.run(happenings)
+                except Exception as error:  # whatever it is, the seed shows it again
+                    broken += 1
+                    complain(_named(name, seed, happenings, chosen, error))
+                delivered += world.delivery.count
+                gaps += world.delivery.gaps
+                watch.advance(1)
+            rows.append([name, seeds, delivered, gaps])
+    show_table(["worlds", "seeds", "results delivered", "gaps told"], rows)
+    if broken:
+        raise typer.Exit(1)
+
+
+def _named(
+    kind: str, seed: int, happenings: int, policies: list[str], error: Exception
+) -> InvalidInput:
+    again = f"tocsin simulate --kind {kind} --first {seed} --seeds 1 --happenings {happenings}"
+    again += "".join(f" --policy {one!r}" for one in policies)
+    return InvalidInput(
+        f"{kind} world, seed {seed}: {type(error).__name__}: {error}", hint=f"again with {again}"
+    )
