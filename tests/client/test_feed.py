@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
@@ -200,4 +201,103 @@ def test_whatever_the_network_does_results_leave_once_and_in_order(
         answer()
         seen += [r.position for r in drain(feed)]
     assert seen == list(range(1, head + 1))
+    assert feed.gaps == []
+
+
+# -- results of filters: positions have holes ---------------------------------------------------
+
+
+def holed(after: int, upto: int, head: int, *positions: int, asked: bool = True) -> Results:
+    results = [ResultInfo(p, 0.0, p) for p in positions]
+    return frame(after, upto, head, asked=asked, results=results)
+
+
+def opened_filter(prefetch: int = 10, **changes: Any) -> Feed:
+    feed = Feed(prefetch)
+    feed.opened(info(channel="dataset/reports", **changes))
+    return feed
+
+
+def test_holes_between_a_filters_results_are_no_gaps() -> None:
+    feed = opened_filter(marker=10, head=30)
+    feed.arrived(holed(10, 30, 30, 13, 19))
+    assert [(r.position, r.gap) for r in drain(feed)] == [(13, None), (19, None)]
+    assert feed.position == 30
+    assert feed.gaps == []
+    assert feed.wanted() is None
+
+
+def test_an_answer_without_matches_moves_a_filters_feed_on() -> None:
+    feed = opened_filter(marker=10, head=30)
+    assert feed.wanted() is not None
+    feed.arrived(holed(10, 30, 30))
+    assert feed.position == 30
+    assert feed.wanted() is None
+
+
+def test_inline_results_without_room_are_not_passed_over() -> None:
+    feed = opened_filter(2, marker=10)
+    feed.arrived(holed(10, 25, 25, 13, 19, 25, asked=False))
+    assert feed.position == 19
+    drain(feed)
+    wanted = feed.wanted()
+    assert wanted is not None
+    assert wanted.after == 19
+
+
+def test_what_a_filters_log_lost_is_told_with_the_next_result() -> None:
+    feed = opened_filter(marker=10, head=40)
+    feed.arrived(msgspec.structs.replace(holed(10, 40, 40, 35), gap=Missing(11, 30)))
+    (result,) = drain(feed)
+    assert result.gap is not None
+    assert (result.gap.first, result.gap.last) == (11, 30)
+
+
+def test_a_confirmation_of_a_past_epoch_says_nothing_of_this_one() -> None:
+    """Else acknowledgements up to there would never be sent."""
+    feed = Feed(10)
+    feed.opened(info(epoch="e2", marker=0, head=2))
+    feed.confirmed("e1", 8)
+    feed.opened(info(epoch="e2", marker=0, head=2))
+    feed.arrived(frame(0, 2, 2, epoch="e2"))
+    feed.acknowledge(drain(feed)[-1])
+    assert feed.acknowledgement() == ("e2", 2)
+
+
+@given(
+    st.lists(st.integers(1, 40), unique=True).map(sorted),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(1, 40)), max_size=30),
+    st.integers(1, 5),
+)
+def test_a_filters_feed_gives_each_match_once_in_order(
+    there: list[int], steps: list[tuple[bool, int, int]], prefetch: int
+) -> None:
+    """Inline frames come as they like, repeated and with holes before them; gets are answered."""
+    feed = opened_filter(prefetch)
+    got: list[int] = []
+
+    def answer() -> bool:
+        wanted = feed.wanted()
+        if wanted is None:
+            return False
+        some = [p for p in there if p > wanted.after][: wanted.limit]
+        upto = some[-1] if len(some) == wanted.limit else 40
+        feed.arrived(holed(wanted.after, upto, 40, *some))
+        return True
+
+    for inline, after, more in steps:
+        if inline:
+            upto = min(after + more, 40)
+            some = [p for p in there if after < p <= upto]
+            feed.arrived(holed(after, upto, upto, *some, asked=False))
+        else:
+            feed.signalled("e1", after)
+            answer()
+        if more % 2:
+            got += [result.position for result in drain(feed)]
+    feed.signalled("e1", 40)
+    got += [result.position for result in drain(feed)]
+    while answer():
+        got += [result.position for result in drain(feed)]
+    assert got == there
     assert feed.gaps == []

@@ -35,7 +35,8 @@ class Gets:
         begin = frontend.marker if get.after is None else max(get.after, 0)
         if other_epoch:
             begin = 0  # positions of different epochs cannot be compared
-        if begin >= backend.fetched and not other_epoch and self._poll(get, backend, now):
+            get.wait_until = None
+        if begin >= backend.fetched and self._poll(get, backend, now):
             return
         get.epoch = backend.epoch
         get.begin = get.after = begin
@@ -53,7 +54,7 @@ class Gets:
         if missed_upto > begin:
             self._fetch(get, backend, missed_upto, now, effects)
         else:
-            self._answer(get, backend, get.upto, None, [], effects)
+            self._answer(get, backend, get.upto, None, [], now, effects)
 
     def _fetch(
         self, get: Get, backend: Backend, upto: int, now: float, effects: list[Effect]
@@ -69,7 +70,7 @@ class Gets:
         held = self._attachments.holds(fetching.backend)
         for get in self._end(fetching):
             if held and get.epoch == answer.epoch == fetching.backend.epoch:
-                self._complete(get, fetching, answer, effects)
+                self._complete(get, fetching, answer, now, effects)
             else:  # the epoch changed meanwhile, or the subscription left: look again
                 self.start(get, now, effects)
 
@@ -84,7 +85,12 @@ class Gets:
         return gets
 
     def _complete(
-        self, get: Get, fetching: Fetching, answer: RangeAnswer, effects: list[Effect]
+        self,
+        get: Get,
+        fetching: Fetching,
+        answer: RangeAnswer,
+        now: float,
+        effects: list[Effect],
     ) -> None:
         reached, gap = get.begin, None
         if answer.floor > get.begin:
@@ -112,7 +118,7 @@ class Gets:
             get.cached = get.cached[: get.limit - len(results)]
             upto = (results + get.cached)[-1].position
         near = max(0, len(results) - stored)
-        self._answer(get, fetching.backend, upto, gap, results, effects, near)
+        self._answer(get, fetching.backend, upto, gap, results, now, effects, near)
 
     def _answer(
         self,
@@ -121,9 +127,14 @@ class Gets:
         upto: int,
         gap: Gap | None,
         fetched: list[Result],
+        now: float,
         effects: list[Effect],
         near: int = 0,
     ) -> None:
+        if upto >= backend.fetched and not fetched and not get.cached and gap is None:
+            get.after = upto  # of a filter: nothing matched on the way there
+            if self._poll(get, backend, now):
+                return
         answer = Answer(
             request=get.request,
             subscription=get.subscription,

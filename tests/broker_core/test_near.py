@@ -1,0 +1,64 @@
+"""What a neighbour's cache has, joined with what the store adds."""
+
+from __future__ import annotations
+
+from broker_core.filters import FilterBench, records, stored
+from tocsin.broker.effects import Fetch
+from tocsin.broker.events import RangeAnswer
+from tocsin.broker.near import Near, found, nearest
+from tocsin.overlay.routing import ResultsFound, ResultsWanted
+
+FETCH = Fetch(1, 8, 2, 19, 1000, ahead=False)
+
+
+def test_the_newest_part_that_is_cached_is_found() -> None:
+    bench = FilterBench()
+    bench.routed(13, 19, 25)
+    told = found(bench.core, ResultsWanted(1, 8, "F", 2, 19))
+    assert (told.after, told.upto) == (10, 19)
+    assert nearest(FETCH, "F", [told]) == Near("F", 10, 19, records(13, 19))
+
+
+def test_nothing_is_found_of_what_is_not_known_whole() -> None:
+    bench = FilterBench()
+    bench.routed(13)
+    for wanted in (
+        ResultsWanted(1, 8, "F", 2, 14),  # we have not heard of 14
+        ResultsWanted(1, 8, "G", 2, 13),
+        ResultsWanted(1, 9, "F", 2, 13),
+        ResultsWanted(1, 8, "F", 2, 10),  # before our time
+    ):
+        told = found(bench.core, wanted)
+        assert (told.after, told.upto) == (wanted.upto, wanted.upto)
+        assert nearest(FETCH, "F", [told]) is None
+
+
+def test_the_neighbour_that_goes_back_farthest_is_taken() -> None:
+    answers = [ResultsFound(1, 15, 19), ResultsFound(1, 7, 19), ResultsFound(1, 3, 18)]
+    near = nearest(FETCH, "F", answers)
+    assert near is not None
+    assert near.after == 7
+
+
+def test_the_store_adds_what_is_before() -> None:
+    near = Near("F", 10, 19, records(13, 19))
+    assert near.behind(stored(4, upto=10)) == RangeAnswer(
+        "F", 0, 1000, records(4, 13, 19), upto=19, near=2
+    )
+    assert near.behind(None) == RangeAnswer("F", 0, 19, records(13, 19), upto=19, near=2)
+
+
+def test_a_hole_before_it_or_another_epoch_leaves_the_stores_answer() -> None:
+    near = Near("F", 10, 19, records(13, 19))
+    short = stored(4, upto=7)
+    assert near.behind(short) is short
+    assert Near("G", 10, 19, []).behind(stored(4, upto=10)) == stored(4, upto=10)
+
+
+def test_what_the_store_has_lost_the_neighbour_may_have() -> None:
+    near = Near("F", 10, 19, records(13, 19))
+    assert near.behind(stored(upto=10, floor=15)) == RangeAnswer(
+        "F", 10, 1000, records(13, 19), upto=19, near=2
+    )
+    dense = RangeAnswer("F", 15, 1000, [])
+    assert near.behind(dense).results == records(13, 19)
