@@ -19,6 +19,16 @@ def test_the_newest_part_that_is_cached_is_found() -> None:
     assert nearest(FETCH, "F", [told]) == Near("F", 10, 19, records(13, 19))
 
 
+def test_an_answer_is_the_newest_that_fits() -> None:
+    bench = FilterBench()
+    bench.routed(13, 19, 25)
+    wanted = ResultsWanted(1, 8, "F", 2, 25)
+    told = found(bench.core, wanted, most_bytes=20)
+    assert (told.after, [position for position, _, _ in told.results]) == (13, [19, 25])
+    told = found(bench.core, wanted, most_bytes=9)
+    assert (told.after, told.results) == (25, ())
+
+
 def test_nothing_is_found_of_what_is_not_known_whole() -> None:
     bench = FilterBench()
     bench.routed(13)

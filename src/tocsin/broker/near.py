@@ -15,6 +15,9 @@ from tocsin.broker.events import RangeAnswer
 from tocsin.model import Result
 from tocsin.overlay.routing import ResultsFound, ResultsWanted
 
+MOST_BYTES = 256 * 1024
+"""In one answer: results must not hold up what is routed over the same link."""
+
 
 class Near(Struct, frozen=True):
     """All results in (after, upto], from a neighbour."""
@@ -43,7 +46,7 @@ class Near(Struct, frozen=True):
         )
 
 
-def found(core: BrokerCore, wanted: ResultsWanted) -> ResultsFound:
+def found(core: BrokerCore, wanted: ResultsWanted, most_bytes: int = MOST_BYTES) -> ResultsFound:
     """What the cache here has of what a neighbour wants: the newest part of it, whole."""
     nothing = ResultsFound(wanted.question, wanted.upto, wanted.upto)
     backend = core.attachments.backends.get(wanted.backend)
@@ -55,6 +58,12 @@ def found(core: BrokerCore, wanted: ResultsWanted) -> ResultsFound:
     results = [
         one for one in core.cache.contents(backend.id) if after < one.position <= wanted.upto
     ]
+    size_bytes = 0
+    for at in reversed(range(len(results))):
+        size_bytes += results[at].size_bytes
+        if size_bytes > most_bytes:
+            after, results = results[at].position, results[at + 1 :]
+            break
     told = tuple((one.position, one.created_at, Raw(one.payload)) for one in results)
     return ResultsFound(wanted.question, after, wanted.upto, told)
 
