@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Raw
+
 from broker_core.filters import FilterBench, records, stored
 from tocsin.broker.effects import Fetch
 from tocsin.broker.events import RangeAnswer
@@ -29,25 +31,37 @@ def test_an_answer_is_the_newest_that_fits() -> None:
     assert (told.after, told.results) == (25, ())
 
 
+def test_of_what_is_wanted_up_to_later_the_known_part_is_found() -> None:
+    bench = FilterBench()
+    bench.routed(13)
+    told = found(bench.core, ResultsWanted(1, 8, "F", 2, 19))
+    assert nearest(FETCH, "F", [told]) == Near("F", 10, 13, records(13))
+
+
 def test_nothing_is_found_of_what_is_not_known_whole() -> None:
     bench = FilterBench()
     bench.routed(13)
     for wanted in (
-        ResultsWanted(1, 8, "F", 2, 14),  # we have not heard of 14
         ResultsWanted(1, 8, "G", 2, 13),
         ResultsWanted(1, 9, "F", 2, 13),
         ResultsWanted(1, 8, "F", 2, 10),  # before our time
     ):
         told = found(bench.core, wanted)
-        assert (told.after, told.upto) == (wanted.upto, wanted.upto)
+        assert (told.after, told.results) == (told.upto, ())
         assert nearest(FETCH, "F", [told]) is None
 
 
-def test_the_neighbour_that_goes_back_farthest_is_taken() -> None:
-    answers = [ResultsFound(1, 15, 19), ResultsFound(1, 7, 19), ResultsFound(1, 3, 18)]
+def test_the_neighbour_that_has_most_is_taken() -> None:
+    one, other = ((at, 1.0, Raw(b"{}")) for at in (8, 17))
+    answers = [
+        ResultsFound(1, 15, 19, (other,)),
+        ResultsFound(1, 7, 19, (one, other)),
+        ResultsFound(1, 3, 18),
+    ]
     near = nearest(FETCH, "F", answers)
     assert near is not None
     assert near.after == 7
+    assert nearest(FETCH, "F", answers[2:]) is nearest(FETCH, "F", []) is None
 
 
 def test_the_store_adds_what_is_before() -> None:

@@ -48,16 +48,14 @@ class Near(Struct, frozen=True):
 
 def found(core: BrokerCore, wanted: ResultsWanted, most_bytes: int = MOST_BYTES) -> ResultsFound:
     """What the cache here has of what a neighbour wants: the newest part of it, whole."""
-    nothing = ResultsFound(wanted.question, wanted.upto, wanted.upto)
     backend = core.attachments.backends.get(wanted.backend)
-    if backend is None or backend.epoch != wanted.epoch or backend.fetched < wanted.upto:
-        return nothing
-    after = max(wanted.after, core.cache.tail(backend.id) - 1)
-    if after >= wanted.upto:
-        return nothing
-    results = [
-        one for one in core.cache.contents(backend.id) if after < one.position <= wanted.upto
-    ]
+    if backend is None or backend.epoch != wanted.epoch:
+        return ResultsFound(wanted.question, wanted.upto, wanted.upto)
+    upto = min(
+        wanted.upto, backend.fetched
+    )  # of a filter: its last match, though more was looked at
+    after = min(upto, max(wanted.after, core.cache.tail(backend.id) - 1))
+    results = [one for one in core.cache.contents(backend.id) if after < one.position <= upto]
     size_bytes = 0
     for at in reversed(range(len(results))):
         size_bytes += results[at].size_bytes
@@ -65,15 +63,14 @@ def found(core: BrokerCore, wanted: ResultsWanted, most_bytes: int = MOST_BYTES)
             after, results = results[at].position, results[at + 1 :]
             break
     told = tuple((one.position, one.created_at, Raw(one.payload)) for one in results)
-    return ResultsFound(wanted.question, after, wanted.upto, told)
+    return ResultsFound(wanted.question, after, upto, told)
 
 
 def nearest(fetch: Fetch, epoch: str, answers: Iterable[ResultsFound]) -> Near | None:
-    """The answer that goes back farthest; None if nobody has any."""
-    some = [one for one in answers if one.after < one.upto == fetch.upto]
-    if not some:
+    """The answer with most of it; None if nobody has any."""
+    most = max(answers, key=lambda one: len(one.results), default=None)
+    if most is None or not most.results:
         return None
-    most = min(some, key=lambda one: one.after)
     results = [
         Result(fetch.backend, position, at, bytes(value)) for position, at, value in most.results
     ]

@@ -73,8 +73,8 @@ class ResultsWanted(Struct, frozen=True, tag="results-wanted"):
 
 
 class ResultsFound(Struct, frozen=True, tag="results-found"):
-    """All that there is in (after, upto], newest part of what was wanted: position, time of making
-    and JSON of each. Nothing if after = upto."""
+    """All that there is in (after, upto], a part of what was wanted: position, time of making and
+    JSON of each. Nothing is known if after = upto."""
 
     question: int
     after: int
