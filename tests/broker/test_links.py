@@ -164,14 +164,17 @@ async def test_a_link_that_is_given_up_comes_again_with_a_higher_incarnation(nod
     await until(lambda: a.links.counts.relinks == b.links.counts.relinks == 3)
 
 
-async def test_who_is_no_longer_a_neighbour_is_cut_off_and_not_dialled_again(node: Make) -> None:
+@pytest.mark.parametrize("forgets", ["a", "b"])
+async def test_who_is_no_longer_a_neighbour_is_cut_off_and_not_linked_again(
+    node: Make, forgets: str
+) -> None:
     a, b = await node("a"), await node("b")
     beside(a, b)
     await until(lambda: a.is_linked("b") and b.is_linked("a"))
-    a.links.set_neighbours({})
+    (a if forgets == "a" else b).links.set_neighbours({})
     await until(lambda: not a.is_linked("b") and not b.is_linked("a"))
     await asyncio.sleep(0.2)
-    assert len(linked(b)) == 1
+    assert len(linked(a)) == len(linked(b)) == 1
     beside(a, b)
     await until(lambda: a.is_linked("b") and b.is_linked("a"))
 
