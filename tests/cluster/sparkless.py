@@ -85,7 +85,8 @@ async def sparkless(directory: Path, **settings: Any) -> AsyncIterator[Sparkless
     wanted = Settings(data=directory, secret=SECRET, **settings)
     listener = listen("127.0.0.1", 0)
     with Store.open(f"sqlite:///{directory}/store.db") as store:
-        async with SparklessCluster(wanted, store) as cluster:
+        cluster = SparklessCluster(wanted, store)
+        async with cluster:
             cluster.url = f"http://127.0.0.1:{port_of(listener)}"
             async with serving(app(cluster), listener):
                 yield cluster

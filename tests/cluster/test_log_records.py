@@ -113,7 +113,7 @@ def test_any_range_gives_exactly_the_records_that_end_in_it(
     steps: list[Any], asked: list[tuple[float, float, int]]
 ) -> None:
     with tempfile.TemporaryDirectory() as name, world(f"{name}/log", Path(name)) as made:
-        ends = {}
+        ends: dict[int, None] = {}
         for step in steps:
             if isinstance(step, tuple):
                 if made.count:

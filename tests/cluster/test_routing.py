@@ -232,9 +232,12 @@ async def test_many_ranges_share_what_is_read(
         await cluster.create_dataset(ROUTED)
         reads = []
         read = cluster.routing.records.read
-        monkeypatch.setattr(
-            cluster.routing.records, "read", lambda *given: reads.append(given) or read(*given)
-        )
+
+        def counted(*given: Any) -> Any:
+            reads.append(given)
+            return read(*given)
+
+        monkeypatch.setattr(cluster.routing.records, "read", counted)
         async with probe(ContractDriver(cluster, stored=False)) as broker:
             made = [await subscribe(broker, f"n = {n}") for n in range(5)]
             await cluster.publish_all(ROUTED.name, [{"n": n} for n in range(5)])

@@ -281,6 +281,8 @@ class FakeCluster:
         channel, given = body["channel"], body.get("arguments", {})
         routed = self.routing.of(channel)
         given = self._bound(channel, given)
+        if body.get("from") is not None:
+            checked(msgspec.convert(body["from"], Beginning))
         if body["broker"] not in self.brokers:
             raise NotFound(f"no broker is called {body['broker']!r}", field="broker")
         backend = self._find(channel, given)

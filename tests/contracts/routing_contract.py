@@ -25,15 +25,21 @@ def numbers_of(answer: Any) -> list[int]:
 
 
 async def subscribe(
-    broker: Probe, where: Any, *, subscriber: str = "", status: int = 200, **more: Any
+    broker: Probe,
+    where: Any,
+    *,
+    subscriber: str = "",
+    beginning: dict[str, int] | None = None,
+    status: int = 200,
 ) -> Any:
     body = {
         "subscriber": subscriber or fresh("alice"),
         "broker": broker.name,
         "channel": CHANNEL,
         "arguments": {"where": where},
+        **({} if beginning is None else {"from": beginning}),
     }
-    return await broker.call("POST", "/v1/subscriptions", body | more, status)
+    return await broker.call("POST", "/v1/subscriptions", body, status)
 
 
 async def log_of(broker: Probe, after: int, upto: int | None = None, limit: int = 1000) -> Any:
@@ -142,7 +148,8 @@ async def records_are_told_as_they_come_in_the_logs_order(driver: Driver) -> Non
                     break
             await driver.publish(records(key, 1, 2))
             await driver.publish(records(key, 3))
-            reached, heard = entered, []
+            reached = entered
+            heard: list[Any] = []
             async for line in lines:
                 if line["dataset"] != DATASET:
                     continue
@@ -194,16 +201,15 @@ async def a_newcomer_hears_the_past_of_a_filter_if_it_says_so(driver: Driver) ->
             ({"last": 100}, [1, 2, 3]),
             ({"seconds": 3600}, [1, 2, 3]),
         ):
-            made = await subscribe(broker, where, **{"from": beginning})
+            made = await subscribe(broker, where, beginning=beginning)
             assert made["floor"] <= made["marker"] < made["head"]
             answer = await broker.fetch(made["backend"], made["marker"], made["head"])
             assert numbers_of(answer) == expected
-        again = await subscribe(
-            broker, where, subscriber=made["subscriber"], **{"from": {"last": 1}}
-        )
+        again = await subscribe(broker, where, subscriber=made["subscriber"], beginning={"last": 1})
         assert again == made
-        for wrong in ({"last": 0}, {"seconds": -1}, {}, {"last": 1, "seconds": 1}):
-            told = await subscribe(broker, where, status=400, **{"from": wrong})
+        wrongs: list[dict[str, int]] = [{"last": 0}, {"seconds": -1}, {}, {"last": 1, "seconds": 1}]
+        for wrong in wrongs:
+            told = await subscribe(broker, where, status=400, beginning=wrong)
             assert told["error"]["field"] == "from"
 
 

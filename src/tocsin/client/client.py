@@ -174,7 +174,7 @@ class Client:
         return self._connection.broker
 
     async def subscribe(
-        self, channel: str, /, *arguments: Any, from_: From | None = None, **named: Any
+        self, channel: str, /, *arguments: Any, from_: From | Any = None, **named: Any
     ) -> Subscription:
         """Subscribe, or resume: the same channel and arguments are the same subscription. `ANY`
         (`tocsin.client.ANY`) in the place of a value leaves that parameter open.
@@ -200,7 +200,7 @@ class Client:
         return await self.subscribe(FILTERED + dataset, where=where, from_=from_)
 
     async def listen(
-        self, channel: str, /, *arguments: Any, from_: From | None = None, **named: Any
+        self, channel: str, /, *arguments: Any, from_: From | Any = None, **named: Any
     ) -> AsyncIterator[Result]:
         """Subscribe and iterate in one step."""
         async with await self.subscribe(channel, *arguments, from_=from_, **named) as subscription:
