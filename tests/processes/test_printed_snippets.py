@@ -57,7 +57,7 @@ async def test_readme_asks_its_question_and_is_told(
 async def test_sql_of_the_reference_runs(live: System) -> None:
     token = live.token("reader", "admin", "publish", "subscribe")
     async with Client(cluster=live.cluster_url, token=token) as admin:
-        sightings, offers = blocks("docs/reference/sql.md", "sql")
+        sightings, offers, quakes = blocks("docs/reference/sql.md", "sql")
         assert (await admin.sql(sightings))[-1].rows == [["heron", 1]]
         *_, by_name, by_position, described = await admin.sql(offers)
         at = by_name.columns.index("arguments")
@@ -65,6 +65,12 @@ async def test_sql_of_the_reference_runs(live: System) -> None:
         assert by_name.rows[0][at] == {"restaurant": "R1", "food": anything, "discount": 20}
         assert by_position.rows[0][at]["discount"] == anything
         assert dict(described.rows)["may be open"] == "restaurant, food, discount"
+        *_, last, recent, routed = await admin.sql(quakes)
+        for asked in (last, recent):
+            marker, head = (asked.columns.index(name) for name in ("marker", "head"))
+            assert asked.rows[0][marker] < asked.rows[0][head]
+        assert recent.rows[0][at] == {"where": "place = 'Irvine'"}
+        assert dict(routed.rows)["filters"] == 2
 
 
 def test_commands_of_the_readme_are_targets_of_make() -> None:
