@@ -110,50 +110,33 @@ class Routing:
         self, asked: Sequence[Range], found: Sequence[ResultRange | None]
     ) -> list[dict[str, Any] | None]:
         """The answers to those ranges that are filters'; None for the others."""
-        left_bytes = CALL_BYTES
-        pieces: dict[tuple[str, int, int], Read] = {}  # many ask for the same
-
-        def read(dataset: Dataset, after: int, upto: int) -> Read:
-            nonlocal left_bytes
-            key = (dataset.name, after, upto)
-            if key not in pieces:
-                pieces[key] = piece = self.records.read(dataset, after, upto)
-                left_bytes -= sum(len(one.record) for one in piece.records)
-            return pieces[key]
-
+        pieces = _Pieces(self.records)
+        ends, datasets = self._log.ends(), {}
         answers: list[dict[str, Any] | None] = []
         for range_, state in zip(asked, found, strict=True):
             if state is None or state.dataset is None:
                 answers.append(None)
                 continue
-            dataset = self._store.catalog.dataset(state.dataset)
+            name = state.dataset
+            dataset = datasets[name] = self._store.catalog.dataset(name)
             matches = matcher_of(dataset, state.arguments["where"])
-            head = self._log.ends().get(dataset.name, 0)
-            upto = min(range_.upto, head)
-            results: list[Placed] = []
-            reached = range_.after
-            while reached < upto:
-                piece = read(dataset, reached, upto)
-                fitting = (o for o in piece.records if matches(msgspec.json.decode(o.record)))
-                results += fitting
-                reached = piece.upto
-                if len(results) >= range_.limit:
-                    if len(results) > range_.limit:
-                        del results[range_.limit :]
-                        reached = results[-1].position
-                    break
-                if left_bytes <= 0:
-                    break
+            upto = min(range_.upto, ends.get(name, 0))
+            results, reached = pieces.matching(dataset, matches, range_.after, upto, range_.limit)
             answers.append(
                 {
+                    "dataset": name,
                     "backend": state.backend,
                     "epoch": state.epoch,
-                    "floor": self.records.floor(dataset),
-                    "head": head,
+                    "head": ends.get(name, 0),
                     "upto": reached,
                     "results": [_result_json(one) for one in results],
                 }
             )
+        # Afterwards: what has gone while we read is told.
+        floors = {name: self.records.floor(dataset) for name, dataset in datasets.items()}
+        for answer in answers:
+            if answer is not None:
+                answer["floor"] = floors[answer.pop("dataset")]
         return answers
 
     def filter(self, name: str, where: str) -> dict[str, Any]:
@@ -182,6 +165,39 @@ class Routing:
             "upto": reached,
             "records": [_record_json(one) for one in records],
         }
+
+
+class _Pieces:
+    """What is read and parsed for one call, once: a burst moves all filters of a dataset."""
+
+    def __init__(self, records: LogRecords) -> None:
+        self._records = records
+        self._known: dict[tuple[str, int, int], tuple[Read, list[dict[str, Any]]]] = {}
+        self._left_bytes = CALL_BYTES
+
+    def matching(
+        self, dataset: Dataset, matches: Matcher, after: int, upto: int, limit: int
+    ) -> tuple[list[Placed], int]:
+        """The matching records behind `after`, and up to where these are all there are."""
+        found: list[Placed] = []
+        while after < upto:
+            piece, parsed = self._piece(dataset, after, upto)
+            after = piece.upto
+            pairs = zip(piece.records, parsed, strict=True)
+            found += [one for one, record in pairs if matches(record)]
+            if len(found) > limit:
+                return found[:limit], found[limit - 1].position
+            if len(found) == limit or self._left_bytes <= 0:
+                break
+        return found, after
+
+    def _piece(self, dataset: Dataset, after: int, upto: int) -> tuple[Read, list[dict[str, Any]]]:
+        key = (dataset.name, after, upto)
+        if key not in self._known:
+            piece = self._records.read(dataset, after, upto)
+            self._left_bytes -= sum(len(one.record) for one in piece.records)
+            self._known[key] = piece, [msgspec.json.decode(one.record) for one in piece.records]
+        return self._known[key]
 
 
 @lru_cache(65_536)
