@@ -192,3 +192,21 @@ def test_retention_leaves_a_floor_inside_a_file(tmp_path: Path) -> None:
         made.store.files.replace("reports", [file.path], [merged])
         assert made.records.floor(kept) == second.after
         assert numbers(made.records.read(kept, 0, made.end).records) == [2, 3]
+
+
+def test_what_becomes_a_file_while_it_is_read_is_read_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(str(tmp_path / "log"), tmp_path) as made:
+        made.publish(300)
+        made.publish(300)
+        whole = made.all_()
+        record_at = made.reader.record_at
+
+        def late(dataset: str, position: int) -> int:
+            monkeypatch.setattr(made.reader, "record_at", record_at)
+            made.store_away(0)
+            return record_at(dataset, position)
+
+        monkeypatch.setattr(made.reader, "record_at", late)
+        assert made.all_() == whole

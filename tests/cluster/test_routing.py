@@ -137,8 +137,11 @@ async def next_of(lines: AsyncIterator[Any], word: str) -> Any:
     return await anext(line async for line in lines if word in line)
 
 
-async def test_every_way_in_wakes_the_stream(tmp_path: Path) -> None:
+async def test_every_way_in_wakes_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The log itself tells, so that no way for records to come in can be forgotten."""
+    monkeypatch.setattr("tocsin.cluster.routed_stream.PASSED_EVERY_S", 1000.0)
     async with (
         sparkless(tmp_path) as cluster,
         probe(ContractDriver(cluster, stored=False)) as broker,
