@@ -96,6 +96,10 @@ ALIKE = [
     ("name <> 'a' AND name LIKE '%b'", "name LIKE '%b'"),
     ("near(lat, lon, 1, 2, 3)", "near(1, 2, lat, lon, 3.0) AND lat IS NOT NULL"),
     ("near(lat, lon, 1, 2, 3)", "near(lat, lon, 1, 2, 3) AND near(lat, lon, 1, 2, 4)"),
+    ("near(lat, lon, 1, 2, 3)", "near(lat, lon, 1, 2, 3) AND near(lat, lon, 1.001, 2, 40)"),
+    ("near(lat, lon, 1, 2, 20016)", "near(lat, lon, -80, 7, 1e6)"),
+    ("name < 'b' AND name LIKE '%a'", "name <= 'b' AND name LIKE '%a'"),
+    ("name > 'b' AND name LIKE '%a%'", "name >= 'b' AND name LIKE '%a%'"),
 ]
 
 
@@ -113,6 +117,7 @@ def test_whatever_is_covered_matches_what_covers_it(
     assert covers(f, f)
     common = [record for record in some if matches(f, record) and matches(g, record)]
     if covers(f, g):
+        assert f == g or not covers(g, f)  # whoever asks the same is equal
         assert all(matches(f, record) for record in some if matches(g, record))
     if common:
         assert overlap(f, g)

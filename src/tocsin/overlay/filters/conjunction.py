@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from tocsin.nearness import HALF_WAY_ROUND_KM
+from tocsin.overlay.filters.covering import ball_within
 from tocsin.overlay.filters.filter import Constraint, Filter, Near
 from tocsin.overlay.filters.ranges import EVERYTHING, intersection
 from tocsin.overlay.filters.texts import implies_part, is_finite, narrowed
@@ -45,18 +47,28 @@ def tidied(one: Constraint) -> Constraint | None:
 def conjunction(
     dataset: str, constraints: Iterable[Constraint], nears: Iterable[Near] = ()
 ) -> Filter | None:
-    """All of it together. Of balls around one point the smallest counts."""
+    """All of it together. A ball that another one lies in asks for nothing more."""
     found: dict[str, Constraint] = {}
     for one in constraints:
         together = both(found[one.column], one) if one.column in found else tidied(one)
         if together is None:
             return None
         found[one.column] = together
-    smallest: dict[tuple[str, str, float, float], Near] = {}
-    for near in sorted(nears):
-        smallest.setdefault((near.lat_column, near.lon_column, near.lat, near.lon), near)
+    balls = sorted({_as_one(near) for near in nears})
+    inner = tuple(
+        near
+        for near in balls
+        if not any(ball_within(other, near) for other in balls if other != near)
+    )
     ordered = tuple(found[column] for column in sorted(found))
-    return Filter(dataset, ordered, tuple(sorted(smallest.values())))
+    return Filter(dataset, ordered, inner)
+
+
+def _as_one(near: Near) -> Near:
+    """Balls that hold the whole world are all alike, wherever their centre is."""
+    if near.km < HALF_WAY_ROUND_KM:
+        return near
+    return Near(near.lat_column, near.lon_column, 0.0, 0.0, HALF_WAY_ROUND_KM)
 
 
 def anything(column: Constraint) -> Constraint:

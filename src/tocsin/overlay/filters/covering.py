@@ -25,7 +25,7 @@ def covers(one: Filter, other: Filter) -> bool:
         there = theirs.get(mine.column)
         if there is None or not _within(there, mine):
             return False
-    return all(any(_ball_within(there, near) for there in other.nears) for near in one.nears)
+    return all(any(ball_within(there, near) for there in other.nears) for near in one.nears)
 
 
 def overlap(one: Filter, other: Filter) -> bool:
@@ -72,7 +72,8 @@ def _same_columns(one: Near, other: Near) -> bool:
     return (one.lat_column, one.lon_column) == (other.lat_column, other.lon_column)
 
 
-def _ball_within(small: Near, large: Near) -> bool:
+def ball_within(small: Near, large: Near) -> bool:
+    """Is every point of the one in the other?"""
     if not _same_columns(small, large):
         return False
     if large.km >= HALF_WAY_ROUND_KM:

@@ -79,19 +79,26 @@ def implies_suffix(one: Constraint, suffix: str) -> bool:
 
 def narrowed(one: Constraint) -> Ranges:
     """The ranges of a constraint with patterns, as equal ones have them: of finite ranges what
-    fits, and no finite gaps that nothing would fill."""
+    fits, no finite gaps that nothing would fill, and ends that say nothing of what does not fit."""
     kept: list[Range] = []
     for each in one.ranges:
         if is_finite(each):
             kept += [(text, text + "\0") for text in texts_in(each) if one.fits(text)]
         else:
-            kept.append(each)
+            kept.append((_shortest(one, each[0]), _shortest(one, each[1])))
     if kept and kept[0][0]:
         kept += _idle(one, ("", kept[0][0]))
     for gap in gaps(united(kept)):
         kept += _idle(one, gap)
     found = united(kept)
     return EVERYTHING if found == (("", None),) else found
+
+
+def _shortest(one: Constraint, end: str | None) -> str | None:
+    """Ends that differ by texts which do not fit, such as `< 'a'` and `<= 'a'`, are one."""
+    while end and end.endswith("\0") and not one.fits(end[:-1]):
+        end = end[:-1]
+    return end
 
 
 def _idle(one: Constraint, gap: Range) -> list[Range]:
