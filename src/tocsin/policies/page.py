@@ -47,8 +47,9 @@ read from the result store: a policy decides how fast answers are, never what th
 
 A broker may also keep messages, to answer those who come later and ask for old ones. Such a cache
 is a list: a message is put on top, the one at the bottom makes room. Its policy is one of each
-family, written in this order: `sel-sub-prt`. The lab says how long messages
-[survive](../lab/survival.md) under each.
+family, written in this order: `sel-sub-prt`. `basic` is short for `sel-sub-fifo`, `leaf` for
+`leaf-sub-fifo`. The lab says how long messages [survive](../lab/survival.md) under each, and what
+requests for them cost in a [tree of brokers](../lab/overlay.md).
 {message_families}
 ## Words
 
