@@ -112,7 +112,7 @@ def test_what_first_come_first_served_needs_is_known(say: Say) -> None:
     ("words", "told"),
     [
         (["lab", "model", "survival", "--brokers", "0"], "brokers is 0"),
-        (["lab", "model", "survival", "--policy", "lru"], "one of all-fld-nop"),
+        (["lab", "model", "survival", "--policy", "lru"], "called 'lru'"),
         (["lab", "model", "survival", "--model", "guess"], "one of exact, reduced"),
         (["lab", "model", "survival", "--model", "exact"], "of 1 broker, not 3"),
         (["lab", "model", "survival", "--client-load", "0"], "client load is 0.0"),
@@ -133,8 +133,23 @@ def test_what_first_come_first_served_needs_is_known(say: Say) -> None:
         (["plan", "survive", "99%", "for", "1h", *CITY, "--stay", "0s"], "clients stay for 0s"),
         (
             ["plan", "survive", "99%", "for", "1h", *CITY[:4], "--clients", "0"],
-            "client rate is 0.0",
+            "clients is 0",
         ),
+        (
+            ["plan", "survive", "99%", "for", "1h", *CITY[:4], "--clients", "-2"],
+            "clients is -2",
+        ),
+        (
+            ["plan", "survive", "99%", "for", "1h", *CITY[:2], "--rate", "0/h", *CITY[4:]],
+            "nothing is published at 0/h",
+        ),
+        (
+            ["plan", "survive", "99%", "for", "1h", "--brokers", "0", *CITY[2:]],
+            "brokers is 0",
+        ),
+        (["plan", "survive", "200%", "for", "1h", *CITY], "between 0 and 100 %"),
+        (["plan", "survive", "99%", "for", "1h", *CITY, "--policy", "lru"], "called 'lru'"),
+        (["plan", "survive", "99%", "for", "1h", *CITY, "--policy", "leaf"], "no model of leaf"),
         (
             ["plan", "survive", "99%", "for", "1h", *CITY[:2], "--rate", "fast", *CITY[4:]],
             "'fast' is not a rate",
@@ -143,6 +158,7 @@ def test_what_first_come_first_served_needs_is_known(say: Say) -> None:
             ["plan", "survive", "99%", "for", "1h", *CITY, "--message-size", "big"],
             "'big' is not a size",
         ),
+        (["plan", "survive", "99%", "for", "1h", *CITY, "--message-size", "0"], "a message of '0'"),
     ],
 )
 def test_mistakes_are_told_in_words(say: Say, words: list[str], told: str) -> None:

@@ -50,9 +50,7 @@ def survive(
     copying: Annotated[
         str, typer.Option(help="which client has a message copied: every or first")
     ] = "every",
-    message_size: Annotated[
-        str | None, typer.Option(help="of one message, such as 2KB: then bytes are told, too")
-    ] = None,
+    message_size: Annotated[str, typer.Option(help="of one message, such as 2KB")] = "1KB",
     messages: Annotated[
         int | None, typer.Option(min=1, help="how many are simulated to check it")
     ] = None,
@@ -65,13 +63,16 @@ def survive(
     """How many slots each broker's message cache needs, and under which policy."""
     from tocsin.lab.planning import Wish, answers, checked
     from tocsin.lab.simulators.message_cache import measures
-    from tocsin.lab.workloads.messages import MessageLoad
+    from tocsin.lab.workloads.messages import MOST_CLIENTS, MessageLoad
 
     if word != "for":
         raise InvalidInput(f"{word!r} is not “for”", field="for", hint="plan survive 99% for 1h")
     stay_s = seconds_from(stay, "stay")
     if stay_s <= 0:
         raise InvalidInput(f"clients stay for {stay}", field="stay", hint="such as 10m")
+    if not 0 < clients <= MOST_CLIENTS:
+        usage = f"more than 0, at most {MOST_CLIENTS}"
+        raise InvalidInput(f"clients is {clients:g}", field="clients", hint=usage)
     wish = Wish(
         share=_share(part),
         for_s=seconds_from(long, "for"),
@@ -109,7 +110,7 @@ def survive(
             [
                 one.policy.text,
                 f"{one.slots:,}",
-                in_words(one.slots * size_bytes) if size_bytes else "",
+                in_words(one.slots * size_bytes),
                 share(one.model.survives(wish.for_s)),
                 interval(best.survives, share) if mine else "",
                 figure(one.model.mst),
@@ -119,10 +120,10 @@ def survive(
         ["policy", "slots", "bytes", f"survive {long}, model", "simulated", "mean (s)"], rows
     )
     show_curves(curves)
-    bytes_told = f" ({in_words(best.answer.slots * size_bytes)})" if size_bytes else ""
     met = best.survives.value >= wish.share
     out.print(
-        f"{best.answer.policy.text} with {best.answer.slots:,} slots{bytes_told} at each broker: "
+        f"{best.answer.policy.text} with {best.answer.slots:,} slots at each broker "
+        f"({in_words(best.answer.slots * size_bytes)} for messages of {message_size}): "
         f"{interval(best.survives, share)} of {len(best.lives.survival_s):,} simulated messages "
         f"survive {long}{'' if met else ', fewer than were asked for'}",
         soft_wrap=True,
@@ -137,7 +138,7 @@ def _told(wish: Any, best: Any, found: Any, size_bytes: int, curves: Any) -> dic
     return {
         "policy": best.answer.policy.text,
         "slots": slots,
-        "bytes": slots * size_bytes if size_bytes else None,
+        "bytes": slots * size_bytes,
         "survives": best.survives.value,
         "survives_half_width": number(best.survives.half),
         "survives_model": best.answer.model.survives(wish.for_s),
@@ -162,11 +163,17 @@ def _rate(text: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:/\s*([smhd]))?\s*", text)
     if match is None:
         raise InvalidInput(f"{text!r} is not a rate", field="rate", hint="such as 0.8/s or 50/m")
-    return float(match[1]) / {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2] or "s"]
+    found = float(match[1]) / {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2] or "s"]
+    if found <= 0:
+        raise InvalidInput(f"nothing is published at {text}", field="rate", hint="more than 0")
+    return found
 
 
-def _size(text: str | None) -> int:
+def _size(text: str) -> int:
     try:
-        return bytes_from(text) or 0
+        found = bytes_from(text)
     except InvalidInput as error:
         raise InvalidInput(error.message, field="message-size", hint="such as 2KB") from None
+    if not found:
+        raise InvalidInput(f"a message of {text!r}", field="message-size", hint="such as 2KB")
+    return found

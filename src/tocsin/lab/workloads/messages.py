@@ -16,6 +16,7 @@ from msgspec import Struct
 from tocsin.errors import InvalidInput
 
 MOST_SLOTS = 1_000_000  # of all brokers together: what kernels hold
+MOST_CLIENTS = 500  # of one message at one broker, on average
 Copying = Literal["every", "first"]
 
 
@@ -42,7 +43,12 @@ class MessageLoad(Struct, frozen=True, kw_only=True):
         for name in ("publication_rate", "client_rate", "client_load"):
             value = getattr(self, name)
             _refuse(1e-9 <= value <= 1e9, name, value, "more than 0")
-        _refuse(self.client_load <= 500, "client_load", self.client_load, "at most 500")
+        _refuse(
+            self.client_load <= MOST_CLIENTS,
+            "client_load",
+            self.client_load,
+            f"at most {MOST_CLIENTS}",
+        )
         _refuse(self.copying in ("every", "first"), "copying", self.copying, "every or first")
         _refuse(
             0 <= self.unpopular_share <= 1, "unpopular_share", self.unpopular_share, "from 0 to 1"
