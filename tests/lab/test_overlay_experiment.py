@@ -12,11 +12,15 @@ from tocsin.lab.declaring.claims import judge
 from tocsin.lab.declaring.experiment import Experiment
 from tocsin.lab.declaring.plan import Options, plan
 from tocsin.lab.experiments import experiment_named, experiments_named
-from tocsin.lab.experiments.overlay import CACHE_SIZE, EXPERIMENTS, SCALE
+from tocsin.lab.experiments.overlay import CACHE_SIZE, DYNAMICS
+from tocsin.lab.experiments.overlay import EXPERIMENTS as SIMULATED
+from tocsin.lab.experiments.overlay_testbed import EXPERIMENTS as TESTBED
 from tocsin.lab.subjects.tree import of_brokers, of_load, of_slots
 from tocsin.lab.sweeps.sweep import tasks_of
 from tocsin.lab.sweeps.tasks import Place, perform
 from tocsin.lab.workloads.tree import TreeLoad
+
+EXPERIMENTS = (*SIMULATED, *TESTBED)
 
 
 def test_they_are_run_together_and_one_by_one() -> None:
@@ -34,14 +38,15 @@ def test_what_a_value_of_the_axis_means() -> None:
     assert of_load(load, 45).client_load == 0.45
     assert [of_slots(load, percent).slots for percent in (1, 5, 30, 100)] == [1, 1, 6, 20]
     assert of_brokers(load, 31).brokers == 31
+    assert DYNAMICS.axis.told(45) == "0.45"
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.name)
 def test_points_have_what_figures_and_claims_look_at(
     experiment: Experiment, tmp_path: Path
 ) -> None:
-    readings = None if experiment is SCALE else ["7 brokers"]
     small = {"runs": "3", "messages": "4"}
+    readings = [experiment.readings[0].name]
     made = plan(experiment, Options(quick=True, seeds=2, settings=small, readings=readings))
     place = Place.at(tmp_path)
     points = pd.DataFrame([perform(task, place) for task in tasks_of(made)])

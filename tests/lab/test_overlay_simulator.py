@@ -72,6 +72,16 @@ def test_a_run_may_end_before_the_messages_do() -> None:
     assert seen.requests.mean() == pytest.approx(expected, rel=0.02)  # of the gone ones, too
 
 
+def test_clients_ask_on_until_the_end_though_nothing_is_left() -> None:
+    """The delivery ratio is of all requests (overlay VI: it falls with the time of a run)."""
+    load = TreeLoad(duration_s=350.0)
+    seen = simulate(load, BASIC, runs=20, seed=1)
+    assert seen.gone.all()
+    assert seen.requests.mean() == pytest.approx(7 * 25 * 0.2 * 350.0, rel=0.02)
+    there = seen.absorbed_s.mean() / 350.0  # whoever asks while it is there gets an answer
+    assert measures(seen)["delivery_ratio"].value == pytest.approx(there, rel=0.05)
+
+
 def test_the_same_seed_gives_the_same_runs() -> None:
     one, other = (simulate(TreeLoad(), LEAF, runs=50, seed=5) for _ in range(2))
     assert (one.absorbed_s == other.absorbed_s).all()

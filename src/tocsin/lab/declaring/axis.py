@@ -18,7 +18,7 @@ class Axis(Struct, frozen=True, kw_only=True):
         return self.instead.get(reading, self)
 
     def told(self, value: float) -> str:
-        return f"{value / self.unit:,g} {self.suffix}" if self.suffix else f"{value:g}"
+        return f"{value / self.unit:,g} {self.suffix}".rstrip()
 
 
 CACHE_SIZES = Axis(

@@ -54,7 +54,10 @@ def load_seeded(directory: Path) -> Seeded:
 
 def play(seeded: Seeded, policy: str, value: int, runs: Runs) -> Row:
     seen = simulate(seeded.load, parse_message_policy(policy), runs=runs.runs, seed=seeded.seed)
+    duration_s = seeded.load.duration_s
+    there = {"there_share": float(seen.absorbed_s.mean()) / duration_s} if duration_s else {}
     return {
+        **there,  # the part of a run that messages were to be had
         **{name: mean.value for name, mean in measures(seen).items()},
         "absorption_without_eviction": absorption_without_eviction_s(seeded.load),
         "gone": float(seen.gone.mean()),

@@ -402,6 +402,8 @@ def play(
         for at in range(run.alive):
             world.absorbed_s[world.live[at]] = run.now
             gone[number, world.live[at]] = False
+        if run.duration_s > 0.0:
+            run.now = run.duration_s  # clients ask on, though nothing is left
         for_nothing_s = 0.0
         for message in range(absorbed_s.shape[1]):
             absorbed_s[number, message] = world.absorbed_s[message]
