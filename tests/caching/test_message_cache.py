@@ -47,6 +47,16 @@ def test_what_is_kept(policy: str, clients: int, neighbours: int, kept: bool) ->
     assert cache_of(f"{policy}-sub-fifo").put(7, 7, clients, neighbours) == kept
 
 
+def test_what_is_kept_in_passing_is_not_kept_for_the_clients_here_but_has_them() -> None:
+    assert not cache_of("sel-sub-fifo").put(7, 7, 2, 0, passing=True)
+    cache = cache_of("all-sub-fifo")
+    assert cache.put(7, 7, 2, 0, passing=True)
+    cache.left(lambda message: True)
+    assert cache.keys == [7]  # one is left
+    cache.left(lambda message: True)
+    assert cache.keys == []
+
+
 def test_clients_move_messages() -> None:
     cache = filled("sel-sub-prt")
     cache.came(lambda message: message in (1, 2))

@@ -43,10 +43,14 @@ class MessageCache(Generic[K, M]):
         """From the top down."""
         return list(reversed(self._there))
 
-    def put(self, key: K, message: M, clients: int, neighbours: int) -> bool:
+    def put(
+        self, key: K, message: M, clients: int, neighbours: int, *, passing: bool = False
+    ) -> bool:
         """A message has come that so many clients here, and neighbours besides the one it came
-        from, are interested in. Is it kept?"""
-        if key in self._there or self.slots < 1 or not self.policy.keeps(clients, neighbours):
+        from, are interested in. Is it kept? In passing, on its way to another broker's client, it
+        is not kept for the clients here: none of them has asked. They count once it is."""
+        keeps = self.policy.keeps(0 if passing else clients, neighbours)
+        if key in self._there or self.slots < 1 or not keeps:
             return False
         if len(self._there) == self.slots:
             self._there.popitem(last=False)

@@ -32,7 +32,13 @@ class Cache(Protocol):
     def __contains__(self, key: object) -> bool: ...
 
     def put(
-        self, key: tuple[str, int], message: Publication, clients: int, neighbours: int
+        self,
+        key: tuple[str, int],
+        message: Publication,
+        clients: int,
+        neighbours: int,
+        *,
+        passing: bool = False,
     ) -> bool: ...
 
     def search(self, wants: Wants) -> list[Publication]: ...
@@ -94,9 +100,8 @@ class Recalls:
             if here:  # perhaps it came by another way since, and to others
                 self._answer(told.request, publication, told.hops)
             return
-        # In passing, the clients here do not count: none of them has asked.
-        clients = len(interest.clients) if here else 0
-        self._cache.put(publication.key, publication, clients, len(interest.neighbours))
+        clients, neighbours = len(interest.clients), len(interest.neighbours)
+        self._cache.put(publication.key, publication, clients, neighbours, passing=not here)
         if here:
             self.counters.delivered += 1
             self._answer(told.request, publication, told.hops)
