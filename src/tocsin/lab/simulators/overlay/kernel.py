@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tocsin.lab.compiling.functions import borrow, compiled, inlined
+from tocsin.lab.compiling.functions import borrow, compiled, fused
 from tocsin.lab.compiling.records import record_dtype
 from tocsin.policies.message.priority import BOTTOM, STAY, TOP
 
@@ -62,7 +62,7 @@ class World(NamedTuple):
 # -- caches ---------------------------------------------------------------------------------------
 
 
-@inlined
+@fused
 def _unlink(world: Any, broker: int, cell: int) -> None:
     above, below = world.cells[cell].above, world.cells[cell].below
     if above == NONE:
@@ -75,7 +75,7 @@ def _unlink(world: Any, broker: int, cell: int) -> None:
         world.cells[below].above = above
 
 
-@inlined
+@fused
 def _link_top(world: Any, broker: int, cell: int) -> None:
     cache = world.caches[broker]
     first = cache.top
@@ -87,7 +87,7 @@ def _link_top(world: Any, broker: int, cell: int) -> None:
     cache.top = cell
 
 
-@inlined
+@fused
 def _link_bottom(world: Any, broker: int, cell: int) -> None:
     cache = world.caches[broker]
     last = cache.bottom
@@ -99,7 +99,7 @@ def _link_bottom(world: Any, broker: int, cell: int) -> None:
     cache.bottom = cell
 
 
-@inlined
+@fused
 def _forget(run: Any, world: Any, message: int) -> None:
     """It is in no cache any more."""
     world.absorbed_s[message] = run.now
@@ -110,7 +110,7 @@ def _forget(run: Any, world: Any, message: int) -> None:
     run.clients -= world.cells[message * run.brokers].under
 
 
-@inlined
+@fused
 def _drop(run: Any, world: Any, broker: int, cell: int) -> None:
     _unlink(world, broker, cell)
     world.cells[cell].cached = 0
@@ -121,7 +121,7 @@ def _drop(run: Any, world: Any, broker: int, cell: int) -> None:
         _forget(run, world, message)
 
 
-@inlined
+@fused
 def _put(run: Any, world: Any, broker: int, cell: int) -> None:
     """On top; the one at the bottom makes room."""
     if world.caches[broker].filled == run.slots:
@@ -132,7 +132,7 @@ def _put(run: Any, world: Any, broker: int, cell: int) -> None:
     _link_top(world, broker, cell)
 
 
-@inlined
+@fused
 def _move(run: Any, world: Any, broker: int, cell: int, where: int) -> None:
     if where == TOP:
         if world.caches[broker].top != cell:
@@ -149,7 +149,7 @@ def _move(run: Any, world: Any, broker: int, cell: int, where: int) -> None:
 # -- the tree -------------------------------------------------------------------------------------
 
 
-@inlined
+@fused
 def _count(run: Any, world: Any, broker: int, message: int, by: int) -> None:
     """A client more or less, in all tables."""
     cells, base = world.cells, message * run.brokers
@@ -159,7 +159,7 @@ def _count(run: Any, world: Any, broker: int, message: int, by: int) -> None:
         broker = world.parent[broker]
 
 
-@inlined
+@fused
 def _behind(run: Any, world: Any, broker: int, neighbour: int, message: int) -> int:
     """Clients of the message behind a neighbour of a broker."""
     base = message * run.brokers
@@ -168,7 +168,7 @@ def _behind(run: Any, world: Any, broker: int, neighbour: int, message: int) -> 
     return int(world.cells[base].under - world.cells[base + broker].under)
 
 
-@inlined
+@fused
 def _interested(run: Any, world: Any, broker: int, besides: int, message: int) -> int:
     """Neighbours that subscribed to the message, but for one."""
     found = 0
@@ -179,7 +179,7 @@ def _interested(run: Any, world: Any, broker: int, besides: int, message: int) -
     return found
 
 
-@inlined
+@fused
 def _spread(
     run: Any, world: Any, origin: int, message: int, to_nobody: int, to_somebody: int
 ) -> int:
@@ -213,7 +213,7 @@ def _publish(run: Any, world: Any, broker: int, message: int, keeps: Any) -> Non
             _put(run, world, here, base + here)
 
 
-@inlined
+@fused
 def _request(run: Any, world: Any, origin: int, message: int, keeps: Any) -> None:
     """Ask, answer, and bring the answers back."""
     base, cells = message * run.brokers, world.cells
@@ -256,7 +256,7 @@ def _request(run: Any, world: Any, origin: int, message: int, keeps: Any) -> Non
 # -- events ---------------------------------------------------------------------------------------
 
 
-@inlined
+@fused
 def _come(run: Any, world: Any, broker: int, message: int, keeps: Any, moves: Any) -> None:
     _count(run, world, broker, message, 1)
     at = message * run.brokers + broker
@@ -268,7 +268,7 @@ def _come(run: Any, world: Any, broker: int, message: int, keeps: Any, moves: An
         _request(run, world, broker, message, keeps)
 
 
-@inlined
+@fused
 def _leave(run: Any, world: Any, broker: int, message: int, moves: Any) -> None:
     _count(run, world, broker, message, -1)
     at = message * run.brokers + broker
@@ -306,7 +306,7 @@ def tell(
         counts[at, 5], counts[at, 6] = run.slots_searched, run.links
 
 
-@inlined
+@fused
 def _begin(run: Any, world: Any, keeps: Any, random: Any) -> None:
     """Clients are there as if they had always come and gone; then all messages are published."""
     brokers, messages = run.brokers, world.copies.shape[0]
@@ -337,7 +337,7 @@ def _begin(run: Any, world: Any, keeps: Any, random: Any) -> None:
             run.clients += world.cells[message * brokers].under
 
 
-@inlined
+@fused
 def _tidy(run: Any, world: Any) -> None:
     """Strike clients of messages that are gone from the list."""
     kept = 0
@@ -349,7 +349,7 @@ def _tidy(run: Any, world: Any) -> None:
     run.listed = kept
 
 
-@inlined
+@fused
 def _next_event(run: Any, world: Any, keeps: Any, moves: Any, random: Any) -> None:
     """If the run is not over before it."""
     brokers, crowd = run.brokers, world.crowd
