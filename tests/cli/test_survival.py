@@ -60,8 +60,9 @@ def test_each_model_answers_scripts(say: Say, name: str, brokers: int, mst: floa
 
 def test_a_simulation_answers_alike_with_half_widths(say: Say) -> None:
     words = ("lab", "simulate", "survival", *PAPERS, "--messages", "4000", "--seed", "3")
-    code, out, _ = say(*words, "--json")
+    code, out, err = say(*words, "--json")
     assert code == 0
+    assert err.startswith("publications: 4")
     told = json.loads(out)
     assert told["mst"] == pytest.approx(22.1, abs=2 * told["mst_half_width"])
     assert told["mst_by_little"] == pytest.approx(22.1, abs=2 * told["mst_by_little_half_width"])

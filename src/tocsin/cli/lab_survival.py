@@ -115,8 +115,7 @@ def simulate(
     )
     chosen = policies_named([policy])[0]
     with Watch(err) as watch:
-        if err.is_terminal:
-            watch.begin("publications", settling(load) + messages)
+        watch.begin("publications", settling(load) + messages)
         lives = play(load, chosen, messages=messages, seed=seed, progress=watch.advance)
     told = measures.told(lives)
     curves = {"simulated": told["curve"]}

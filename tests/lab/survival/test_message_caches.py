@@ -168,6 +168,7 @@ def test_progress_is_told_and_changes_nothing() -> None:
     spoken = simulate(load, policy, messages=5_000, seed=2, progress=told.append)
     np.testing.assert_array_equal(silent.survival_s, spoken.survival_s)
     assert len(told) > 3
+    assert sum(told) == simulator.settling(load) + 5_000
 
 
 def test_few_messages_have_no_interval_and_none_are_refused() -> None:

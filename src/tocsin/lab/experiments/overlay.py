@@ -96,7 +96,7 @@ DYNAMICS = Experiment(
     readings=SIZES,
     policies=POLICIES,
     full=Extent(values=(5, 10, 15, 20, 25, 30), seeds=10),
-    quick=Extent(values=(10, 20, 30), seeds=4, settings={"runs": 20}),
+    quick=Extent(values=(10, 20, 30), seeds=4, settings={"runs": 60}),
     figures=_figures(3),
     claims=(
         Claim(
@@ -144,8 +144,8 @@ CACHE_SIZE = Experiment(
     ),
     readings=SIZES,
     policies=POLICIES,
-    full=Extent(values=(5, 10, 20, ENOUGH, 40, 60, 80, 100), seeds=10),
-    quick=Extent(values=(10, ENOUGH, 100), seeds=4),
+    full=Extent(values=(5, 10, 20, ENOUGH, 40, 60, 80, 100), seeds=10, settings={"runs": 300}),
+    quick=Extent(values=(10, ENOUGH, 100), seeds=4, settings={"runs": 300}),
     figures=_figures(4),
     claims=(
         Claim(
@@ -198,7 +198,7 @@ SCALE = Experiment(
     readings=LOADS,
     policies=POLICIES,
     full=Extent(values=(3, 7, 15, 31), seeds=10),
-    quick=Extent(values=(3, 7, 15), seeds=4),
+    quick=Extent(values=(3, 7, 15), seeds=4, settings={"runs": 300}),
     figures=_figures(5),
     claims=(
         Claim(

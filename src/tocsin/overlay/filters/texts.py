@@ -7,6 +7,7 @@ begins with it: then there is a text in it with any suffix and any parts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tocsin.overlay.filters.filter import Constraint
 from tocsin.overlay.filters.keys import MAX_CODE_POINT, count_keys, end_of_prefix
@@ -94,7 +95,7 @@ def narrowed(one: Constraint) -> Ranges:
     return EVERYTHING if found == (("", None),) else found
 
 
-def _shortest(one: Constraint, end: str | None) -> str | None:
+def _shortest(one: Constraint, end: Any) -> Any:
     """Ends that differ by texts which do not fit, such as `< 'a'` and `<= 'a'`, are one."""
     while end and end.endswith("\0") and not one.fits(end[:-1]):
         end = end[:-1]

@@ -137,5 +137,5 @@ QUICK = Extent(
         "popular": FEW_RATIOS,
     },
     seeds=3,
-    settings={"messages": 10_000},
+    settings={"messages": 30_000},
 )

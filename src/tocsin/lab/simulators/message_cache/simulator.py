@@ -73,13 +73,13 @@ def simulate(
     stretch = max(STRETCH, (warm + messages) // 100) if progress else warm + messages
     told = 0
     while told < warm + messages:
-        told = min(told + stretch, warm + messages)
+        before, told = told, min(told + stretch, warm + messages)
         run["upto"] = told
         run["resolve"] = told == warm + messages
         while not kernel.play(run, world, *functions, random):
             world = _more_room(run, world)
         if progress is not None:
-            progress(stretch)
+            progress(told - before)
     seconds = time.perf_counter() - started
     return _lives(load, run, world, slice(warm, warm + messages), seconds)
 
