@@ -27,8 +27,10 @@ class Person:
         )
         self.info: dict[str, Any] = {}
 
-    async def subscribe(self, channel: str, arguments: dict[str, Any], **more: Any) -> None:
-        body = {"channel": channel, "arguments": arguments, **more}
+    async def subscribe(
+        self, channel: str, arguments: dict[str, Any], past: dict[str, int] | None = None
+    ) -> None:
+        body = {"channel": channel, "arguments": arguments, "from": past}
         answer = await self._http.post("/v1/subscriptions", json=body)
         assert answer.status_code == 200, answer.text
         self.info = answer.json()
@@ -100,7 +102,7 @@ async def test_a_newcomer_gets_the_past_from_a_neighbour_and_only_the_rest_from_
 
         eve = Person(live, "broker_2")
         before = await eve.near_bytes()
-        await eve.subscribe(*asked, **{"from": {"last": 15}})
+        await eve.subscribe(*asked, {"last": 15})
         told = await eve.results()
         assert [one["position"] for one in told["results"]] == [o["position"] for o in mine[5:]]
         assert (told["fetched"], told["near"], told["cached"]) == (0, 15, 0)
@@ -108,7 +110,7 @@ async def test_a_newcomer_gets_the_past_from_a_neighbour_and_only_the_rest_from_
 
         await ann.acknowledge(mine[9]["position"])  # her broker forgets what she has read
         fay = Person(live, "broker_2")
-        await fay.subscribe(*asked, **{"from": {"seconds": 3600}})
+        await fay.subscribe(*asked, {"seconds": 3600})
         told = await fay.results()
         assert [one["position"] for one in told["results"]] == [o["position"] for o in mine]
         assert (told["fetched"], told["near"], told["cached"]) == (10, 10, 0)

@@ -48,7 +48,7 @@ def report(number: int) -> dict[str, Any]:
 def wanted(where: str, one: dict[str, Any]) -> bool:
     """The same question, by hand."""
     kind, severity = one["kind"], one["severity"]
-    return {
+    asked: dict[str, bool] = {
         WHERE[0]: kind == "flood",
         WHERE[1]: severity >= 3,
         WHERE[2]: kind in ("flood", "fire") and 2 <= severity <= 4,
@@ -56,7 +56,8 @@ def wanted(where: str, one: dict[str, Any]) -> bool:
         WHERE[4]: kind in ("fire", "quake") and severity != 1,
         WHERE[5]: kind is None,
         WHERE[6]: True,
-    }[where]
+    }
+    return asked[where]
 
 
 class Listener:
