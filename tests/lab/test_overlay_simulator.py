@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from tocsin.errors import InvalidInput
+from tocsin.lab.compiling.functions import callback
+from tocsin.lab.simulators.overlay import kernel
 from tocsin.lab.simulators.overlay.closed_form import absorption_without_eviction_s
 from tocsin.lab.simulators.overlay.measures import measures, told
-from tocsin.lab.simulators.overlay.simulator import simulate
+from tocsin.lab.simulators.overlay.simulator import KEEPS, MOVES, new_world, simulate
 from tocsin.lab.simulators.overlay.story import Happening, told_by_kernel
 from tocsin.lab.workloads.tree import TreeLoad
 from tocsin.overlay.topology import balanced, tree_of
@@ -80,6 +82,17 @@ def test_clients_ask_on_until_the_end_though_nothing_is_left() -> None:
     assert seen.requests.mean() == pytest.approx(7 * 25 * 0.2 * 350.0, rel=0.02)
     there = seen.absorbed_s.mean() / 350.0  # whoever asks while it is there gets an answer
     assert measures(seen)["delivery_ratio"].value == pytest.approx(there, rel=0.05)
+
+
+def test_clients_of_messages_that_were_pushed_out_count_no_more() -> None:
+    """Where caches are small, messages go before their clients do."""
+    load = TreeLoad(brokers=3, messages=8, slots=1, client_load=1.0)
+    run, world = new_world(load, BASIC, balanced("abc"))
+    keeps, moves = callback(BASIC.keeps, KEEPS), callback(BASIC.moves, MOVES)
+    for seed in range(20):
+        seen = (np.zeros((1, 8)), np.ones((1, 8), np.bool_), np.zeros((1, len(kernel.COUNTS))))
+        assert kernel.play(run, world, keeps, moves, np.random.default_rng(seed), *seen)
+        assert (int(run["alive"][0]), int(run["clients"][0])) == (0, 0)
 
 
 def test_the_same_seed_gives_the_same_runs() -> None:
