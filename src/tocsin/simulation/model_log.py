@@ -33,6 +33,7 @@ QUESTIONS = [
 ]
 KINDS = ("a", "b", "c", None)
 LEVELS = range(8)
+LOOKED_AT = 8  # records, for one answer
 
 
 @dataclass
@@ -66,6 +67,7 @@ class ModelLog:
 
     def read(self, backend: int, after: int, upto: int, limit: int) -> tuple[int, list[Result]]:
         """Those of them that are kept, and how far was looked."""
+        upto, _ = self.between(after, upto, LOOKED_AT)
         found = self.results(backend, max(after, self.floor), upto)
         return (found[limit - 1].position if len(found) > limit else upto), found[:limit]
 
