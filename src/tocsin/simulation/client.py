@@ -110,6 +110,8 @@ class SimulatedClient:
         if feed is None or wanted is None or self.feeds.get(number) is not feed:
             return  # given up meanwhile
         promise(len(answer.results) <= wanted.limit, f"{self.name}: more than asked for")
+        whence = answer.fetched + answer.near + answer.cached
+        promise(whence == len(answer.results), f"{self.name}: {whence} counted in {answer}")
         promise(answer.upto <= answer.head or not answer.results, f"beyond the head: {answer}")
         gap = None if answer.gap is None else Missing(answer.gap.first, answer.gap.last)
         known = feed.info

@@ -12,6 +12,7 @@ from tocsin.broker.effects import Effect, Fetch
 from tocsin.broker.events import RangeAnswer
 from tocsin.broker.lane import Lane, Outward
 from tocsin.broker.near import Near, found, nearest
+from tocsin.caching import MessageCache
 from tocsin.overlay.routing import (
     Asked,
     Fill,
@@ -65,9 +66,9 @@ class SimulatedLane:
     def __init__(self, world: NetworkWorld, broker: SimulatedBroker) -> None:
         self.world = world
         policy = parse_message_policy(world.random.choice(message_policy_names()))
-        self.slots = world.random.choice([0, 2, 8])
+        self._slots = world.random.choice([0, 2, 8])
         held = world.random.choice([1, 1000])
-        self.router = a_router(broker.name, policy, self.slots, held)
+        self.router = a_router(broker.name, policy, self._slots, held)
         self.stream: Stream | None = None
         self._broker = broker
         self._lane = Lane(self.router)
@@ -223,6 +224,9 @@ class SimulatedLane:
             if effects:
                 self._broker.do(effects)
         self._doing = False
+        held = self.router.cache
+        assert isinstance(held, MessageCache)
+        promise(len(held) <= self._slots, f"{len(held)} messages in {self._slots} slots")
 
     def _outward(self, one: Outward) -> None:
         match one:
