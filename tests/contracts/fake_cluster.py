@@ -117,6 +117,8 @@ class FakeCluster:
         self.detached.clear()
         self.brokers.clear()
         self.sequence = 0
+        self.routing.closed = True
+        self.routing = FakeRouting()
 
     def end(self, subscription: int) -> None:
         """As UNSUBSCRIBE does, whoever says it."""

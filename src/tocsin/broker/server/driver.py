@@ -77,6 +77,7 @@ class Driver:
         if self.store is not None and self.store != registered.cluster:
             log.warning("the cluster has another store; starting anew", store=registered.cluster)
             self.core = self._new_core()
+            self.overlay.begin_anew()
             self.lines.close_all(frames.GOING_AWAY, "the cluster was replaced: reconnect")
         self.store = registered.cluster
         core, asked = self.core, self.core.moment

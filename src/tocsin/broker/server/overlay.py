@@ -96,11 +96,10 @@ class Overlay:
     ) -> None:
         self.name = settings.broker_name
         self.policy = parse_message_policy(settings.message_policy)
-        self.messages = MessageCache(self.policy, settings.message_slots)
-        self.router = Router(self.name, self.messages, lambda wanted: self.policy.reaches(wanted))
         self.counts = NearCounts()
         self.entry: str | None = None
-        self._lane = Lane(self.router)
+        self._slots = settings.message_slots
+        self._begin()
         self._links: Neighbours | None = None
         self._cluster = link
         self._spawn = spawn
@@ -113,6 +112,24 @@ class Overlay:
         self._recalls: dict[int, list[Recall]] = {}
         self._untold: deque[Told] = deque()
         self._doing = False
+
+    def _begin(self) -> None:
+        self.messages = MessageCache(self.policy, self._slots)
+        self.router = Router(self.name, self.messages, lambda wanted: self.policy.reaches(wanted))
+        self._lane = Lane(self.router)
+
+    def begin_anew(self) -> None:
+        """The cluster has another store, and another log: nothing that was routed counts any more.
+        Links are made anew, so that neighbours tell again what they want."""
+        if self._entering is not None:
+            self._entering.cancel()
+        self._entering = None  # the coordinator tells again where publications enter
+        self._entered.clear()
+        former, self._untold = self.router, deque()
+        self._begin()
+        for neighbour in former.neighbours:
+            if self._links is not None:
+                self._links.close(neighbour, former.incarnation(neighbour))
 
     def set_policy(self, text: str) -> None:
         """Switch the message cache's policy at run time; what is there stays."""

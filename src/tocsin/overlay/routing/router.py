@@ -56,6 +56,10 @@ class Router:
     def neighbours(self) -> list[str]:
         return self._links.names()
 
+    def incarnation(self, neighbour: str) -> int:
+        """Of the open link."""
+        return self._links.incarnation(neighbour)
+
     # -- links ------------------------------------------------------------------------------------
 
     def linked(self, neighbour: str, incarnation: int) -> list[Effect]:
