@@ -63,16 +63,11 @@ class StoredRange(Struct, frozen=True):
 
 
 class Interest(Struct, frozen=True):
-    """What a subscriber asks of a channel: its arguments, and where to begin."""
+    """What somebody subscribes to, as the cluster takes it."""
 
+    channel: str
     arguments: dict[str, Any] | list[Any]
-    beginning: Beginning | None = None
-
-    @classmethod
-    def of(
-        cls, arguments: dict[str, Any] | list[Any], beginning: Beginning | UnsetType | None
-    ) -> Interest:
-        return cls(arguments, None if beginning is UNSET else beginning)
+    beginning: Beginning | UnsetType | None = msgspec.field(default=UNSET, name="from")
 
 
 class Relayed(Struct, frozen=True):
@@ -198,15 +193,9 @@ class ClusterLink:
         body = {"subscriber": subscriber}
         return (await self._call("POST", self._mine + "/attach", Attached, body)).subscriptions
 
-    async def subscribe(self, subscriber: str, channel: str, wanted: Interest) -> SubscriptionInfo:
-        body: dict[str, Any] = {
-            "subscriber": subscriber,
-            "broker": self._name,
-            "channel": channel,
-            "arguments": wanted.arguments,
-        }
-        if wanted.beginning is not None:
-            body["from"] = wanted.beginning
+    async def subscribe(self, subscriber: str, wanted: Interest) -> SubscriptionInfo:
+        told = msgspec.to_builtins(wanted)
+        body = told | {"subscriber": subscriber, "broker": self._name}
         return await self._persist("POST", "/v1/subscriptions", SubscriptionInfo, body)
 
     async def unsubscribe(self, subscription: int, subscriber: str) -> None:

@@ -21,7 +21,7 @@ from tocsin.broker.effects import AskNews, Effect, Fetch, StoreMarkers
 from tocsin.broker.events import RangeAnswer
 from tocsin.broker.near import Near
 from tocsin.broker.server import encoding
-from tocsin.broker.server.cluster_link import ClusterLink, News
+from tocsin.broker.server.cluster_link import ClusterLink, Interest, News
 from tocsin.broker.server.lines import Asker, Line, Lines
 from tocsin.broker.server.metrics import Counts
 from tocsin.broker.server.overlay import Overlay
@@ -188,14 +188,14 @@ class Driver:
             self._perform(self.core, self.core.disconnected(line.number, time.monotonic()))
 
     async def subscribe(
-        self, subscriber: str, channel: str, arguments: Any, line: Line | None = None
+        self, subscriber: str, wanted: Interest, line: Line | None = None
     ) -> SubscriptionInfo:
         """Subscribe, for the client on that line, if any."""
         while True:
             core, asked = self.core, self.core.moment
             self._arriving += 1
             try:
-                info = await self.link.subscribe(subscriber, channel, arguments)
+                info = await self.link.subscribe(subscriber, wanted)
             finally:
                 self._arriving -= 1
             if core is self.core:

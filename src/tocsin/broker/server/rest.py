@@ -158,8 +158,8 @@ class Rest:
         wanted: NewSubscription = await call.body(NewSubscription)
         self._check_loaded()
         subject = call.identity.subject
-        interest = Interest.of(wanted.arguments, wanted.beginning)
-        return await self._driver.subscribe(subject, wanted.channel, interest)
+        interest = Interest(wanted.channel, wanted.arguments, wanted.beginning)
+        return await self._driver.subscribe(subject, interest)
 
     async def subscriptions(self, call: Call) -> SubscriptionList:
         self._check_loaded()

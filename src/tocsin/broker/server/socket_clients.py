@@ -79,12 +79,8 @@ class SocketClients:
     async def _subscribe(self, connection: Socket, request: frames.Subscribe) -> None:
         subscriber = connection.identity.subject
         try:
-            info = await self._driver.subscribe(
-                subscriber,
-                request.channel,
-                Interest.of(request.arguments, request.beginning),
-                connection,
-            )
+            wanted = Interest(request.channel, request.arguments, request.beginning)
+            info = await self._driver.subscribe(subscriber, wanted, connection)
         except TocsinError as error:
             connection.send(failure(request.ref, error))
         else:
