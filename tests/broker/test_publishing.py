@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from websockets.asyncio.client import connect
 
 from broker.world import World, token
 from tocsin.client import Client
@@ -83,3 +85,35 @@ async def test_another_broker_takes_over_and_nothing_is_there_twice(world: World
         assert (await client.publish("reports", {"a": 2})).accepted == 1
     records = [record["a"] for _, many in world.cluster.published for record in many]
     assert records == [1, 2]
+
+
+async def test_records_are_published_over_a_websocket_in_order_and_once(world: World) -> None:
+    broker = await world.broker()
+    url = f"{broker.ws_url}?token={token('ann', 'subscribe', 'publish')}"
+    async with connect(url) as socket:
+        await socket.recv()
+        for n in range(3):
+            frame = {"op": "publish", "ref": n, "dataset": "reports", "records": {"a": n}}
+            await socket.send(msgspec.json.encode(frame | {"key": f"k{n}"}).decode())
+        twice = {"op": "publish", "ref": "again", "dataset": "reports", "records": {"a": 0}}
+        await socket.send(msgspec.json.encode(twice | {"key": "k0"}).decode())
+        told = [msgspec.json.decode(await socket.recv()) for _ in range(4)]
+        assert [one["op"] for one in told] == ["published"] * 4
+        assert [one["ref"] for one in told] == [0, 1, 2, "again"]
+        bad = {"op": "publish", "ref": 9, "dataset": "reports", "records": {"bad": 1}, "key": "b"}
+        await socket.send(msgspec.json.encode(bad).decode())
+        refused = msgspec.json.decode(await socket.recv())
+        assert (refused["accepted"], refused["errors"][0]["field"]) == (0, "bad")
+    assert [records for _, records in world.cluster.published] == [[{"a": n}] for n in range(3)]
+
+
+async def test_who_may_not_publish_is_told_over_a_websocket_and_stays(world: World) -> None:
+    broker = await world.broker()
+    async with connect(f"{broker.ws_url}?token={token('eve', 'subscribe')}") as socket:
+        await socket.recv()
+        await socket.send('{"op":"publish","ref":1,"dataset":"reports","records":{"a":1}}')
+        told = msgspec.json.decode(await socket.recv())
+        assert (told["op"], told["error"]["code"]) == ("error", "forbidden")
+        await socket.send('{"op":"ping","ref":2}')
+        assert msgspec.json.decode(await socket.recv()) == {"op": "pong", "ref": 2}
+    assert world.cluster.published == []

@@ -85,11 +85,20 @@ class Ack(Struct, frozen=True, tag_field="op", tag="ack"):
     position: Position
 
 
+class Publish(Struct, frozen=True, tag_field="op", tag="publish"):
+    """A record, or a list of them. Sent again under the same key, it is published once."""
+
+    ref: Ref
+    dataset: str
+    records: dict[str, Any] | list[dict[str, Any]]
+    key: str | None = None
+
+
 class Ping(Struct, frozen=True, tag_field="op", tag="ping"):
     ref: Ref | None = None
 
 
-Request = Subscribe | Unsubscribe | Get | Ack | Ping
+Request = Subscribe | Unsubscribe | Get | Ack | Publish | Ping
 
 
 # Broker to client
@@ -110,6 +119,16 @@ class Subscribed(Struct, frozen=True, tag_field="op", tag="subscribed"):
 
 class Unsubscribed(Struct, frozen=True, tag_field="op", tag="unsubscribed"):
     ref: Ref
+
+
+class Published(Struct, frozen=True, tag_field="op", tag="published"):
+    """As the cluster answers a publication over HTTP."""
+
+    ref: Ref
+    accepted: int
+    rejected: int
+    end: int
+    errors: list[Any]
 
 
 class Signal(Struct, frozen=True, tag_field="op", tag="signal"):
@@ -163,7 +182,17 @@ class Pong(Struct, frozen=True, tag_field="op", tag="pong"):
 
 
 Answer = (
-    Welcome | Subscribed | Unsubscribed | Signal | Results | Acked | Ended | Moved | Failure | Pong
+    Welcome
+    | Subscribed
+    | Unsubscribed
+    | Published
+    | Signal
+    | Results
+    | Acked
+    | Ended
+    | Moved
+    | Failure
+    | Pong
 )
 
 encode = msgspec.json.Encoder().encode

@@ -21,7 +21,7 @@ from tocsin.broker.events import NewHead, RangeAnswer
 from tocsin.broker.server.metrics import FETCH
 from tocsin.client.frames import SubscriptionInfo
 from tocsin.client.http import error_of, tls
-from tocsin.errors import NotFound, TocsinError, Unavailable
+from tocsin.errors import NotFound, TocsinError, Unavailable, error_from_dict
 from tocsin.model import Beginning, Departure, Result
 from tocsin.overlay.filters import Filter
 from tocsin.service.backoff import NO_ANSWER, Backoff
@@ -76,6 +76,16 @@ class Relayed(Struct, frozen=True):
     status: int
     body: bytes
     media_type: str
+
+    def told(self) -> dict[str, Any]:
+        """What it says; raises the error that it is."""
+        try:
+            told: dict[str, Any] = msgspec.json.decode(self.body, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise Unavailable(f"the cluster answered with status {self.status}") from None
+        if "error" in told:
+            raise error_from_dict(told["error"])
+        return told
 
 
 class Registered(Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 from tocsin.client import frames
 from tocsin.errors import InvalidInput
 
-OPS = "subscribe, unsubscribe, get, ack, ping"
+OPS = "subscribe, unsubscribe, get, ack, publish, ping"
 
 
 class Malformed(Exception):

@@ -60,6 +60,8 @@ class SocketClients:
                 self._driver.spawn(self._subscribe(connection, request))
             case frames.Unsubscribe():
                 self._driver.spawn(self._unsubscribe(connection, request))
+            case frames.Publish():
+                self._driver.spawn(self._publish(connection, request))
 
     async def _welcome(self, connection: Socket) -> None:
         backoff = Backoff()
@@ -94,6 +96,23 @@ class SocketClients:
             connection.send(failure(request.ref, error))
         else:
             _send(connection, "unsubscribed", frames.Unsubscribed(request.ref))
+        connection.go_on()
+
+    async def _publish(self, connection: Socket, request: frames.Publish) -> None:
+        headers = {
+            "authorization": f"Bearer {connection.token}",
+            "content-type": "application/json",
+        }
+        if request.key is not None:
+            headers["idempotency-key"] = request.key
+        body = frames.encode(request.records)
+        try:
+            connection.identity.require("publish")
+            told = (await self._driver.link.publish(request.dataset, body, headers)).told()
+        except TocsinError as error:
+            connection.send(failure(request.ref, error))
+        else:
+            _send(connection, "published", frames.Published(request.ref, **told))
         connection.go_on()
 
 

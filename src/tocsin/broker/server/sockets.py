@@ -51,8 +51,9 @@ class Handler(Protocol):
 class Socket(WSListener):
     """One client's connection."""
 
-    def __init__(self, hub: Sockets, identity: Identity, inline: bool) -> None:
+    def __init__(self, hub: Sockets, identity: Identity, inline: bool, token: str) -> None:
         self.identity = identity
+        self.token = token  # to speak in its owner's name
         self.inline = inline
         self.number = 0  # the broker's own, once it welcomed the client
         self.paused = False  # the transport is backed up
@@ -220,8 +221,8 @@ class Socket(WSListener):
                     break
                 self._gets += 1
             request = self._waiting.popleft()
-            # Later requests may rely on what a subscribe or unsubscribe does at the cluster.
-            self._held = isinstance(request, frames.Subscribe | frames.Unsubscribe)
+            # Later requests may rely on what these do at the cluster; records keep their order.
+            self._held = isinstance(request, frames.Subscribe | frames.Unsubscribe | frames.Publish)
             self._hub.handler.received(self, request)
         self._throttle()
 
@@ -331,7 +332,7 @@ class Sockets:
         inline = asked.first("inline") or "0"
         if inline not in ("0", "1"):
             raise InvalidInput("inline is 0 or 1", field="inline")
-        return Socket(self, asked.identity, inline == "1")
+        return Socket(self, asked.identity, inline == "1", asked.token)
 
 
 def failure(ref: frames.Ref | None, error: TocsinError) -> Message:

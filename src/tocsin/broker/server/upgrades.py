@@ -23,6 +23,7 @@ class Asked(Struct, frozen=True):
 
     identity: Identity
     query: dict[str, list[str]]
+    token: str = ""
 
     def first(self, name: str) -> str | None:
         return self.query[name][0] if name in self.query else None
@@ -51,7 +52,7 @@ def upgrade(
             raise NotFound(f"no route {url.path}", hint=hint)
         query = parse_qs(url.query)
         token = bearer(request.headers.get("Authorization")) or query.get("token", [""])[0]
-        listener = paths[url.path](Asked(verify(secret, token), query))
+        listener = paths[url.path](Asked(verify(secret, token), query, token))
     except TocsinError as error:
         return _refuse(error, {})
     except Refused as refused:
