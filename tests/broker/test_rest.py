@@ -136,6 +136,21 @@ async def test_the_cache_can_be_seen_and_its_policy_changed(world: World) -> Non
     assert (await alice.get("/v1/cache")).json()["policy"] == "lru"
 
 
+async def test_the_message_cache_can_be_seen_and_changed(world: World) -> None:
+    broker = await world.broker()
+    alice, admin = await world.http(broker, "alice"), await world.http(broker, "root", "admin")
+    path = "/v1/overlay/messages"
+    assert (await alice.put(path, json={"policy": "leaf"})).status_code == 403
+    told = (await admin.put(path, json={"policy": "leaf", "slots": 4})).json()
+    assert (told["policy"], told["slots"], told["held"]) == ("leaf-sub-fifo", 4, 0)
+    told = (await admin.put(path, json={"policy": "basic"})).json()
+    assert (told["policy"], told["slots"]) == ("sel-sub-fifo", 4)
+    for wrong in ({"policy": "basic", "slots": -1}, {"policy": "magic", "slots": 9}, {"slots": 9}):
+        assert (await admin.put(path, json=wrong)).status_code == 400
+    seen = (await alice.get("/v1/overlay")).json()["messages"]
+    assert (seen["policy"], seen["slots"]) == ("sel-sub-fifo", 4)
+
+
 async def test_metrics_tell_what_the_broker_does(world: World) -> None:
     broker = await world.broker("measured")
     alice = await world.socket(broker, "alice")

@@ -30,6 +30,17 @@ def test_the_oldest_makes_room() -> None:
     assert cache.search(lambda message: message > 2) == [3, 4]
 
 
+def test_fewer_slots_keep_the_newest_and_more_leave_all() -> None:
+    cache = filled("sel-sub-nop")
+    kept = cache.keys[:2]
+    cache.resize(2)
+    assert cache.keys == kept
+    cache.resize(3)
+    assert cache.keys == kept
+    cache.put(9, 9, 1, 0)
+    assert cache.keys == [9, *kept]
+
+
 def test_a_message_that_is_there_is_not_put_again() -> None:
     cache = filled("sel-sub-fifo")
     assert not cache.put(1, 1, 1, 0)

@@ -43,6 +43,12 @@ class MessageCache(Generic[K, M]):
         """From the top down."""
         return list(reversed(self._there))
 
+    def resize(self, slots: int) -> None:
+        """Messages at the bottom make room if there are fewer."""
+        self.slots = slots
+        while len(self._there) > slots:
+            self._there.popitem(last=False)
+
     def put(
         self, key: K, message: M, clients: int, neighbours: int, *, passing: bool = False
     ) -> bool:

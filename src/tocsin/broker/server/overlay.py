@@ -67,6 +67,22 @@ class NearCounts(Struct):
     served_bytes: int = 0
 
 
+class Recalled(Struct, frozen=True):
+    """What a cache had, and how long after the request it was here."""
+
+    recall: Recall
+    took_s: float
+
+
+class _Recalling:
+    def __init__(self) -> None:
+        self.found: list[Recalled] = []
+        self._began_at = time.perf_counter()
+
+    def answered(self, recall: Recall) -> None:
+        self.found.append(Recalled(recall, time.perf_counter() - self._began_at))
+
+
 class _Question:
     """Of several neighbours; done when all have answered."""
 
@@ -109,7 +125,7 @@ class Overlay:
         self._entered: set[str] = set()
         self._numbers = itertools.count(1)
         self._questions: dict[int, _Question] = {}
-        self._recalls: dict[int, list[Recall]] = {}
+        self._recalls: dict[int, _Recalling] = {}
         self._untold: deque[Told] = deque()
         self._doing = False
 
@@ -215,14 +231,14 @@ class Overlay:
 
     # Old messages
 
-    async def recall(self, wanted: Filter, wait_s: float) -> list[Recall]:
+    async def recall(self, wanted: Filter, wait_s: float) -> list[Recalled]:
         """What matches in the message caches of the overlay, as far as they answer in time."""
         number = next(self._numbers)
-        self._recalls[number] = []
+        recalling = self._recalls[number] = _Recalling()
         self._do(self.router.requested(number, wanted))
         try:
             await asyncio.sleep(wait_s)
-            return self._recalls[number]
+            return recalling.found
         finally:
             del self._recalls[number]
             self._do(self.router.request_ended(number))
@@ -295,6 +311,6 @@ class Overlay:
                 self._spawn(self._fill(one))
             case Recall():
                 if one.request in self._recalls:
-                    self._recalls[one.request].append(one)
+                    self._recalls[one.request].answered(one)
             case Asked():
                 self._asked(one)

@@ -73,6 +73,11 @@ class PolicyChange(Struct, frozen=True):
     policy: str
 
 
+class MessagesChange(Struct, frozen=True):
+    policy: str
+    slots: Annotated[int, Meta(ge=0)] | None = None  # as many as before
+
+
 class MessagesInfo(Struct, frozen=True):
     """The message cache, and what requests for old messages cost here."""
 
@@ -103,7 +108,8 @@ class RecalledRecord(Struct, frozen=True):
     position: int
     at: float
     record: dict[str, Any]
-    hops: int  # how far away it was found
+    hops: int  # how far away it was found …
+    took_s: float  # … and how long after the request its first response came
 
 
 class Recalled(Struct, frozen=True):
@@ -279,8 +285,11 @@ class Rest:
         )
 
     async def change_messages(self, call: Call) -> MessagesInfo:
-        change: PolicyChange = await call.body(PolicyChange)
-        self._driver.overlay.set_policy(change.policy)
+        change: MessagesChange = await call.body(MessagesChange)
+        overlay = self._driver.overlay
+        overlay.set_policy(change.policy)
+        if change.slots is not None:
+            overlay.messages.resize(change.slots)
         return self._messages()
 
     def _messages(self) -> MessagesInfo:
@@ -297,12 +306,14 @@ class Rest:
         self._check_loaded()
         wanted = await self._driver.link.bind_filter(asked.dataset, asked.where)
         found = await self._driver.overlay.recall(wanted, asked.wait_s)
-        records = [
-            RecalledRecord(
-                one.publication.position, one.publication.at, one.publication.record, one.hops
+        records = []
+        for one in found:
+            publication, hops = one.recall.publication, one.recall.hops
+            records.append(
+                RecalledRecord(
+                    publication.position, publication.at, publication.record, hops, one.took_s
+                )
             )
-            for one in found
-        ]
         return Recalled(sorted(records, key=lambda one: one.position))
 
     async def trace(self, call: Call) -> Response:
@@ -414,8 +425,8 @@ def _routes(rest: Rest) -> list[Route]:
             "/v1/overlay/messages",
             rest.change_messages,
             ("admin",),
-            "Change the message cache's policy",
-            PolicyChange,
+            "Change the message cache's policy, or its number of slots",
+            MessagesChange,
             MessagesInfo,
         ),
         Route(
