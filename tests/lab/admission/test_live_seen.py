@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from lab.admission.as_seen import BEGAN_AT, as_seen, close, same_counts
 from lab.admission.made import POLICIES, made, offers
 from tocsin.lab.prototype.consumer_logs.costs import measured_costs
-from tocsin.lab.prototype.consumer_logs.seen import Broken, Observed, Seen, check
+from tocsin.lab.prototype.consumer_logs.seen import Observed, Seen, check
+from tocsin.lab.prototype.playing import Broken
 from tocsin.lab.simulators.consumer_logs import Logs
 from tocsin.lab.workloads.offers import Offers
 from tocsin.policies import parse_admission

@@ -19,7 +19,7 @@ from tocsin.lab.experiments.kafka_admission import EXPERIMENT
 from tocsin.lab.experiments.kafka_admission.policies import FIVE
 from tocsin.lab.prototype.consumer_logs import sweeping
 from tocsin.lab.prototype.consumer_logs.player import Player
-from tocsin.lab.prototype.consumer_logs.seen import Broken
+from tocsin.lab.prototype.playing import Broken
 from tocsin.lab.reports.curves import panels
 from tocsin.lab.reports.kinds import told_apart
 from tocsin.lab.running import Done, run_experiment

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from tocsin.client import Client, consumer_log
 from tocsin.client.consumer_log import ConsumerLog
 from tocsin.errors import InvalidInput
-from tocsin.lab.prototype.consumer_logs.seen import Broken, Observed, Seen, Timings, awaited
+from tocsin.lab.prototype.consumer_logs.seen import Observed, Seen, Timings, awaited
+from tocsin.lab.prototype.playing import Broken
 from tocsin.lab.simulators.consumer_logs import Logs, Measures
 from tocsin.lab.workloads.offers import Offers
 from tocsin.lab.workloads.offers.vocabulary import ATTRIBUTES, OPEN

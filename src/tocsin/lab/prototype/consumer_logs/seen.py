@@ -14,15 +14,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from tocsin.lab.prototype.playing import Broken
 from tocsin.lab.simulators.consumer_logs import Measures
 from tocsin.lab.workloads.offers import Offers
 
 Flags = NDArray[np.bool_]
 Times = NDArray[np.float64]
-
-
-class Broken(Exception):
-    """A promise of the live system was not kept: what is measured then is worth nothing."""
 
 
 class Seen(Struct):

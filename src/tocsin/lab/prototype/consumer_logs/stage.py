@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import uvloop
-
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.throwaway import Throwaway
 from tocsin.errors import TocsinError
 from tocsin.lab.prototype.consumer_logs.player import Player
+from tocsin.lab.prototype.playing import running
 from tocsin.lab.sweeps.sweep import Progress
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.storage.dialect import dialect_of
 from tocsin.storage.log.kafka import KafkaAddress
-from tocsin.system import System
 
 
 @contextlib.contextmanager
@@ -46,10 +43,7 @@ def staged(progress: Progress, *, log: str, database: str, mark_s: float) -> Ite
             consumer_log_mark_s=mark_s,
             flush_interval_s=3600.0,  # nothing else works meanwhile
         )
-        runner = until.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-        system = System(settings, brokers=0)
-        until.callback(lambda: runner.run(system.stop()))
-        runner.run(system.start())
+        runner, system = until.enter_context(running(settings, brokers=0))
         player = Player(runner, system, f"offers_{secrets.token_hex(4)}")
         try:
             yield player
