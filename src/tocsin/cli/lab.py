@@ -121,9 +121,15 @@ def run(
         if given is not None and not live:
             raise InvalidInput(f"--{name} is for a live run", field=name, hint="add --live")
     chosen = experiments_named(experiment)
+    for name, given in (("log", log), ("store", store)):
+        for one in chosen:
+            if given is not None and one.live is not None and not one.live.servers:
+                raise InvalidInput(
+                    f"{one.name} --live has its own {name}", field=name, hint=f"leave --{name} out"
+                )
     plans = [plan(one, options) for one in chosen]
     for one, planned in zip(chosen, plans, strict=True):
-        name = f"{one.name}-quick" if quick else one.name
+        name = one.name + "-live" * _apart(one, live) + "-quick" * quick
         directory = output or DIRECTORY / name
         if output is not None and len(chosen) > 1:
             directory = output / name
@@ -141,7 +147,7 @@ def _run(
 
     how: dict[str, Any] = {"master": master}
     if planned.live:
-        from tocsin.lab.prototype.consumer_logs.sweeping import play_live
+        from tocsin.lab.prototype.live import play_live
 
         configure_logs("error", "auto")
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -166,10 +172,15 @@ def _run(
         raise typer.Exit(1)
 
 
+def _apart(experiment: Any, live: bool) -> bool:
+    """Live points of other settings than the simulated ones have a directory of their own."""
+    return live and bool(experiment.live.full.settings)
+
+
 def _tell_of_live(experiment: Any, live: bool) -> None:
     if experiment.live is not None and not live:
         err.print(
-            f"the same on live Kafka and MariaDB: tocsin lab run {experiment.name} --live",
+            f"the same on {experiment.live.on}: tocsin lab run {experiment.name} --live",
             style="dim",
             soft_wrap=True,
             highlight=False,

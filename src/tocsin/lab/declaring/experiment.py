@@ -42,11 +42,13 @@ class Extent(Struct, frozen=True, kw_only=True):
 
 
 class Live(Struct, frozen=True, kw_only=True):
-    """How much is played on the live system, where a point takes seconds: of the first reading, if
-    none is asked for."""
+    """How much is played on the live system, where a point takes seconds."""
 
+    on: str  # what is started for it
     full: Extent
     quick: Extent
+    readings: tuple[str, ...] = ()  # if none are asked for; empty: the first
+    servers: bool = False  # it can be played on a log and a database that are named
 
 
 class Recording(Struct, frozen=True, kw_only=True):

@@ -188,7 +188,9 @@ def _chosen_readings(experiment: Experiment, options: Options) -> tuple[str, ...
                 field="readings",
                 hint=f"one of {', '.join(known)}",
             )
-    by_itself = known[:1] if options.live else known
+    by_itself: Sequence[str] = known
+    if options.live and experiment.live is not None:
+        by_itself = experiment.live.readings or known[:1]
     chosen = [*(options.readings or by_itself), *([RECORDED] if options.data is not None else [])]
     return tuple(dict.fromkeys(chosen))
 

@@ -25,13 +25,16 @@ _FILE = "runs.json"
 
 
 class Runs(Struct, frozen=True):
-    """How much is run for a point."""
+    """How much is run for a point; live, a run is played once."""
 
     runs: int = 100
+    speed: float = 1.0  # live: seconds of the clients in one of ours
 
     def __post_init__(self) -> None:
         if self.runs < 1:
             raise InvalidInput(f"runs is {self.runs}", field="runs", hint="1 or more")
+        if not 0 < self.speed < float("inf"):
+            raise InvalidInput(f"speed is {self.speed}", field="speed", hint="more than 0")
 
 
 class Seeded(Struct, frozen=True):
@@ -99,6 +102,7 @@ def _subject(name: str, at: Any) -> Subject:
             "tocsin.lab.simulators.overlay.measures",
             "tocsin.lab.simulators.overlay.closed_form",
         ),
+        live_by=("tocsin.lab.workloads.visits",),
     )
 
 

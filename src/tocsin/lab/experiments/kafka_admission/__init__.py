@@ -56,7 +56,9 @@ EXPERIMENT = Experiment(
     },
     recordings=recordings,
     live=Live(
+        on="live Kafka and MariaDB",
         full=Extent(values=(500, 1_000, 5_000, 10_000), seeds=1, only=STUDIES),
         quick=Extent(values=(500, 1_000), seeds=1, only=STUDIES),
+        servers=True,
     ),
 )
