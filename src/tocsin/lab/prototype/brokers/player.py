@@ -26,7 +26,7 @@ from tocsin.system import System
 DATASET = "messages"
 WAIT_S = 0.5  # for responses: many times what they take
 AT_ONCE = 8  # calls, where nothing is timed
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 TELL_S = 0.3  # until brokers have told each other what their clients want
 AGAIN_S = 0.05
 
@@ -73,10 +73,10 @@ class Player:
 
     async def _play(self, visits: Visits, policy: MessagePolicy, held: int, speed: float) -> Played:
         load = visits.load
-        await self._until("messages cached", 0, _held)  # of the play before
-        for http in self._http:
-            chosen = {"policy": policy.text, "slots": load.slots}
-            await self._call(http, "PUT", "/v1/overlay/messages", self._admin, json=chosen)
+        for slots in (0, load.slots):  # none: what an earlier play left goes
+            for http in self._http:
+                chosen = {"policy": policy.text, "slots": slots}
+                await self._call(http, "PUT", "/v1/overlay/messages", self._admin, json=chosen)
         self._next, first = self._next + load.messages, self._next
         clients = [
             _Client(self, int(broker), first + int(message))
@@ -92,8 +92,7 @@ class Player:
             after = await self._counted()
             await self._whole()
         except Broken:
-            with contextlib.suppress(Broken):
-                await _together(_few(one.leave() for one in clients))
+            await _together(_few(one.forget() for one in clients))
             raise
         await _together(_few(one.leave() for one in clients))
         asked = clients[visits.early :]
@@ -153,7 +152,7 @@ class Player:
         try:
             answer = await http.request(method, path, headers=headers, **body)
         except httpx.HTTPError as error:
-            raise Broken(f"{method} {path}: {error or type(error).__name__}") from None
+            raise Broken(f"{method} {path}: {str(error) or type(error).__name__}") from None
         if answer.status_code != 200:
             raise Broken(f"{method} {path}: {answer.text}")
         return answer.json()
@@ -190,6 +189,11 @@ class _Client:
         if self._there is not None:
             there, self._there = self._there, None
             await self._player.unsubscribe(self._broker, *there)
+
+    async def forget(self) -> None:
+        """Leave, if that can be: what clients of this play want, others do not."""
+        with contextlib.suppress(Broken):
+            await self.leave()
 
     async def _ask(self) -> None:
         assert self._there is not None
