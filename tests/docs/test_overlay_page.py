@@ -13,4 +13,4 @@ def test_commands_of_the_page_do_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(run_as_printed("lab/overlay.md", monkeypatch, capsys)) == 3
+    assert len(run_as_printed("lab/overlay.md", monkeypatch, capsys)) == 4

@@ -165,6 +165,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["run", "kafka-admission", "--log", "kafka://h:1"], ["for a live run", "--live"]),
         (["run", "kafka-admission", "--store", "mariadb://h"], ["for a live run", "--live"]),
         (
+            ["run", "overlay-testbed-load", "--live", "--log", "kafka://h:1"],
+            ["has its own log", "leave --log out"],
+        ),
+        (
             ["run", "kafka-admission", "--live", "--out", "live", "--log", "kafka://127.0.0.1:x"],
             ["host:port", "log"],
         ),
@@ -201,6 +205,8 @@ def test_how_to_run_it_live_is_told(tmp_path: Path, say: Say) -> None:
     assert code == 0
     assert output.startswith("28 live points")
     assert "--live" not in output
+    _, output = say(tmp_path, "run", "overlay-testbed-slots", "--plan")
+    assert "the same on seven live brokers: tocsin lab run overlay-testbed-slots" in output
 
 
 def test_plan_is_told_without_running_it(tmp_path: Path, say: Say) -> None:

@@ -131,7 +131,11 @@ def _live(full: tuple[int, ...], quick: tuple[int, ...]) -> Live:
     )
 
 
-TIMES = {"delay_s": "Delay (s)", "hop_s": "Of it, each hop (s)"}
+TIMES = {
+    "delay_s": "Delay (s)",
+    "hop_s": "Of it, each hop (s)",
+    "late_s": "How late clients came (s): believe points where it is little",
+}
 
 LOADS = Experiment(
     name="overlay-testbed-load",

@@ -46,7 +46,8 @@ class Player:
         self._next = 0  # number of a message
         self._clients = 0
         self._admin = system.token("lab", "admin", "publish")
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=50)
+        # Brokers close what is idle for 5 s: never send into a connection that is being closed.
+        limits = httpx.Limits(max_keepalive_connections=50, keepalive_expiry=2.0)
         self._http = [
             httpx.AsyncClient(base_url=url, limits=limits, timeout=PATIENCE_S)
             for url in system.broker_urls.values()
