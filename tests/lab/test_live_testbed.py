@@ -144,5 +144,5 @@ def test_ctrl_c_keeps_what_was_played_and_a_broken_promise_is_told(
 
 
 def test_a_hop_costs_nothing_where_all_is_found_at_one_distance() -> None:
-    assert sweeping.hop_costs([1, 1], [0.002, 0.004]) == (pytest.approx(0.003), 0.0)
+    assert sweeping.hop_costs([1, 1], [0.002, 0.004]) == pytest.approx((0.003, 0.0))
     assert sweeping.hop_costs([], []) == (0.0, 0.0)
