@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from tocsin.cluster.attachments import Keeper
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
@@ -41,6 +42,7 @@ from tocsin.pipeline.engine import Engine
 from tocsin.pipeline.session import runs_in_real_time
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
+from tocsin.storage.content import open_content
 from tocsin.storage.log import open_log
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.runs import Committed
@@ -65,7 +67,10 @@ class Cluster:
             owner=self.store.id,
             not_before_us=self.store.runs.last_window_end_us(),
         )
-        self.intake = Intake(self.log, self.store.catalog.dataset, settings.record_limit_bytes)
+        self.attachments = Keeper(open_content(settings.attachments, data))
+        self.intake = Intake(
+            self.log, self.store.catalog.dataset, settings.record_limit_bytes, self.attachments
+        )
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
         self.notifier = Notifier(self.store, settings.secret)

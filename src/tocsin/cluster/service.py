@@ -11,6 +11,7 @@ import structlog
 from msgspec import Meta, Struct, field
 from starlette.applications import Starlette
 
+from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
 from tocsin.cluster.intake import Published, request_key
@@ -337,6 +338,9 @@ def routes(cluster: Cluster) -> list[Route]:
         ),
         Route("POST", "/v1/results", c.results, broker, "results by ranges of positions", Ranges),
         Route("POST", "/v1/markers", c.markers, broker, "store acknowledgements", Markers),
+        *attachment_routes(
+            AttachmentCalls(cluster.attachments, cluster.settings.attachment_limit_bytes)
+        ),
     ]
 
 
