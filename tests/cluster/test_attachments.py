@@ -61,6 +61,10 @@ class Site:
         )
         return answer.json()
 
+    def records(self, dataset: str) -> list[Any]:
+        found = self.cluster.routing.log_range(dataset, 0, None, 100)["records"]
+        return [msgspec.json.decode(one["record"]) for one in found]
+
     @property
     def files(self) -> list[Path]:
         return [path for path in self.root.rglob("*") if path.is_file()]
@@ -115,20 +119,20 @@ async def test_a_wrong_hash_is_refused(site: Site) -> None:
     assert site.files == []
 
 
-@pytest.mark.parametrize("announced", [True, False])
-async def test_what_is_too_large_is_refused(site: Site, announced: bool) -> None:
-    large = bytes(LIMIT_BYTES + 1)
+async def test_what_is_too_large_is_refused(site: Site) -> None:
+    for announced in [True, False]:
+        large = bytes(LIMIT_BYTES + 1)
 
-    async def pieces() -> AsyncIterator[bytes]:
-        yield large
+        async def pieces() -> AsyncIterator[bytes]:
+            yield large
 
-    made = site.http.put(
-        f"/v1/attachments/{id_of(large)}", content=large if announced else pieces()
-    )
-    refused = await made
-    assert refused.status_code == 413
-    assert "attachment_limit_bytes" in refused.json()["error"]["hint"]
-    assert site.files == []
+        made = site.http.put(
+            f"/v1/attachments/{id_of(large)}", content=large if announced else pieces()
+        )
+        refused = await made
+        assert refused.status_code == 413
+        assert "attachment_limit_bytes" in refused.json()["error"]["hint"]
+        assert site.files == []
 
 
 async def test_the_largest_is_taken(site: Site) -> None:
@@ -144,46 +148,43 @@ async def _raw(site: Site, *lines: str) -> tuple[asyncio.StreamReader, asyncio.S
     return reader, writer
 
 
-@pytest.mark.parametrize("head", [f"content-length: {len(PHOTO)}", "transfer-encoding: chunked"])
-async def test_an_upload_that_is_cut_leaves_nothing(site: Site, head: str) -> None:
-    _, writer = await _raw(site, head)
-    body = PHOTO[:5000]
-    writer.write(body if "length" in head else b"1388\r\n" + body + b"\r\n")
-    await writer.drain()
-    async with asyncio.timeout(10):
-        while not site.files:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    writer.close()
-    await site.nothing_is_left()
-    assert (await site.get(PHOTO)).status_code == 404
+async def test_an_upload_that_is_cut_leaves_nothing(site: Site) -> None:
+    for head in [f"content-length: {len(PHOTO)}", "transfer-encoding: chunked"]:
+        _, writer = await _raw(site, head)
+        body = PHOTO[:5000]
+        writer.write(body if "length" in head else b"1388\r\n" + body + b"\r\n")
+        await writer.drain()
+        async with asyncio.timeout(10):
+            while not site.files:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        writer.close()
+        await site.nothing_is_left()
+        assert (await site.get(PHOTO)).status_code == 404
 
 
-@pytest.mark.parametrize("length", ["x", "-5", str(len(PHOTO) - 7)])
-async def test_a_wrong_length_is_refused(site: Site, length: str) -> None:
-    reader, writer = await _raw(site, f"content-length: {length}")
-    writer.write(PHOTO)
-    answer = await asyncio.wait_for(reader.readline(), 10)
-    assert b" 400 " in answer
-    writer.close()
-    assert site.files == []
+async def test_a_wrong_length_is_refused(site: Site) -> None:
+    for length in ["x", "-5", str(len(PHOTO) - 7)]:
+        reader, writer = await _raw(site, f"content-length: {length}")
+        writer.write(PHOTO)
+        answer = await asyncio.wait_for(reader.readline(), 10)
+        assert b" 400 " in answer
+        writer.close()
+        await site.nothing_is_left()
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+async def test_only_hashes_are_ids(site: Site) -> None:
+    for path in [
         "..%2F..%2Fstore.db",
         "%2e%2e%2f" * 4 + "etc%2fpasswd",
         "A" * 64,
         "0" * 63,
         "%00" + "0" * 63,
-    ],
-)
-async def test_only_hashes_are_ids(site: Site, path: str) -> None:
-    for method in ("PUT", "GET"):
-        refused = await site.http.request(method, f"/v1/attachments/{path}", content=b"x")
-        assert refused.status_code in (400, 404)
-        assert "hint" in refused.json()["error"]
-    assert site.files == []
+    ]:
+        for method in ("PUT", "GET"):
+            refused = await site.http.request(method, f"/v1/attachments/{path}", content=b"x")
+            assert refused.status_code in (400, 404)
+            assert "hint" in refused.json()["error"]
+        assert site.files == []
 
 
 async def test_who_may_do_what(site: Site) -> None:
@@ -208,42 +209,39 @@ async def test_an_unknown_id_is_told(site: Site) -> None:
     assert missing.json()["error"]["field"] == "id"
 
 
-@pytest.mark.parametrize(
-    ("asked", "start", "stop"),
-    [
+async def test_one_range(site: Site) -> None:
+    for asked, start, stop in [
         ("bytes=0-0", 0, 1),
         ("bytes=10-19", 10, 20),
         ("bytes=100-", 100, None),
         ("bytes=-7", -7, None),
         ("bytes=-999999", 0, None),
         ("bytes=5-999999", 5, None),
-    ],
-)
-async def test_one_range(site: Site, asked: str, start: int, stop: int | None) -> None:
-    await site.put(PHOTO)
-    part = await site.get(PHOTO, range=asked)
-    assert part.status_code == 206
-    assert part.content == PHOTO[start:stop]
-    first = start % len(PHOTO)
-    told = f"bytes {first}-{first + len(part.content) - 1}/{len(PHOTO)}"
-    assert part.headers["content-range"] == told
+    ]:
+        await site.put(PHOTO)
+        part = await site.get(PHOTO, range=asked)
+        assert part.status_code == 206
+        assert part.content == PHOTO[start:stop]
+        first = start % len(PHOTO)
+        told = f"bytes {first}-{first + len(part.content) - 1}/{len(PHOTO)}"
+        assert part.headers["content-range"] == told
 
 
-@pytest.mark.parametrize("asked", ["bytes=999999-", "bytes=-0"])
-async def test_a_range_without_a_byte(site: Site, asked: str) -> None:
-    await site.put(PHOTO)
-    refused = await site.get(PHOTO, range=asked)
-    assert refused.status_code == 416
-    assert refused.headers["content-range"] == f"bytes */{len(PHOTO)}"
-    assert refused.json()["error"]["field"] == "range"
+async def test_a_range_without_a_byte(site: Site) -> None:
+    for asked in ["bytes=999999-", "bytes=-0"]:
+        await site.put(PHOTO)
+        refused = await site.get(PHOTO, range=asked)
+        assert refused.status_code == 416
+        assert refused.headers["content-range"] == f"bytes */{len(PHOTO)}"
+        assert refused.json()["error"]["field"] == "range"
 
 
-@pytest.mark.parametrize("asked", ["bytes=0-1,5-6", "bytes=-", "lines=1-2", "bytes=9-3", "x"])
-async def test_what_is_no_single_range_gets_all(site: Site, asked: str) -> None:
-    await site.put(PHOTO)
-    whole = await site.get(PHOTO, range=asked)
-    assert whole.status_code == 200
-    assert whole.content == PHOTO
+async def test_what_is_no_single_range_gets_all(site: Site) -> None:
+    for asked in ["bytes=0-1,5-6", "bytes=-", "lines=1-2", "bytes=9-3", "x"]:
+        await site.put(PHOTO)
+        whole = await site.get(PHOTO, range=asked)
+        assert whole.status_code == 200
+        assert whole.content == PHOTO
 
 
 async def test_conditions(site: Site) -> None:
@@ -303,11 +301,10 @@ async def test_a_record_with_an_attachment_that_is_there(site: Site) -> None:
     named = photo(name="flood.png")
     done = await site.publish([{"key": "a", "photo": named}, {"key": "b"}, {"photo": None}])
     assert done["accepted"] == 3
-    told = site.cluster.routing.log_range("reports", 0, None, 10)["records"]
-    assert [one["record"] for one in told] == [{"key": "a", "photo": named}, {"key": "b"}, {}]
+    told = [{"key": "a", "photo": named}, {"key": "b"}, {}]
+    assert site.records("reports") == told
     site.cluster.store_away(REPORTS)
-    again = site.cluster.routing.log_range("reports", 0, None, 10)["records"]
-    assert [one["record"] for one in again] == [one["record"] for one in told]
+    assert site.records("reports") == told
 
 
 async def test_a_record_comes_only_after_its_attachment(site: Site) -> None:
@@ -315,15 +312,14 @@ async def test_a_record_comes_only_after_its_attachment(site: Site) -> None:
     (error,) = done["errors"]
     assert error["field"] == "photo"
     assert f"PUT /v1/attachments/{id_of(PHOTO)}" in error["reason"]
-    (letter,) = site.cluster.routing.log_range("dead_letters", 0, None, 10)["records"]
-    assert letter["record"]["field"] == "photo"
+    (letter,) = site.records("dead_letters")
+    assert letter["field"] == "photo"
     await site.put(PHOTO)
     assert (await site.publish([{"key": "a", "photo": photo()}]))["accepted"] == 1
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+async def test_what_is_no_attachment_is_a_dead_letter(site: Site) -> None:
+    for value in [
         photo(size=3),
         photo(size=-1),
         photo(size="many"),
@@ -341,13 +337,11 @@ async def test_a_record_comes_only_after_its_attachment(site: Site) -> None:
         {"id": id_of(PHOTO)},
         id_of(PHOTO),
         7,
-    ],
-)
-async def test_what_is_no_attachment_is_a_dead_letter(site: Site, value: Any) -> None:
-    await site.put(PHOTO)
-    done = await site.publish([{"key": "a", "photo": value}])
-    assert done["accepted"] == 0
-    assert done["errors"][0]["field"] == "photo"
+    ]:
+        await site.put(PHOTO)
+        done = await site.publish([{"key": "a", "photo": value}])
+        assert done["accepted"] == 0
+        assert done["errors"][0]["field"] == "photo"
 
 
 async def test_csv_has_json_in_a_cell(site: Site) -> None:
