@@ -185,7 +185,6 @@ class PageCache(Generic[K]):
         if layout == NOTIFIED_BROWSED and notification != (held.portion == FIRST):
             return []  # each portion is read-only for the other's accesses (2.3.2)
         held.accesses += 1
-        held.last_request = self._now
         self._portions[held.portion].value_anew(page, held, self._now)
         return []
 
@@ -194,7 +193,6 @@ class PageCache(Generic[K]):
         second = layout == PUSHED_REQUESTED or (layout == NOTIFIED_BROWSED and not notification)
         portion = self._portions[SECOND if second else FIRST]
         held.accesses = 1
-        held.last_request = self._now
         return self._place(portion, page, held)
 
     def _place(self, portion: Portion[K], page: K, held: Held) -> list[tuple[K, str]] | None:
@@ -245,7 +243,6 @@ class PageCache(Generic[K]):
             requested.limit_bytes += held.size_bytes
         evicted = self._evict_until(requested, held.size_bytes)
         held.accesses = 1
-        held.last_request = self._now
         self._put(requested, page, held)
         return evicted
 

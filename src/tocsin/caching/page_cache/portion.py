@@ -21,9 +21,8 @@ class Held(Page):
     """A page that the cache knows of; it is there if it is in a portion."""
 
     size_bytes: int = 0
-    last_request: int = NEVER  # the number of an operation
     value: float = 0.0
-    set_at: int = NEVER  # when the value was set
+    set_at: int = NEVER  # when the value was set: the number of an operation
     portion: int = NEVER
     superseded: bool = False
 
@@ -98,7 +97,8 @@ class Portion(Generic[K]):
 
     def stale(self, needed_bytes: int, most_bytes: int) -> list[K]:
         """Pages last requested before the last eviction here, smallest value first, as many as are
-        needed; one that would exceed the bound is passed over. None if they are not enough."""
+        needed; one that would exceed the bound is passed over. None if they are not enough. (Here
+        values are set by requests alone.)"""
         if needed_bytes > most_bytes:
             return []
         seen: list[tuple[float, int, K]] = []
@@ -110,7 +110,7 @@ class Portion(Generic[K]):
                 break
             seen.append(entry)
             page = self.pages[entry[2]]
-            is_stale = page.superseded or page.last_request < self.evicted_at
+            is_stale = page.superseded or page.set_at < self.evicted_at
             if is_stale and found + page.size_bytes <= most_bytes:
                 chosen.append(entry[2])
                 found += page.size_bytes

@@ -29,7 +29,7 @@ def simulate_steps(
     operations: Operations, policy: PagePolicy, capacity_bytes: int, *, cost: float = 1.0
 ) -> tuple[PageOutcome, Steps]:
     outcome, state = _run(operations, policy, capacity_bytes, cost, told=True)
-    told, gone, gone_from, until = state[9:13]
+    told, gone, gone_from, until = state[8:12]
     return outcome, Steps(told, gone[: outcome.evicted], gone_from[: outcome.evicted], until)
 
 
@@ -41,7 +41,7 @@ def _run(
             f"the capacity is {capacity_bytes} bytes", field="capacity", hint="0 or more"
         )
     state = kernel.new_state(operations.pages, len(operations) if told else 0)
-    portions, setting, totals, counts = state[4], state[5], state[6], state[7]
+    portions, setting, totals, counts = state[3:7]
     portions["limit_bytes"] = limits(policy, capacity_bytes)
     for at, rule in enumerate((policy.first, policy.second)):
         portions["beta"][at] = rule.beta
