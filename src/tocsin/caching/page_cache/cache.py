@@ -79,11 +79,11 @@ class PageCache(Generic[K]):
 
     def publish(self, page: K, size_bytes: int, subscriptions: int) -> Step[K]:
         """A page was made that so many subscriptions here matched: is it stored at once? If the
-        same page is published again, the subscriptions add up."""
+        same page is published again, the last word on its subscriptions counts."""
         self._now += 1
         self.counters.publications += 1
         held = self._seen(page, size_bytes)
-        held.subscriptions += subscriptions
+        held.subscriptions = subscriptions
         if not self.policy.pushes or subscriptions < 1 or held.superseded:
             return Step("none")
         portion = self._portions[FIRST]

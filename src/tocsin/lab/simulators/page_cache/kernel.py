@@ -56,8 +56,9 @@ _worth = fused(worth)
 
 
 def new_state(pages: int, steps: int) -> tuple[Any, ...]:
-    """Pages, both portions' rankings, and how many entries they have; portions, setting, totals, room for thought; and
-    what is told of steps: outcomes, evicted pages and their portions, up to which each."""
+    """Pages, both portions' rankings, and how many entries they have; portions, setting, totals,
+    counts of outcomes, room for thought; and what is told of steps: outcomes, evicted pages and
+    their portions, up to which each."""
     portions = records(2, PORTION)
     portions["evicted_at"] = -1
     room = 2 * pages + SPARE
@@ -108,7 +109,7 @@ def _put(
     push(items, number, at, entries, count)
 
 
-@fused
+@compiled
 def _bytes_below(
     items: Any, entries: Any, count: int, at: int, value: float, enough_bytes: int, waiting: Any
 ) -> int:
@@ -151,7 +152,7 @@ def _tell(
     total.evicted_bytes += items[number].size_bytes
 
 
-@fused
+@compiled
 def _evict_until(
     items: Any, entries: Any, count: Any, portion: Any, at: int, free_bytes: int,
     now: int, total: Any, setting: Any, gone: Any, gone_from: Any,
@@ -225,7 +226,7 @@ def run(
                     heaps[0] if there == FIRST else heaps[1], count,
                 )  # fmt: skip
         elif what == PUBLISH:
-            item.subscriptions += subscriptions[now]
+            item.subscriptions = subscriptions[now]
             if setting.pushes and subscriptions[now] > 0 and not item.superseded:
                 if there < 0:
                     placing = True

@@ -95,7 +95,7 @@ def _clear(items: Any, entries: Any, count: Any, at: int) -> None:
     count[at] = kept
 
 
-@fused
+@compiled
 def push(items: Any, number: int, at: int, entries: Any, count: Any) -> None:
     """Rank a page by its value as it is."""
     if count[at] == entries.shape[0]:
@@ -106,7 +106,7 @@ def push(items: Any, number: int, at: int, entries: Any, count: Any) -> None:
     count[at] += 1
 
 
-@fused
+@compiled
 def front(items: Any, entries: Any, count: Any, at: int) -> int:
     """The page of the smallest value, whose entry is at the front then; -1: there is none."""
     while count[at] > 0:
