@@ -95,6 +95,8 @@ class Channel(Struct, frozen=True):
     mode: Mode = "micro-batches"
     mode_reason: str = ""
     delivery: Delivery | None = None
+    attachments: tuple[str, ...] = ()  # fields of its results that hold attachments
+    keys: tuple[str, ...] = ()  # those fields that are the key of the record that had them
 
 
 class Broker(Struct, frozen=True):
@@ -131,6 +133,8 @@ class BackendSubscription(Struct, frozen=True):
     head: int = 0
     floor: int = 0
     filter: Any = None
+    attachments: tuple[str, ...] = ()  # fields of its results that hold attachments
+    keys: tuple[str, ...] = ()  # fields that name the story: the newest version of it counts
 
 
 class Subscription(Struct, frozen=True):
@@ -216,6 +220,8 @@ def filters_of(dataset: Dataset) -> Channel:
         reads=(dataset.name,),
         new=(),
         created_at=dataset.created_at,
+        attachments=attachments_of(dataset),
+        keys=dataset.primary_key,
     )
 
 

@@ -18,6 +18,7 @@ from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import ResultsBody, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
 from tocsin.broker.server.overlay import NearCounts
+from tocsin.broker.server.pages.calls import PageCalls, page_routes
 from tocsin.broker.server.trace_stream import Recording, TraceResponse
 from tocsin.caching import CacheCounters
 from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInfo
@@ -134,6 +135,7 @@ class Rest:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
+        self.pages = PageCalls(driver.pages, stall_s)
         self.lines: set[EventLine | Recording] = set()
         self.waiting: set[Waiter] = set()
 
@@ -434,4 +436,5 @@ def _routes(rest: Rest) -> list[Route]:
             ("admin",),
             "Record what happens here, without names, until you hang up (tocsin lab trace record)",
         ),
+        *page_routes(rest.pages),
     ]
