@@ -135,6 +135,7 @@ async def test_who_stops_reading_slows_nobody(
     found = await http.get(path_of(large))
     assert hashlib.sha256(found.content).hexdigest() == id_of(large)
     assert world.cluster.content.asked == [id_of(large)]
+    await until(lambda: broker.driver.counts.stalled == 1)
     lazy.settimeout(20)
     taken = 0
     with contextlib.suppress(ConnectionError):

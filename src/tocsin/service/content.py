@@ -76,9 +76,10 @@ def content_response(
     size_bytes: int,
     read: Read,
     stall_s: float,
-    gone: Callable[[], None] = lambda: None,
+    gone: Callable[[bool], None] = lambda stalled: None,
 ) -> Response:
-    """What a GET or HEAD of this content is answered with; `gone` is called when that is over."""
+    """What a GET or HEAD of this content is answered with; `gone` is called when that is over,
+    and told whether the client had stopped reading."""
     tag = f'"{id}"'
     headers = {
         "etag": tag,
@@ -89,7 +90,7 @@ def content_response(
         "content-security-policy": "default-src 'none'; sandbox",
     }
     if names_tag(request.headers.get("if-none-match"), tag):
-        gone()
+        gone(False)
         return Response(status_code=304, headers=headers)
     given = request.headers.get("range")
     if request.headers.get("if-range", tag) != tag:
@@ -97,7 +98,7 @@ def content_response(
     try:
         span = range_of(given, size_bytes)
     except ValueError as error:
-        gone()
+        gone(False)
         refused = error_response(InvalidInput(f"no byte is in that range: {error}", field="range"))
         refused.status_code = 416
         refused.headers["content-range"] = f"bytes */{size_bytes}"
@@ -110,7 +111,7 @@ def content_response(
     headers["content-length"] = str(span.stop - span.start)
     headers["content-type"] = media_type(request.query_params.get("type"))
     if request.method == "HEAD":
-        gone()
+        gone(False)
         return Response(status_code=status, headers=headers)
     return ContentResponse(status, headers, read(span.start, span.stop), stall_s, gone)
 
@@ -125,7 +126,7 @@ class ContentResponse(Response):
         headers: dict[str, str],
         pieces: AsyncIterator[bytes],
         stall_s: float,
-        gone: Callable[[], None],
+        gone: Callable[[bool], None],
     ) -> None:
         super().__init__(status_code=status, headers=headers)
         self._pieces = pieces
@@ -134,6 +135,7 @@ class ContentResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         left = asyncio.create_task(disconnected(receive))
+        stalled = False
         try:
             await send(
                 {
@@ -151,6 +153,7 @@ class ContentResponse(Response):
                     patience.reschedule(None)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
+            stalled = True
             scope["extensions"][ABORT]()
         except TocsinError as error:
             log.warning("content could not be sent whole", reason=str(error))
@@ -162,4 +165,4 @@ class ContentResponse(Response):
             close = getattr(self._pieces, "aclose", None)
             if close is not None:
                 await close()
-            self._gone()
+            self._gone(stalled)

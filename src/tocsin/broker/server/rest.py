@@ -135,7 +135,7 @@ class Rest:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
-        self.pages = PageCalls(driver.pages, stall_s)
+        self.pages = PageCalls(driver.pages, stall_s, self._count_stalled)
         self.lines: set[EventLine | Recording] = set()
         self.waiting: set[Waiter] = set()
 
@@ -147,6 +147,9 @@ class Rest:
             secret=settings.secret,
             limit_bytes=settings.body_limit_bytes,
         )
+
+    def _count_stalled(self, stalled: bool) -> None:
+        self._driver.counts.stalled += stalled
 
     def let_go(self) -> None:
         """The broker stops: nobody waits any longer."""

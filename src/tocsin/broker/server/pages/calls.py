@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -37,9 +37,10 @@ class PagesChange(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PageCalls:
-    def __init__(self, pages: Pages, stall_s: float) -> None:
+    def __init__(self, pages: Pages, stall_s: float, stalled: Callable[[bool], None]) -> None:
         self._pages = pages
         self._stall_s = stall_s
+        self._stalled = stalled  # told of every reader whether it was one
 
     async def attachment(self, call: Call) -> Response:
         id = check_attachment_id(call.path["id"])
@@ -54,9 +55,14 @@ class PageCalls:
             size_bytes = await self._pages.size_bytes(id)
             return content_response(call.request, id, size_bytes, _nothing, self._stall_s)
         reading = await self._pages.open(id, notification=position is not None)
+
+        def gone(stalled: bool) -> None:
+            reading.done()
+            self._stalled(stalled)
+
         try:
             return content_response(
-                call.request, id, reading.size_bytes, reading.pieces, self._stall_s, reading.done
+                call.request, id, reading.size_bytes, reading.pieces, self._stall_s, gone
             )
         except BaseException:
             reading.done()
