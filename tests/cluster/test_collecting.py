@@ -4,6 +4,7 @@ goes, whatever happens while it is looked for."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,7 +167,6 @@ class ModelMentions(Mentions):
         for place in places:
             self._model.meanwhile()
             yield set(getattr(self._model, place))
-            self._model.meanwhile()
 
 
 @settings(max_examples=400)
@@ -180,6 +180,31 @@ def test_nothing_mentioned_is_ever_collected(data: st.DataObject) -> None:
         model.now += GRACE_S * 2  # all of it may go now, if nothing mentions it
         model.step("collect")
         model.meanwhile()
+
+
+WAY = ("flush", "retire", "run", "commit", "forget", "sweep", "sweep")
+"""From the log to a file, and from there to a result, each time leaving nothing behind."""
+
+
+def test_a_mention_that_moves_is_seen_wherever_it_is() -> None:
+    """All ways to spread its moves over the moments between two looks."""
+    moments = 6  # before what is kept is listed, before each of four places, and behind all
+    for cuts in itertools.combinations_with_replacement(range(len(WAY) + 1), moments - 1):
+        ends = [0, *cuts, len(WAY)]
+        steps = iter([WAY[begin:end] for begin, end in itertools.pairwise(ends)])
+        model = Model(lambda some: some[0], lambda: 0)
+        model.step("upload")
+        model.log.append(IDS[0])
+        model.now += GRACE_S * 2
+
+        def move(model: Model = model, steps: Any = steps) -> None:
+            for kind in next(steps, ()):
+                model.step(kind)
+
+        model.store.meanwhile = model.meanwhile = move  # type: ignore[method-assign]
+        model.collect()
+        move()
+        assert IDS[0] in model.store.files
 
 
 @given(data=st.data())

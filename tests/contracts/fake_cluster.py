@@ -193,6 +193,7 @@ class FakeCluster:
             ("POST", "/v1/markers", self._markers, broker),
             ("GET", "/v1/datasets/{name}/log", self._log, broker),
             ("GET", "/v1/routed", self._routed, broker),
+            ("PUT", "/v1/attachments/{id}", self.content.put, ("publish",)),
             ("GET", "/v1/attachments/{id}", self.content.get, broker),
             ("POST", "/v1/statements", self._statements, ("admin",)),
             ("POST", "/v1/datasets/{name}/records", self._publish, ("publish",)),

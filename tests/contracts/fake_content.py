@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tocsin.errors import NotFound
+from tocsin.errors import NotFound, Unavailable
 from tocsin.service.content import content_response
 from tocsin.service.web import Call
 
@@ -20,6 +20,8 @@ class FakeContent:
         self.asked: list[str] = []  # GETs, in order
         self.gate = asyncio.Event()  # closed: it stops after the first half of each
         self.gate.set()
+        self.types: dict[str, str] = {}
+        self.lost_uploads = 0  # so many more fail
         self.fields: dict[str, tuple[list[str], list[str]]] = {}  # channel -> attachments, keys
 
     def add(self, data: bytes, *, wrong: bytes | None = None) -> str:
@@ -30,6 +32,15 @@ class FakeContent:
 
     def value(self, data: bytes) -> dict[str, Any]:
         return {"id": self.add(data), "size": len(data), "type": "image/png"}
+
+    async def put(self, call: Call) -> Any:
+        data = await call.bytes()
+        if self.lost_uploads:
+            self.lost_uploads -= 1
+            raise Unavailable("the upload is lost, as the test wished")
+        self.types[self.add(data)] = call.request.headers["content-type"]
+        assert call.path["id"] in self.bytes
+        return {}
 
     async def get(self, call: Call) -> Any:
         id = call.path["id"]
