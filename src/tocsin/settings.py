@@ -71,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     message_slots: int = 1000  # messages that a broker's message cache holds
     page_policy: str = "dc"  # the broker's page cache policy, for attachments
     page_cache_bytes: int = 64 * 1024 * 1024  # byte budget of the broker's page cache
-    page_cache: str = ""  # directory of the broker's page cache; empty: in memory
+    page_cache: str = ""  # directory of page caches, a folder for each broker; empty: in memory
     connection_bytes: int = 1024 * 1024  # unsent bytes after which a stalled client is closed
     frame_limit_bytes: int = 64 * 1024  # the largest frame a client may send
     heartbeat_s: float = 1.0  # how often a broker reports to the coordinator

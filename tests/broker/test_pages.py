@@ -199,7 +199,7 @@ async def test_a_crash_in_the_middle_leaves_no_half_page(world: World, tmp_path:
     with halted(world.cluster):
         asking = asyncio.create_task(http.get(path_of(PHOTO)))
         await until(lambda: broker.driver.pages.fetched_bytes > len(MAP))
-        (half,) = (tmp_path / "incoming").iterdir()
+        (half,) = (tmp_path / "broker_1" / "incoming").iterdir()
         kept = half.read_bytes()
         await world.crash(broker)
         with contextlib.suppress(httpx.HTTPError):
@@ -219,8 +219,8 @@ async def test_a_damaged_file_is_dropped_at_the_start_and_fetched_again(
     world: World, tmp_path: Path, damage: bytes
 ) -> None:
     world.cluster.content.add(PHOTO)
-    place = tmp_path / id_of(PHOTO)[:2] / id_of(PHOTO)
-    place.parent.mkdir()
+    place = tmp_path / "broker_1" / id_of(PHOTO)[:2] / id_of(PHOTO)
+    place.parent.mkdir(parents=True)
     place.write_bytes(damage)
     broker = await world.broker(page_cache=str(tmp_path), page_policy="lru")
     assert files(tmp_path) == []
@@ -235,7 +235,7 @@ async def test_a_file_that_vanishes_or_shrinks_is_fetched_again(
     world.cluster.content.add(PHOTO)
     broker = await world.broker(page_cache=str(tmp_path), page_policy="lru")
     http = await world.http(broker, "ann")
-    place = tmp_path / id_of(PHOTO)[:2] / id_of(PHOTO)
+    place = tmp_path / "broker_1" / id_of(PHOTO)[:2] / id_of(PHOTO)
     assert (await http.get(path_of(PHOTO))).content == PHOTO
     place.unlink()
     assert (await http.get(path_of(PHOTO))).content == PHOTO

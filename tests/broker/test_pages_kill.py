@@ -40,7 +40,7 @@ async def test_a_killed_broker_serves_whole_pages_only(world: World, tmp_path: P
                 if life == 1:
                     with halted(world.cluster):
                         asking = asyncio.create_task(http.get(path_of(PHOTO)))
-                        await until(lambda: any(_sizes(tmp_path / "incoming")))
+                        await until(lambda: any(_sizes(tmp_path / "broker_1" / "incoming")))
                         process.kill()
                         await process.wait()
                         with pytest.raises(httpx.HTTPError):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.test_pages import files
 from broker.world import World, take, token
 from tocsin.client import Client
 from tocsin.errors import InvalidInput, Unavailable
@@ -47,7 +48,7 @@ async def test_a_results_attachment_is_read_and_checked(world: World, tmp_path: 
         assert (known.notified, known.browsed) == (3, 0)  # led there by the result
         with pytest.raises(InvalidInput, match="no attachment in 'n'"):
             client.attachment(result, "n")
-        assert [path.name for path in tmp_path.iterdir()] == ["photo.png"]
+        assert files(tmp_path) == ["photo.png"]
 
 
 async def test_half_an_attachment_raises_and_saves_nothing(world: World, tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ async def test_half_an_attachment_raises_and_saves_nothing(world: World, tmp_pat
         (result,) = await take(floods, 1)
         with pytest.raises(Unavailable):
             await client.attachment(result, "photo").save(tmp_path / "photo.png")
-        assert list(tmp_path.iterdir()) == []
+        assert files(tmp_path) == []
 
 
 async def test_a_client_with_a_websocket_address_alone_is_told(world: World) -> None:

@@ -61,7 +61,7 @@ class Driver:
         self.pages = Pages(
             settings.page_policy,
             settings.page_cache_bytes,
-            make_shelf(settings.page_cache),
+            make_shelf(settings.page_cache, settings.broker_name),
             link,
             self.spawn,
         )

@@ -161,5 +161,6 @@ class MemoryShelf:
         return []
 
 
-def make_shelf(directory: str) -> Shelf:
-    return DirectoryShelf(Path(directory).absolute()) if directory else MemoryShelf()
+def make_shelf(directory: str, broker: str) -> Shelf:
+    """Brokers may be given one directory; each has its own part of it."""
+    return DirectoryShelf(Path(directory).absolute() / broker) if directory else MemoryShelf()
