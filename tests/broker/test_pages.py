@@ -111,8 +111,8 @@ async def test_two_thousand_askers_are_one_fetch(world: World) -> None:
             for broker in (first, second)
             for _ in range(1000)
         ]
-        for broker in (first, second):
-            await until(lambda broker=broker: broker.driver.pages.cache.counters.requests == 1000)
+        counters = [one.driver.pages.cache.counters for one in (first, second)]
+        await until(lambda: [one.requests for one in counters] == [1000, 1000])
     digests = {hashlib.sha256(body).hexdigest() for body in await asyncio.gather(*asking)}
     assert digests == {id_of(MAP)}
     assert world.cluster.content.asked == [id_of(MAP)] * 2  # one for each broker
