@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from cluster.sparkless import sparkless
 from cluster.test_attachments import PHOTO, REPORTS, id_of, photo
 from tocsin.cluster.attachments import Keeper, Mentions, mentioned
+from tocsin.cluster.attachments.custody import Custody
 from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.intake import Intake
 from tocsin.model import Channel, Parameter
@@ -217,6 +218,26 @@ def test_what_nothing_mentions_goes_after_its_grace(data: st.DataObject) -> None
     model.collect()
     mentions = [*model.admitted, *model.log, *model.files, *model.results, *model.retired]
     assert set(model.store.files) == set(mentions)
+
+
+def test_what_was_held_while_it_was_looked_for_stays_though_the_clock_went_back() -> None:
+    custody = Custody()
+    custody.begin()
+    custody.hold(["a", "b"], now=5.0)
+    custody.release(["a", "b"])
+    assert not custody.may_drop("a", modified_at=1.0, oldest=50.0)
+    custody.end(oldest=50.0)
+    custody.begin()
+    assert custody.may_drop("a", modified_at=1.0, oldest=50.0)
+
+
+def test_grace_counts_from_the_last_hold_where_files_do_not_tell() -> None:
+    custody = Custody()
+    custody.hold(["a"], now=60.0)
+    custody.release(["a"])
+    custody.begin()
+    assert not custody.may_drop("a", modified_at=1.0, oldest=50.0)
+    assert custody.may_drop("a", modified_at=1.0, oldest=61.0)
 
 
 def test_an_id_is_found_wherever_it_stands() -> None:
