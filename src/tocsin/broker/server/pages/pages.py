@@ -119,7 +119,7 @@ class Pages:
         if not self._news:
             asyncio.get_running_loop().call_later(GATHER_S, self._publish)
         self._news[found.id] = found.size
-        self._matched[found.id] = self._matched.pop(found.id, 0) + subscriptions
+        self._matched[found.id] = subscriptions
         if len(self._matched) > REMEMBERED:
             page, _ = self._matched.popitem(last=False)
             if page not in self.cache:
