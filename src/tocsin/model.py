@@ -6,10 +6,13 @@ durations are seconds (`_s`), sizes are bytes (`_bytes`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from msgspec import Struct
+
+from tocsin.errors import InvalidInput
 
 Arguments = dict[str, Any]
 """A parameter set: the value given for each of a channel's parameters, JSON-able."""
@@ -92,6 +95,8 @@ class Channel(Struct, frozen=True):
     mode: Mode = "micro-batches"
     mode_reason: str = ""
     delivery: Delivery | None = None
+    attachments: tuple[str, ...] = ()  # fields of its results that hold attachments
+    keys: tuple[str, ...] = ()  # those fields that are the key of the record that had them
 
 
 class Broker(Struct, frozen=True):
@@ -128,6 +133,8 @@ class BackendSubscription(Struct, frozen=True):
     head: int = 0
     floor: int = 0
     filter: Any = None
+    attachments: tuple[str, ...] = ()  # fields of its results that hold attachments
+    keys: tuple[str, ...] = ()  # fields that name the story: the newest version of it counts
 
 
 class Subscription(Struct, frozen=True):
@@ -168,6 +175,41 @@ class Head(Struct, frozen=True):
     head: int
 
 
+ATTACHMENT: Final = "ATTACHMENT"
+"""The type of a column whose values are attachments."""
+
+_ATTACHMENT_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class Attachment(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a record says of an attachment. Its bytes lie in the content store, under their hash."""
+
+    id: str  # lower-case hexadecimal SHA-256 of the bytes
+    size: int
+    type: str  # such as image/png
+    name: str | None = None
+
+
+def is_attachment_id(text: str) -> bool:
+    return _ATTACHMENT_ID.fullmatch(text) is not None
+
+
+def check_attachment_id(text: str) -> str:
+    """Whatever becomes a file's name went through here."""
+    if not is_attachment_id(text):
+        raise InvalidInput(
+            "that is no attachment's id",
+            field="id",
+            hint="an id is the SHA-256 of the bytes: 64 hexadecimal digits, lower case",
+        )
+    return text
+
+
+def attachments_of(dataset: Dataset) -> tuple[str, ...]:
+    """Its columns that hold attachments."""
+    return tuple(column.name for column in dataset.columns if column.type == ATTACHMENT)
+
+
 def filters_of(dataset: Dataset) -> Channel:
     """The channel that all filters on the dataset's records are subscriptions of."""
     return Channel(
@@ -178,6 +220,8 @@ def filters_of(dataset: Dataset) -> Channel:
         reads=(dataset.name,),
         new=(),
         created_at=dataset.created_at,
+        attachments=attachments_of(dataset),
+        keys=dataset.primary_key,
     )
 
 

@@ -58,6 +58,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     result_retention_s: float = 7 * 24 * 3600.0  # results older than this are dropped
     record_limit_bytes: int = 1024 * 1024  # the largest single record
     body_limit_bytes: int = 64 * 1024 * 1024  # the largest request body
+    attachments: str = ""  # directory or s3://… of attachments; empty: in the data directory
+    attachment_limit_bytes: int = 64 * 1024 * 1024  # the largest attachment
+    attachment_grace_s: float = 24 * 3600.0  # kept so long although nothing mentions it
     run_limit_s: float = 60.0  # a channel's run that takes longer is stopped and reported
 
     consumer_log_mark_s: float = 1.0  # a consumer log that is behind for so long is told the head
@@ -66,6 +69,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cache_bytes: int = 64 * 1024 * 1024  # byte budget of the broker's result cache
     message_policy: str = "sel-sub-prt"  # the broker's message cache policy, for routed datasets
     message_slots: int = 1000  # messages that a broker's message cache holds
+    page_policy: str = "dc"  # the broker's page cache policy, for attachments
+    page_cache_bytes: int = 64 * 1024 * 1024  # byte budget of the broker's page cache
+    page_cache: str = ""  # directory of page caches, a folder for each broker; empty: in memory
     connection_bytes: int = 1024 * 1024  # unsent bytes after which a stalled client is closed
     frame_limit_bytes: int = 64 * 1024  # the largest frame a client may send
     heartbeat_s: float = 1.0  # how often a broker reports to the coordinator
@@ -108,6 +114,8 @@ def convert(values: Mapping[str, Any]) -> Settings:
         raise SettingError(f"setting {field}: {error}", field=field) from None
     for name in ("segment_bytes", "batch_bytes", "record_limit_bytes", "body_limit_bytes"):
         _positive(settings, name)
+    for name in ("attachment_limit_bytes", "attachment_grace_s"):
+        _positive(settings, name)
     for name in (
         "flush_interval_s",
         "heartbeat_s",
@@ -125,7 +133,7 @@ def convert(values: Mapping[str, Any]) -> Settings:
             field="profile",
             hint=f"one of {', '.join(PROFILES)}",
         )
-    for name in ("cache_bytes", "message_slots"):
+    for name in ("cache_bytes", "message_slots", "page_cache_bytes"):
         if getattr(settings, name) < 0:
             raise SettingError(f"setting {name} must not be negative", field=name)
     return settings

@@ -106,7 +106,11 @@ class System:
             name = f"broker_{number}"
             port = ports.next("broker")
             own = msgspec.structs.replace(
-                base, broker_name=name, broker_port=port, broker_ws_port=ports.next("broker_ws")
+                base,
+                broker_name=name,
+                broker_port=port,
+                broker_ws_port=ports.next("broker_ws"),
+                page_cache=base.page_cache or str(base.data / "pages"),
             )
             self.broker_urls[name] = f"http://{base.host}:{port}"
             self._services[name] = _Service(name, "broker", own, self.broker_urls[name])

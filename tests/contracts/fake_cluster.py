@@ -17,6 +17,7 @@ import httpx
 import msgspec
 from starlette.applications import Starlette
 
+from contracts.fake_content import FakeContent
 from contracts.fake_routing import FakeRouting
 from tocsin.client.http import tls
 from tocsin.errors import InvalidInput, NotFound, Unavailable
@@ -59,6 +60,7 @@ class FakeCluster:
         self.channels: dict[str, tuple[str, ...]] = {"contract": ("key",), "floods": ("type",)}
         self.push = False
         self.routing = FakeRouting()
+        self.content = FakeContent()
         self.brokers: dict[str, str] = {}
         self.backends: dict[int, Backend] = {}
         self.frontends: dict[int, Frontend] = {}
@@ -193,6 +195,8 @@ class FakeCluster:
             ("POST", "/v1/markers", self._markers, broker),
             ("GET", "/v1/datasets/{name}/log", self._log, broker),
             ("GET", "/v1/routed", self._routed, broker),
+            ("PUT", "/v1/attachments/{id}", self.content.put, ("publish",)),
+            ("GET", "/v1/attachments/{id}", self.content.get, broker),
             ("POST", "/v1/statements", self._statements, ("admin",)),
             ("POST", "/v1/datasets/{name}/records", self._publish, ("publish",)),
         ]
@@ -221,6 +225,9 @@ class FakeCluster:
             "floor": backend.floor,
             "marker": frontend.marker,
         }
+        if backend.channel in self.content.fields:
+            attachments, keys = self.content.fields[backend.channel]
+            told |= {"attachments": attachments, "keys": keys}
         routed = self.routing.of(backend.channel)
         if routed is not None:
             filter_ = routed.filter_json(backend.arguments["where"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.policies import FAMILIES, parse_policy
-from tocsin.policies.page import page
+from tocsin.policies.listing import page
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "reference" / "policies.md"
@@ -31,7 +31,7 @@ app(COMMAND, standalone_mode=False)
 
 
 def test_page_is_what_the_registries_say() -> None:
-    anew = "write it anew: python -m tocsin.policies.page > docs/reference/policies.md"
+    anew = "write it anew: python -m tocsin.policies.listing > docs/reference/policies.md"
     assert PAGE.read_text() == page(), anew
 
 

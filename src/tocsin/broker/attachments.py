@@ -24,6 +24,9 @@ class Backend:
     fetched: int  # the newest that was cached or passed over: clients are told up to here
     learned: int  # the core's event that told this epoch
     filter: Any = None  # results are the records that it matches: their positions have holes
+    channel: str = ""
+    pages: tuple[str, ...] = ()  # fields of its results that hold attachments
+    keys: tuple[str, ...] = ()  # those that name the story an attachment belongs to
     frontends: dict[int, Frontend] = field(default_factory=dict)
     signalled: dict[int, None] = field(default_factory=dict)  # connections that want signals
     inline: dict[int, None] = field(default_factory=dict)  # connections that want results

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -115,6 +116,17 @@ class Ended(Struct, frozen=True):
     connections: list[int]
 
 
+class NewPages(Struct, frozen=True):
+    """New results mention attachments, in these fields; so many subscriptions here get them. What
+    has the same values in `keys` is the same story, of which only the newest counts."""
+
+    channel: str
+    subscriptions: int
+    results: Sequence[Result]
+    attachments: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
 class CloseConnection(Struct, frozen=True):
     """The core has forgotten the connection already. Its subscriber is served by the broker
     `moved_to`; if that is None, it shall come again and hear what has become of it."""
@@ -134,4 +146,5 @@ Effect = (
     | Acked
     | Ended
     | CloseConnection
+    | NewPages
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tocsin.broker.attachments import Attachments, Backend, Get
-from tocsin.broker.effects import Effect, Fetch, SendInline, Signal
+from tocsin.broker.effects import Effect, Fetch, NewPages, SendInline, Signal
 from tocsin.broker.events import RangeAnswer
 from tocsin.caching import ResultCache
 from tocsin.model import Result
@@ -153,6 +153,9 @@ class Intake:
             self._cache.put(result, now)
         backend.fetched = head
         backend.head = max(backend.head, head)
+        if backend.pages:
+            count = len(backend.frontends)
+            effects.append(NewPages(backend.channel, count, fresh, backend.pages, backend.keys))
         if backend.inline:
             inline = list(backend.inline)
             effects.append(SendInline(backend.id, backend.epoch, after, head, fresh, inline))

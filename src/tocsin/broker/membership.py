@@ -52,7 +52,15 @@ class Membership:
     def _open(self, told: BackendSubscription) -> Backend:
         # What exists already is read from the store; what comes from now on is cached.
         backend = Backend(
-            told.id, told.epoch, told.head, told.head, self._attachments.event, told.filter
+            told.id,
+            told.epoch,
+            told.head,
+            told.head,
+            self._attachments.event,
+            told.filter,
+            told.channel,
+            told.attachments,
+            told.keys,
         )
         self._attachments.open(backend)
         self._cache.open(told.id, told.head)

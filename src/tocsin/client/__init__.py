@@ -6,6 +6,7 @@ async with Client("http://127.0.0.1:7410", token=token) as tocsin:
             print(alert.value)
 """
 
+from tocsin.client.attachments import AttachedFile
 from tocsin.client.beginning import From, Last
 from tocsin.client.client import Client, Subscription
 from tocsin.client.cluster import Cluster, Published, Refused, StatementResult
@@ -16,6 +17,7 @@ from tocsin.model import ANY
 
 __all__ = [
     "ANY",
+    "AttachedFile",
     "Client",
     "Cluster",
     "ConsumerLog",

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlencode
 
+from tocsin.client.attachments import AttachedFile, attached
 from tocsin.client.beginning import From, beginning_of
 from tocsin.client.cluster import Cluster, Published, StatementResult
 from tocsin.client.connection import Address, Connection, Listener
@@ -161,6 +162,7 @@ class Client:
         self._cluster = Cluster(cluster, token) if cluster else None
         self._token = token
         self._relay: tuple[str, Cluster] | None = None  # the broker that we publish through
+        self._pages: tuple[str | None, Http] | None = None  # the broker whose pages we read
         self._ack: Acknowledge = ack
         self._prefetch = prefetch
         self._open_timeout_s = open_timeout_s
@@ -222,6 +224,37 @@ class Client:
         """Publish a file, once though an answer be lost (see `Cluster.publish`)."""
         return await self._publish(lambda at, key: at.publish_file(dataset, path, key))
 
+    async def upload(
+        self, source: str | Path | bytes, type: str | None = None, name: str | None = None
+    ) -> dict[str, Any]:
+        """Upload a file, or bytes, to the cluster: the value that a column of type ATTACHMENT
+        takes."""
+        return await self._require_cluster().upload(source, type, name)
+
+    def attachment(self, result: Result, field: str) -> AttachedFile:
+        """The attachment that a field of a result holds: `await ….read()`, or
+        `async for piece in …`. Our broker has it, or gets it."""
+        return AttachedFile(attached(result, field), result, self._nearest)
+
+    async def _nearest(self) -> Http:
+        """The broker that serves us now, by HTTP."""
+        name = self._connection.broker
+        if self._pages is None or self._pages[0] != name:
+            if self._finder is None:
+                raise InvalidInput(
+                    "this client knows no broker by its HTTP address",
+                    field="broker",
+                    hint='Client("http://coordinator:7410"), or Client(broker="http://…")',
+                )
+            told = await self._ask_for_broker(None)
+            if name not in (None, told["name"]):
+                all_ = await self._finder.call("GET", "/v1/brokers", repeatable=True)
+                told = next((one for one in all_["brokers"] if one["name"] == name), told)
+            if self._pages is not None:
+                await self._pages[1].close()
+            self._pages = name, Http(told["url"], self._token)
+        return self._pages[1]
+
     async def _publish(self, publish: Callable[[Cluster, str], Awaitable[Published]]) -> Published:
         """At the cluster; else through a broker, and through another one if that fails us."""
         key = uuid.uuid4().hex
@@ -250,6 +283,8 @@ class Client:
             await self._cluster.close()
         if self._relay is not None:
             await self._relay[1].close()
+        if self._pages is not None:
+            await self._pages[1].close()
 
     async def __aenter__(self) -> Self:
         return self

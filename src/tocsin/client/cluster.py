@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from tocsin.client.attachments import Upload
 from tocsin.client.http import Http, Token
 from tocsin.errors import InvalidInput, RecordError
 
@@ -101,6 +102,19 @@ class Cluster:
         except OSError as error:
             raise InvalidInput(f"cannot read {file}: {error.strerror}", field="path") from None
         return await self._publish(dataset, body, kind, key)
+
+    async def upload(
+        self, source: str | Path | bytes, type: str | None = None, name: str | None = None
+    ) -> dict[str, Any]:
+        """Upload a file, or bytes; the answer is the value that a record's column takes. Equal
+        bytes are stored once, so that it can be repeated at will."""
+        upload = Upload(source, type, name)
+        about = await upload.hashed()
+        headers = {"content-type": about.type, "content-length": str(about.size)}
+        path = f"/v1/attachments/{about.id}"
+        await self._http.call("PUT", path, content=upload.pieces, headers=headers, repeatable=True)
+        told: dict[str, Any] = msgspec.to_builtins(about)
+        return told
 
     async def _publish(self, dataset: str, body: bytes, kind: str, key: str | None) -> Published:
         answer = await self._http.call(

@@ -33,6 +33,7 @@ class Result(Struct, frozen=True):
     channel: str
     epoch: str
     gap: Gap | None = None
+    subscription: int = 0
 
 
 class Wanted(Struct, frozen=True):
@@ -194,6 +195,7 @@ class Feed:
                     channel=self._info.channel,
                     epoch=frame.epoch,
                     gap=gap,
+                    subscription=self._info.subscription,
                 )
             )
         return True

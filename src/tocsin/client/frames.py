@@ -28,7 +28,7 @@ TOO_LARGE = 1009
 
 
 class SubscriptionInfo(Struct, frozen=True):
-    """A frontend subscription as services tell it. `filter` is told to brokers alone."""
+    """A frontend subscription as services tell it. From `filter` on, to brokers alone."""
 
     subscription: int
     subscriber: str
@@ -41,6 +41,8 @@ class SubscriptionInfo(Struct, frozen=True):
     marker: int
     broker: str | None = None
     filter: Any | UnsetType = UNSET
+    attachments: tuple[str, ...] | UnsetType = UNSET
+    keys: tuple[str, ...] | UnsetType = UNSET
 
 
 class Missing(Struct, frozen=True):

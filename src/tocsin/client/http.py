@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -68,13 +68,17 @@ class Http:
         """The decoded answer; `also` are statuses whose bodies may be answers too.
 
         A call that is not `repeatable` is only sent again if the service certainly did not get it.
+        `content` may be a function that gives the body anew, for each attempt.
         """
+        content = options.pop("content", None)
+
         headers = {"authorization": f"Bearer {current(self._token)}"} | options.pop("headers", {})
 
         async def once() -> Any:
             try:
+                body = content() if callable(content) else content
                 response = await self._client.request(
-                    method, self.url + path, headers=headers, **options
+                    method, self.url + path, headers=headers, content=body, **options
                 )
             except NO_ANSWER as lost:
                 raise _Lost(self.url, lost, sent=not isinstance(lost, NOT_SENT)) from lost
@@ -86,6 +90,19 @@ class Http:
             raise error
 
         return await _retried(once, attempts, repeatable)
+
+    async def stream(self, path: str) -> AsyncIterator[bytes]:
+        """The bytes of a GET as they come; what breaks in the middle raises."""
+        headers = {"authorization": f"Bearer {current(self._token)}"}
+        try:
+            async with self._client.stream("GET", self.url + path, headers=headers) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise error_of(response)
+                async for piece in response.aiter_raw():
+                    yield piece
+        except NO_ANSWER as lost:
+            raise _Lost(self.url, lost, sent=True).error from lost
 
 
 class _Lost(Exception):

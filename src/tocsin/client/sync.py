@@ -145,6 +145,15 @@ class SyncClient:
     ) -> Published:
         return self._loop.wait(self._client.publish(dataset, records))
 
+    def upload(
+        self, source: str | Path | bytes, type: str | None = None, name: str | None = None
+    ) -> dict[str, Any]:
+        return self._loop.wait(self._client.upload(source, type, name))
+
+    def attachment(self, result: Result, field: str) -> bytes:
+        """The whole of it; `Client` streams."""
+        return self._loop.wait(self._client.attachment(result, field).read())
+
     def publish_file(self, dataset: str, path: str | Path) -> Published:
         return self._loop.wait(self._client.publish_file(dataset, path))
 

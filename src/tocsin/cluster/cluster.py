@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from tocsin.cluster.attachments import Keeper, Mentions
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
@@ -41,12 +42,15 @@ from tocsin.pipeline.engine import Engine
 from tocsin.pipeline.session import runs_in_real_time
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
+from tocsin.storage.content import open_content
 from tocsin.storage.log import open_log
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
 log = structlog.get_logger()
+
+COLLECT_EVERY_S = 3600.0
 
 
 class Cluster:
@@ -65,12 +69,16 @@ class Cluster:
             owner=self.store.id,
             not_before_us=self.store.runs.last_window_end_us(),
         )
-        self.intake = Intake(self.log, self.store.catalog.dataset, settings.record_limit_bytes)
+        self.attachments = Keeper(open_content(settings.attachments, data))
+        self.intake = Intake(
+            self.log, self.store.catalog.dataset, settings.record_limit_bytes, self.attachments
+        )
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
         self.notifier = Notifier(self.store, settings.secret)
         self.deliveries = Deliveries(settings, self.store)
         self.routing = Routing(self.store, self.log, data / "datasets")
+        self._mentions = Mentions(self.store, self.log, data / "datasets")
         self._matches = self._match_taker()
         self._engine: Engine | None = None
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
@@ -107,6 +115,7 @@ class Cluster:
         self._tasks = [
             asyncio.create_task(self._start_engine()),
             asyncio.create_task(self.inbox.watch()),
+            asyncio.create_task(self._collect()),
         ]
         return self
 
@@ -144,6 +153,16 @@ class Cluster:
         await asyncio.to_thread(engine.start)
         self._engine = engine
         log.info("ready", spark=self.settings.master)
+
+    async def _collect(self) -> None:
+        """Delete attachments that nothing has mentioned for a while."""
+        grace_s = self.settings.attachment_grace_s
+        while True:
+            await asyncio.sleep(min(grace_s / 4, COLLECT_EVERY_S))
+            try:
+                await asyncio.to_thread(self.attachments.collect, self._mentions.look, grace_s)
+            except Exception as error:  # a file was just deleted, the store is away: next time
+                log.warning("attachments were not collected", reason=str(error))
 
     def _on_store_end(self, error: TocsinError) -> None:
         """Another cluster has it. Called on any thread."""

@@ -107,7 +107,9 @@ class Inbox:
             number += 1
             if number <= claim.chunks:
                 continue
-            good, rejections, letters = self._intake.sort(dataset, chunk, "inbox", file.name)
+            good, rejections, letters = await asyncio.to_thread(
+                self._intake.sort, dataset, chunk, "inbox", file.name
+            )
             _write_claim(claim_file, Claim(number - 1, claim.key))
             await self._intake.append(name, good, letters, f"{claim.key}-{number}")
             accepted += len(good)

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 from prometheus_client import Counter
 
+from tocsin.cluster.attachments import mentioned
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.errors import InvalidInput
 from tocsin.language import coerce_text, coercer
-from tocsin.model import Column, Dataset
+from tocsin.model import Column, Dataset, attachments_of
 from tocsin.storage.log import PublicationLog
 
 ACCEPTED = Counter("tocsin_records_accepted_total", "Records taken into the log", ["dataset"])
@@ -72,11 +74,32 @@ def request_key(given: str, publisher: str, kind: str, body: bytes) -> str:
     return blake2b(told, digest_size=16).hexdigest()
 
 
+class Attachments(Protocol):
+    """What is asked of those who keep attachments (`cluster.attachments`)."""
+
+    def hold(self, ids: Iterable[str]) -> None: ...
+    def release(self, ids: Iterable[str]) -> None: ...
+    def size_bytes(self, id: str) -> int | None: ...
+
+
+class NoAttachments:
+    """There are none."""
+
+    def hold(self, ids: Iterable[str]) -> None: ...
+    def release(self, ids: Iterable[str]) -> None: ...
+    def size_bytes(self, id: str) -> int | None:
+        return None
+
+
 class Fitting:
     """Checks records of one dataset; built once per dataset, used for every record."""
 
-    def __init__(self, dataset: Dataset, limit_bytes: int) -> None:
+    def __init__(
+        self, dataset: Dataset, limit_bytes: int, attachments: Attachments | None = None
+    ) -> None:
         self._dataset = dataset
+        self._attachments = attachments or NoAttachments()
+        self._attached = attachments_of(dataset)
         self._limit_bytes = limit_bytes
         self._typed = {column.name: coercer(column.type) for column in dataset.columns}
         self._textual = {
@@ -106,16 +129,41 @@ class Fitting:
         encoded = _json(declared), _json(extra) if extra else None
         if len(encoded[0]) + len(encoded[1] or b"") > self._limit_bytes:
             return Rejection(raw.line, f"the record is larger than {self._limit_bytes} bytes")
-        return encoded
+        return (self._attached and self._missing(raw.line, declared, encoded[0])) or encoded
+
+    def _missing(self, line: int, declared: dict[str, Any], encoded: bytes) -> Rejection | None:
+        """None: all attachments are there, and held until the record is in the log."""
+        ids = mentioned(encoded)
+        self._attachments.hold(ids)
+        for name in self._attached:
+            value = declared.get(name)
+            if value is None:
+                continue
+            found = self._attachments.size_bytes(value["id"])
+            if found != value["size"]:
+                self._attachments.release(ids)
+                reason = f"attachment {value['id']} has {found} bytes, not {value['size']}"
+                if found is None:
+                    reason = (
+                        f"there is no attachment {value['id']} (upload it first:"
+                        f" PUT /v1/attachments/{value['id']})"
+                    )
+                return Rejection(line, reason, name)
+        return None
 
 
 class Intake:
     """Publishes batches of raw records."""
 
     def __init__(
-        self, log: PublicationLog, dataset: Callable[[str], Dataset], record_limit_bytes: int
+        self,
+        log: PublicationLog,
+        dataset: Callable[[str], Dataset],
+        record_limit_bytes: int,
+        attachments: Attachments | None = None,
     ) -> None:
         self._log = log
+        self._attachments = attachments or NoAttachments()
         self._dataset = dataset
         self._limit_bytes = record_limit_bytes
         self._fittings: dict[Dataset, Fitting] = {}
@@ -130,7 +178,12 @@ class Intake:
         key: str | None = None,
     ) -> Published:
         """Append what fits and the dead letters of the rest; return when both are durable."""
-        good, rejections, letters = self.sort(self._dataset(name), records, publisher, source)
+        dataset = self._dataset(name)
+        if attachments_of(dataset):  # whether they are there, a disk or a network must tell
+            sorted_ = await asyncio.to_thread(self.sort, dataset, records, publisher, source)
+        else:
+            sorted_ = self.sort(dataset, records, publisher, source)
+        good, rejections, letters = sorted_
         end = await self.append(name, good, letters, key)
         return Published(len(good), len(rejections), end, rejections[:MOST_ERRORS_TOLD])
 
@@ -141,7 +194,11 @@ class Intake:
         key before is not taken again."""
         appending = []
         if good:
-            appending.append((ACCEPTED, len(good), self._log.append(name, good, key)))
+            attached = attachments_of(self._dataset(name))
+            future = self._log.append(name, good, key)
+            if attached:
+                future.add_done_callback(partial(self._let_go, good))
+            appending.append((ACCEPTED, len(good), future))
         if letters:
             # A key of their own: someone may publish to the dead letters themselves.
             future = self._log.append(DEAD_LETTERS.name, letters, key and f"{key}-refused")
@@ -155,6 +212,13 @@ class Intake:
                 end = done.end
         return end
 
+    def _let_go(self, good: list[Encoded], done: Future[Any]) -> None:
+        """Their records are in the log. What failed may come to be there yet: attachments of these
+        stay held until the next start."""
+        if done.exception() is None:
+            for record, _ in good:
+                self._attachments.release(mentioned(record))
+
     def sort(
         self,
         dataset: Dataset,
@@ -165,7 +229,9 @@ class Intake:
         """Part the records into those that fit, the rejections, and their dead letters."""
         fitting = self._fittings.get(dataset)
         if fitting is None:
-            fitting = self._fittings[dataset] = Fitting(dataset, self._limit_bytes)
+            fitting = self._fittings[dataset] = Fitting(
+                dataset, self._limit_bytes, self._attachments
+            )
         good: list[Encoded] = []
         rejections: list[Rejection] = []
         letters: list[Encoded] = []

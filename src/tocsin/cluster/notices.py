@@ -241,7 +241,7 @@ def result_json(result: Result) -> dict[str, Any]:
     }
 
 
-def subscription_json(subscription: Subscription) -> dict[str, Any]:
+def subscription_json(subscription: Subscription, channel: Channel | None = None) -> dict[str, Any]:
     """A frontend subscription as the protocol carries it."""
     backend = subscription.backend
     told = {
@@ -256,4 +256,8 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
         "floor": backend.floor,
         "marker": subscription.marker,
     }
-    return told if backend.filter is None else told | {"filter": backend.filter}
+    if backend.filter is not None:
+        told["filter"] = backend.filter
+    if channel is not None and channel.attachments:
+        told |= {"attachments": channel.attachments, "keys": channel.keys}
+    return told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Coroutine, Sequence
 from typing import Annotated, Any
@@ -11,13 +12,14 @@ import structlog
 from msgspec import Meta, Struct, field
 from starlette.applications import Starlette
 
+from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
 from tocsin.cluster.intake import Published, request_key
 from tocsin.cluster.notices import result_json, subscription_json
 from tocsin.cluster.opening import opened_store
 from tocsin.cluster.statements import Outcome, execute
-from tocsin.errors import Forbidden, InvalidInput
+from tocsin.errors import Forbidden, InvalidInput, NotFound
 from tocsin.model import Beginning, Channel, Dataset, Subscription, filtered_dataset
 from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.streaming import StreamResponse
@@ -164,7 +166,15 @@ class Calls:
     async def _told(self, found: Sequence[Subscription]) -> list[dict[str, Any]]:
         if any(filtered_dataset(one.backend.channel) is not None for one in found):
             found = await asyncio.to_thread(self._cluster.routing.present, found)
-        return [subscription_json(one) for one in found]
+        channels = await asyncio.to_thread(self._channels, {one.backend.channel for one in found})
+        return [subscription_json(one, channels.get(one.backend.channel)) for one in found]
+
+    def _channels(self, names: set[str]) -> dict[str, Channel]:
+        found = {}
+        for name in names:
+            with contextlib.suppress(NotFound):  # dropped meanwhile
+                found[name] = self._store.catalog.channel(name)
+        return found
 
     async def unsubscribe(self, call: Call) -> Any:
         subscriber = self._whose(call, call.query("subscriber", str))
@@ -337,6 +347,9 @@ def routes(cluster: Cluster) -> list[Route]:
         ),
         Route("POST", "/v1/results", c.results, broker, "results by ranges of positions", Ranges),
         Route("POST", "/v1/markers", c.markers, broker, "store acknowledgements", Markers),
+        *attachment_routes(
+            AttachmentCalls(cluster.attachments, cluster.settings.attachment_limit_bytes)
+        ),
     ]
 
 

@@ -134,6 +134,8 @@ def _kept(kind: SqlType) -> Kept:
             return _timestamp
         case "FLOAT":
             return lambda value: float(str(np.float32(value)))  # the shortest that is the same
+        case "ATTACHMENT":
+            return lambda value: {name: one for name, one in value.items() if one is not None}
         case "ARRAY":
             item = _nullable(_kept(kind.items[0]))
             return lambda value: [item(one) for one in value]

@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from tocsin.model import ATTACHMENT, Attachment, is_attachment_id
+
 Coercer = Callable[[Any], Any]
 
 SCALARS = frozenset(
@@ -32,11 +34,13 @@ _SYNONYMS = {
     "TEXT": "STRING",
 }
 KNOWN = (
-    "BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, TIMESTAMP, DATE, "
+    "BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, TIMESTAMP, DATE, ATTACHMENT, "
     "ARRAY<type>, MAP<STRING,type> or STRUCT<name:type,…>"
 )
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*|\d+|[<>(),:]|$)")
 _FLOAT_MAX = 3.4028234663852886e38
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,80}/[A-Za-z0-9!#$&^_.+-]{1,80}")
+_NAME_CHARACTERS = 255
 
 
 class SqlType(Struct, frozen=True):
@@ -95,7 +99,7 @@ class _TypeReader:
             return SqlType(kind)
         if kind == "ARRAY":
             self.expect("<")
-            item = self.read()
+            item = self._inner()
             self.expect(">")
             return SqlType("ARRAY", (item,))
         if kind == "MAP":
@@ -104,12 +108,21 @@ class _TypeReader:
             if key.kind != "STRING":
                 raise ValueError(f"the keys of a MAP are STRING, not {key}")
             self.expect(",")
-            value = self.read()
+            value = self._inner()
             self.expect(">")
             return SqlType("MAP", (key, value))
         if kind == "STRUCT":
             return self._struct()
+        if kind == ATTACHMENT:
+            return SqlType(kind)
         raise ValueError(f"unknown type {word!r}: expected {KNOWN}")
+
+    def _inner(self) -> SqlType:
+        """Brokers look for attachments in the fields of results, and no deeper."""
+        found = self.read()
+        if found.kind == ATTACHMENT:
+            raise ValueError("an ATTACHMENT is a column of its own, never a part of another")
+        return found
 
     def _decimal(self) -> SqlType:
         precision, scale = 10, 0
@@ -143,7 +156,7 @@ class _TypeReader:
             names.append(name)
             if self.peek() == ":":
                 self.take()
-            items.append(self.read())
+            items.append(self._inner())
             if self.peek() != ",":
                 break
             self.take()
@@ -313,6 +326,34 @@ def _struct(wanted: SqlType) -> Coercer:
     return coerce_struct
 
 
+def _attachment(value: Any) -> Any:
+    """What is said of it; whether its bytes are there, others know."""
+    if value is None:
+        return None
+    try:
+        found = msgspec.convert(value, Attachment)
+    except msgspec.ValidationError as error:
+        why = f"{error}; it is what the upload answered: id, size, type, and a name if you like"
+        raise _refusal(ATTACHMENT, value, why) from None
+    if not is_attachment_id(found.id):
+        why = "id is the SHA-256 of the bytes: 64 hexadecimal digits, lower case"
+        raise _refusal(ATTACHMENT, found.id, why)
+    if not 0 <= found.size < 1 << 63:
+        raise _refusal(ATTACHMENT, found.size, "size is a number of bytes")
+    if not _MEDIA_TYPE.fullmatch(found.type):
+        raise _refusal(ATTACHMENT, found.type, "type is a media type such as image/png")
+    if found.name is not None and not _plain_name(found.name):
+        raise _refusal(ATTACHMENT, found.name, "name is a file's name, without folders")
+    return msgspec.to_builtins(found)
+
+
+def _plain_name(name: str) -> bool:
+    """Somebody will save the attachment under it."""
+    if not 0 < len(name) <= _NAME_CHARACTERS or name in (".", ".."):
+        return False
+    return name.isprintable() and not set(name) & set("/\\:")
+
+
 def _compile(wanted: SqlType) -> Coercer:
     match wanted.kind:
         case "BOOLEAN":
@@ -337,6 +378,8 @@ def _compile(wanted: SqlType) -> Coercer:
             return _array(wanted)
         case "MAP":
             return _map(wanted)
+        case "ATTACHMENT":
+            return _attachment
         case _:
             return _struct(wanted)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from tocsin.model import Dataset
+from tocsin.model import ATTACHMENT, Dataset
 
 POSITION = "_position"
 RECEIVED_AT = "_received_at"
 EXTRA = "_extra"
+ATTACHED = "STRUCT<id:STRING,size:BIGINT,type:STRING,name:STRING>"
 
 
 def quoted(name: str) -> str:
@@ -19,9 +20,14 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def spark_type(kind: str) -> str:
+    """A column's type as Spark's DDL has it. Of an attachment, Spark sees what is said of it."""
+    return ATTACHED if kind == ATTACHMENT else kind
+
+
 def schema_of(dataset: Dataset) -> str:
     """The columns of a stored view, as Spark's DDL: declared ones first, then the system's."""
-    columns = [f"{quoted(column.name)} {column.type}" for column in dataset.columns]
+    columns = [f"{quoted(column.name)} {spark_type(column.type)}" for column in dataset.columns]
     columns += [f"{POSITION} BIGINT", f"{RECEIVED_AT} TIMESTAMP"]
     if dataset.open:
         columns.append(f"{EXTRA} MAP<STRING,STRING>")
@@ -30,7 +36,7 @@ def schema_of(dataset: Dataset) -> str:
 
 def parse(lines: DataFrame, dataset: Dataset, column: str = "line") -> DataFrame:
     """Typed columns from the JSON of log lines. The records were checked when they came in."""
-    fields = ", ".join(f"{quoted(c.name)}: {c.type}" for c in dataset.columns)
+    fields = ", ".join(f"{quoted(c.name)}: {spark_type(c.type)}" for c in dataset.columns)
     schema = f"p BIGINT, t BIGINT, r STRUCT<{fields}>, x MAP<STRING,STRING>"
     parsed = lines.select(F.from_json(F.col(column), schema).alias("_line"))
     columns = [f"_line.r.{quoted(c.name)} AS {quoted(c.name)}" for c in dataset.columns]

@@ -32,6 +32,7 @@ from tocsin.pipeline.channels import (
     check_open,
     compile_channel,
     match,
+    with_attachments,
 )
 from tocsin.pipeline.snapshot import Snapshot
 from tocsin.storage.runs import Committed, Run
@@ -91,8 +92,8 @@ class Runner:
     ) -> CompiledChannel:
         """Compile and let Spark analyse and plan it; a StatementError says what is wrong."""
         compiled = compile_channel(asked, datasets)
-        analyse(self._spark, compiled, datasets)
-        return compiled
+        columns = analyse(self._spark, compiled, datasets)
+        return with_attachments(compiled, columns, datasets)
 
     def prepare(self, channel: Channel, compiled: CompiledChannel) -> None:
         table = ParameterTable(self._spark, compiled)

@@ -27,6 +27,7 @@ class Parameter(Struct, frozen=True):
     name: str
     default: float
     at_least: float = 0.0
+    at_most: float = float("inf")
 
 
 class Policy(Struct, Generic[F], frozen=True):

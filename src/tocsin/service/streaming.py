@@ -35,7 +35,7 @@ class StreamResponse(Response):
         self._gone = gone  # told whether the client had stalled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        left = asyncio.create_task(_disconnected(receive))
+        left = asyncio.create_task(disconnected(receive))
         stalled = False
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -68,6 +68,7 @@ def _part(body: bytes, *, more: bool = True) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -63,6 +63,20 @@ class Results:
         """An answer per range, all of one moment; None where the backend subscription is gone."""
         return [_read(connection, one) for one in ranges]
 
+    @reads
+    def payloads(
+        self, connection: Connection, channels: Sequence[str], after: int, limit: int
+    ) -> list[tuple[int, bytes]]:
+        """Numbers and payloads of results of these channels, by number: later ones are higher."""
+        of = select(_backend.c.id).where(_backend.c.channel.in_(channels))
+        rows = connection.execute(
+            select(_results.c.number, _results.c.payload)
+            .where(_results.c.number > after, _results.c.backend.in_(of))
+            .order_by(_results.c.number)
+            .limit(limit)
+        )
+        return [(number, bytes(payload)) for number, payload in rows]
+
     def expire(self, before: float) -> int:
         """Drop the results and runs of before that time; returns how many results went.
 

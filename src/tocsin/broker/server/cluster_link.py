@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from tocsin.broker.effects import Fetch, Marker
 from tocsin.broker.events import NewHead, RangeAnswer
 from tocsin.broker.server.metrics import FETCH
+from tocsin.broker.server.pages.pages import Coming
 from tocsin.client.frames import SubscriptionInfo
 from tocsin.client.http import error_of, tls
 from tocsin.errors import NotFound, TocsinError, Unavailable, error_from_dict
@@ -262,6 +264,27 @@ class ClusterLink:
             raise Unavailable(f"the stream of records broke: {error!r}") from error
         except msgspec.DecodeError as error:
             raise Unavailable(f"the stream of records was not understood: {error}") from None
+
+    @asynccontextmanager
+    async def attachment(self, id: str) -> AsyncIterator[Coming]:
+        """An attachment's bytes as they come."""
+        headers = {"authorization": f"Bearer {self._bearer()}", "accept-encoding": "identity"}
+        try:
+            async with self._http.stream(
+                "GET", f"{self.url}/v1/attachments/{id}", headers=headers
+            ) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise error_of(response)
+                size_bytes = int(response.headers["content-length"])
+                yield Coming(size_bytes, response.aiter_raw())
+        except NO_ANSWER as error:
+            reason = str(error) or type(error).__name__
+            raise Unavailable(f"no answer from the cluster at {self.url}: {reason}") from error
+
+    async def attachment_size(self, id: str) -> int:
+        async with self.attachment(id) as coming:
+            return coming.size_bytes
 
     def fetch(self, wanted: Fetch, done: FetchDone) -> None:
         """Ask for a range; `done` is called with the answer or the error, exactly once."""

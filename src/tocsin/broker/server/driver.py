@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from tocsin.broker.core import BrokerCore
-from tocsin.broker.effects import AskNews, Effect, Fetch, StoreMarkers
+from tocsin.broker.effects import AskNews, Effect, Fetch, NewPages, StoreMarkers
 from tocsin.broker.events import RangeAnswer
 from tocsin.broker.near import Near
 from tocsin.broker.server import encoding
@@ -25,6 +25,7 @@ from tocsin.broker.server.cluster_link import ClusterLink, Interest, News
 from tocsin.broker.server.lines import Asker, Line, Lines
 from tocsin.broker.server.metrics import Counts
 from tocsin.broker.server.overlay import Overlay
+from tocsin.broker.server.pages import Pages, make_shelf
 from tocsin.client import frames
 from tocsin.client.frames import SubscriptionInfo
 from tocsin.errors import NotFound, TocsinError, Unavailable
@@ -44,6 +45,7 @@ class Driver:
     counts: Counts
     lines: Lines
     overlay: Overlay
+    pages: Pages
 
     def __init__(self, settings: Settings, link: ClusterLink, url: str) -> None:
         self.settings = settings
@@ -56,6 +58,13 @@ class Driver:
         self.lines = Lines(self.counts)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.overlay = Overlay(settings, link, self.spawn, lambda: self.core, self._perform)
+        self.pages = Pages(
+            settings.page_policy,
+            settings.page_cache_bytes,
+            make_shelf(settings.page_cache, settings.broker_name),
+            link,
+            self.spawn,
+        )
         self._departing = 0  # unsubscribe calls under way
         self._arriving = 0  # attach and subscribe calls under way
         self._resyncing: asyncio.Task[None] | None = None
@@ -258,6 +267,8 @@ class Driver:
             head=known.backend.head,
             marker=known.marker,
             filter=msgspec.UNSET,
+            attachments=msgspec.UNSET,
+            keys=msgspec.UNSET,
         )
 
     # Effects
@@ -273,6 +284,8 @@ class Driver:
                     self.spawn(self._store_markers(core, effect), "markers")
                 case AskNews():
                     self.spawn(self._ask_news(core, effect))
+                case NewPages():
+                    self.pages.mentioned(effect)
                 case _:
                     self.lines.tell(effect)
         self.overlay.follow()

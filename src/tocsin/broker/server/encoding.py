@@ -134,6 +134,8 @@ def subscription_of(info: SubscriptionInfo) -> Subscription:
         head=info.head,
         floor=info.floor,
         filter=None if info.filter is UNSET else info.filter,
+        attachments=() if info.attachments is UNSET else info.attachments,
+        keys=() if info.keys is UNSET else info.keys,
     )
     return Subscription(info.subscription, info.subscriber, info.broker, backend, info.marker)
 

@@ -18,6 +18,7 @@ from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import ResultsBody, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
 from tocsin.broker.server.overlay import NearCounts
+from tocsin.broker.server.pages.calls import PageCalls, page_routes
 from tocsin.broker.server.trace_stream import Recording, TraceResponse
 from tocsin.caching import CacheCounters
 from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInfo
@@ -140,6 +141,7 @@ class Rest:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
+        self.pages = PageCalls(driver.pages, stall_s, self._count_stalled)
         self.lines: set[EventLine | Recording] = set()
         self.waiting: set[Waiter] = set()
 
@@ -151,6 +153,9 @@ class Rest:
             secret=settings.secret,
             limit_bytes=settings.body_limit_bytes,
         )
+
+    def _count_stalled(self, stalled: bool) -> None:
+        self._driver.counts.stalled += stalled
 
     def let_go(self) -> None:
         """The broker stops: nobody waits any longer."""
@@ -445,4 +450,5 @@ def _routes(rest: Rest) -> list[Route]:
             ("admin",),
             "Record what happens here, without names, until you hang up (tocsin lab trace record)",
         ),
+        *page_routes(rest.pages),
     ]

@@ -101,6 +101,7 @@ class Broker:
         # Notices come as soon as the cluster knows our address, so REST is up before that.
         await self._stack.enter_async_context(serving(self.rest.app(), rest_listener))
         try:
+            await self.driver.pages.start()
             await self._load()
             await self.sockets.start(ws_listener)
         except BaseException:

@@ -1,6 +1,7 @@
 """Channels: a parameterised query becomes one Spark query over all its parameter sets."""
 
 from tocsin.pipeline.channels.analyse import analyse, check_open, view_schema
+from tocsin.pipeline.channels.attached import with_attachments
 from tocsin.pipeline.channels.compile import CompiledChannel, compile_channel
 from tocsin.pipeline.channels.matching import match, run_plain
 from tocsin.pipeline.channels.openings import Mask, mask_of, settle
@@ -23,4 +24,5 @@ __all__ = [
     "run_plain",
     "settle",
     "view_schema",
+    "with_attachments",
 ]

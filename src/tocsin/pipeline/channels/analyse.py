@@ -26,6 +26,7 @@ from tocsin.pipeline.channels.dialect import QueryText
 from tocsin.pipeline.channels.matching import payloads, rows, visible
 from tocsin.pipeline.channels.openings import Mask
 from tocsin.pipeline.channels.parameters import parameter_frame, prepare
+from tocsin.pipeline.records import spark_type
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXAMPLES: dict[str, Any] = {
@@ -43,7 +44,7 @@ _EXAMPLES: dict[str, Any] = {
 
 def view_schema(dataset: Dataset) -> str:
     """The columns of a dataset's view as DDL, system columns included."""
-    columns = [f"`{column.name}` {column.type}" for column in dataset.columns]
+    columns = [f"`{column.name}` {spark_type(column.type)}" for column in dataset.columns]
     columns += ["`_position` BIGINT", "`_received_at` TIMESTAMP"]
     if dataset.open:
         columns.append("`_extra` MAP<STRING,STRING>")

@@ -1,6 +1,6 @@
 """The reference page of all policies, written from their registries, so that it cannot go stale.
 
-python -m tocsin.policies.page > docs/reference/policies.md
+python -m tocsin.policies.listing > docs/reference/policies.md
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ A broker keeps results in its result cache under a byte budget (the setting `cac
 caches, drops and lets expire is its policy (the setting `cache_policy`); `PUT /v1/cache` changes it
 at run time. The lab simulates the same functions.
 
-*This page is written by* `python -m tocsin.policies.page`*.*
+*This page is written by* `python -m tocsin.policies.listing`*.*
 
 ## How they are named
 

@@ -1,0 +1,113 @@
+"""The broker's routes of attachments and of its page cache."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from tocsin.broker.server.pages.pages import Pages
+from tocsin.caching.page_cache import PageCounters
+from tocsin.client.frames import Position
+from tocsin.errors import InvalidInput
+from tocsin.model import check_attachment_id
+from tocsin.service.content import content_response
+from tocsin.service.web import Call, Route
+
+
+class PagesInfo(Struct, frozen=True):
+    policy: str
+    capacity_bytes: int
+    size_bytes: int
+    pages: int
+    filling: int
+    hit_ratio: float
+    byte_hit_ratio: float
+    served_bytes: int
+    fetched_bytes: int
+    saved_bytes: int
+    counters: PageCounters
+
+
+class PagesChange(Struct, frozen=True, forbid_unknown_fields=True):
+    policy: str | None = None
+    capacity_bytes: Annotated[int, Meta(ge=0)] | None = None
+
+
+class PageCalls:
+    def __init__(self, pages: Pages, stall_s: float, stalled: Callable[[bool], None]) -> None:
+        self._pages = pages
+        self._stall_s = stall_s
+        self._stalled = stalled  # told of every reader whether it was one
+
+    async def attachment(self, call: Call) -> Response:
+        id = check_attachment_id(call.path["id"])
+        subscription, position = call.query("subscription", int), call.query("position", Position)
+        if (subscription is None) != (position is None):
+            raise InvalidInput(
+                "subscription and position go together",
+                field="position",
+                hint="both of the result that led here, or none",
+            )
+        if call.request.method == "HEAD":
+            size_bytes = await self._pages.size_bytes(id)
+            return content_response(call.request, id, size_bytes, _nothing, self._stall_s)
+        reading = await self._pages.open(id, notification=position is not None)
+
+        def gone(stalled: bool) -> None:
+            reading.done()
+            self._stalled(stalled)
+
+        try:
+            return content_response(
+                call.request, id, reading.size_bytes, reading.pieces, self._stall_s, gone
+            )
+        except BaseException:
+            reading.done()
+            raise
+
+    async def show(self, _: Call) -> PagesInfo:
+        pages, cache = self._pages, self._pages.cache
+        return PagesInfo(
+            policy=cache.policy.text,
+            capacity_bytes=cache.capacity_bytes,
+            size_bytes=cache.size_bytes,
+            pages=len(cache),
+            filling=pages.filling,
+            hit_ratio=cache.counters.hit_ratio,
+            byte_hit_ratio=cache.counters.byte_hit_ratio,
+            served_bytes=pages.served_bytes,
+            fetched_bytes=pages.fetched_bytes,
+            saved_bytes=pages.saved_bytes,
+            counters=cache.counters,
+        )
+
+    async def change(self, call: Call) -> PagesInfo:
+        change: PagesChange = await call.body(PagesChange)
+        policy = change.policy or self._pages.cache.policy.text
+        self._pages.set_policy(policy, change.capacity_bytes)
+        return await self.show(call)
+
+
+def _nothing(start: int, stop: int) -> AsyncIterator[bytes]:
+    raise AssertionError("a HEAD has no body")
+
+
+def page_routes(calls: PageCalls) -> list[Route]:
+    told = "An attachment's bytes; subscription and position of the result that led to it"
+    return [
+        Route("GET", "/v1/attachments/{id}", calls.attachment, ("subscribe",), told),
+        Route("GET", "/attachments/{id}", calls.attachment, ("subscribe",), told),
+        Route("GET", "/v1/pages", calls.show, (), "The page cache", None, PagesInfo),
+        Route(
+            "PUT",
+            "/v1/pages",
+            calls.change,
+            ("admin",),
+            "Change the page cache's policy or capacity",
+            PagesChange,
+            PagesInfo,
+        ),
+    ]

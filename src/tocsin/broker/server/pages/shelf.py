@@ -1,0 +1,166 @@
+"""Where a broker's pages lie: files of a directory, or memory. Decides nothing.
+
+A page comes as a `Body` that grows aside and can be read while it does; put on the shelf, it is
+whole. Files are written aside and renamed, so that a crash leaves no half page under its name; what
+lies there at the next start is checked against its hash all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from tocsin.errors import SettingError
+from tocsin.model import is_attachment_id
+
+log = structlog.get_logger()
+
+_CHECKED_AT_ONCE_BYTES = 1024 * 1024
+
+
+class Body(Protocol):
+    """The bytes of one page, or of its beginning."""
+
+    def write(self, data: bytes) -> None: ...
+    def read(self, start: int, most_bytes: int) -> bytes:
+        """None at its end."""
+
+    def close(self) -> None:
+        """It is read no more. What is not on a shelf is gone then."""
+
+
+class Shelf(Protocol):
+    def new(self) -> Body: ...
+    def put(self, page: str, body: Body) -> None:
+        """The body is whole."""
+
+    def open(self, page: str) -> Body | None:
+        """For one reader; None: it is not there."""
+
+    def drop(self, page: str) -> None:
+        """Those who read it go on."""
+
+    def found(self) -> list[tuple[str, int]]:
+        """Pages that an earlier process left, the oldest first, and their sizes."""
+
+
+class _File:
+    def __init__(self, handle: int, path: Path | None = None) -> None:
+        self._handle = handle
+        self.path = path  # while it lies aside
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._handle, view) :]
+
+    def read(self, start: int, most_bytes: int) -> bytes:
+        return os.pread(self._handle, most_bytes, start)
+
+    def close(self) -> None:
+        os.close(self._handle)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+class DirectoryShelf:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._aside = root / "incoming"
+        try:
+            self._aside.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self._aside).close()
+        except OSError as error:
+            raise SettingError(
+                f"cannot keep pages in {root}: {error.strerror}", field="page_cache"
+            ) from None
+
+    def new(self) -> _File:
+        path = self._aside / f"{uuid.uuid4().hex}.part"
+        return _File(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path)
+
+    def put(self, page: str, body: Body) -> None:
+        assert isinstance(body, _File)
+        assert body.path is not None
+        target = self._path(page)
+        target.parent.mkdir(exist_ok=True)
+        os.replace(body.path, target)
+        body.path = None
+
+    def open(self, page: str) -> _File | None:
+        try:
+            return _File(os.open(self._path(page), os.O_RDONLY | os.O_CLOEXEC))
+        except FileNotFoundError:
+            return None
+
+    def drop(self, page: str) -> None:
+        self._path(page).unlink(missing_ok=True)
+
+    def found(self) -> list[tuple[str, int]]:
+        for left in self._aside.iterdir():
+            left.unlink(missing_ok=True)
+        files = [path for path in self._root.glob("??/*") if is_attachment_id(path.name)]
+        whole = []
+        for path in sorted(files, key=lambda one: one.stat().st_mtime):
+            if _hash_of(path) == path.name:
+                whole.append((path.name, path.stat().st_size))
+            else:
+                log.warning("a page is damaged, and dropped", page=path.name)
+                path.unlink()
+        return whole
+
+    def _path(self, page: str) -> Path:
+        return self._root / page[:2] / page
+
+
+def _hash_of(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_CHECKED_AT_ONCE_BYTES):
+            found.update(piece)
+    return found.hexdigest()
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self._data += data
+
+    def read(self, start: int, most_bytes: int) -> bytes:
+        return bytes(memoryview(self._data)[start : start + most_bytes])
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryShelf:
+    def __init__(self) -> None:
+        self._bodies: dict[str, Body] = {}
+
+    def new(self) -> _Memory:
+        return _Memory()
+
+    def put(self, page: str, body: Body) -> None:
+        self._bodies[page] = body
+
+    def open(self, page: str) -> Body | None:
+        return self._bodies.get(page)
+
+    def drop(self, page: str) -> None:
+        self._bodies.pop(page, None)
+
+    def found(self) -> list[tuple[str, int]]:
+        return []
+
+
+def make_shelf(directory: str, broker: str) -> Shelf:
+    """Brokers may be given one directory; each has its own part of it."""
+    return DirectoryShelf(Path(directory).absolute() / broker) if directory else MemoryShelf()

@@ -1,0 +1,130 @@
+"""The routes of attachments: bytes come in by streams, are checked, and go out by ranges."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec import Struct
+from starlette.concurrency import iterate_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from tocsin.cluster.attachments.keeper import Keeper
+from tocsin.errors import InvalidInput, TocsinError, TooLarge
+from tocsin.model import check_attachment_id
+from tocsin.service.content import content_response, media_type
+from tocsin.service.web import Call, Route, error_response, json_response
+from tocsin.storage.content import Incoming, unknown
+
+GATHER_BYTES = 1024 * 1024  # so many are written by one thread at once
+STALL_S = 30.0
+
+
+class Uploaded(Struct, frozen=True):
+    """What a record says of it; a name may be added."""
+
+    id: str
+    size: int
+    type: str
+
+
+class AttachmentCalls:
+    def __init__(self, keeper: Keeper, limit_bytes: int) -> None:
+        self._keeper = keeper
+        self._content = keeper.content
+        self._limit_bytes = limit_bytes
+
+    async def put(self, call: Call) -> Response:
+        return await self._receive(call, check_attachment_id(call.path["id"]))
+
+    async def post(self, call: Call) -> Response:
+        return await self._receive(call, None)
+
+    async def get(self, call: Call) -> Response:
+        id = check_attachment_id(call.path["id"])
+        kept = await asyncio.to_thread(self._content.info, id)
+        if kept is None:
+            raise unknown(id)
+
+        def read(start: int, stop: int) -> Any:
+            return iterate_in_threadpool(self._content.read(id, start, stop))
+
+        return content_response(call.request, id, kept.size_bytes, read, STALL_S)
+
+    async def _receive(self, call: Call, wanted: str | None) -> Response:
+        try:
+            kind = media_type(
+                call.request.headers.get("content-type", "").partition(";")[0] or None
+            )
+            announced = call.request.headers.get("content-length", "")
+            if announced.isdigit() and int(announced) > self._limit_bytes:
+                raise self._too_large()
+            incoming = await asyncio.to_thread(self._content.receive)
+            try:
+                await self._write(call, incoming)
+                if announced.isdigit() and int(announced) != incoming.size_bytes:
+                    raise _cut_short()
+                id, new = await asyncio.to_thread(self._keeper.commit, incoming, wanted)
+            finally:
+                await asyncio.shield(asyncio.to_thread(incoming.discard))
+        except TocsinError as error:
+            refused = error_response(error)
+            refused.headers["connection"] = "close"  # what it still sends is not read
+            return refused
+        return json_response(Uploaded(id, incoming.size_bytes, kind), 201 if new else 200)
+
+    async def _write(self, call: Call, incoming: Incoming) -> None:
+        gathered: list[bytes] = []
+        waiting = total = 0
+        try:
+            async for part in call.request.stream():
+                total += len(part)
+                waiting += len(part)
+                if total > self._limit_bytes:
+                    raise self._too_large()
+                gathered.append(part)
+                if waiting >= GATHER_BYTES:
+                    await asyncio.to_thread(incoming.write, b"".join(gathered))
+                    gathered, waiting = [], 0
+        except ClientDisconnect:
+            raise _cut_short() from None
+        await asyncio.to_thread(incoming.write, b"".join(gathered))
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(
+            f"an attachment has at most {self._limit_bytes} bytes",
+            field="body",
+            hint="make it smaller, or raise attachment_limit_bytes",
+        )
+
+
+def _cut_short() -> InvalidInput:
+    return InvalidInput("the upload was cut short", field="body", hint="send it again, whole")
+
+
+def attachment_routes(calls: AttachmentCalls) -> list[Route]:
+    one = "/v1/attachments/{id}"
+    return [
+        Route(
+            "POST",
+            "/v1/attachments",
+            calls.post,
+            ("publish",),
+            "upload an attachment; the answer is what a record says of it",
+            None,
+            Uploaded,
+            201,
+        ),
+        Route(
+            "PUT",
+            one,
+            calls.put,
+            ("publish",),
+            "the same under the SHA-256 of its bytes, which is checked",
+            None,
+            Uploaded,
+            201,
+        ),
+        Route("GET", one, calls.get, ("broker", "subscribe"), "an attachment's bytes"),
+    ]

@@ -1,0 +1,83 @@
+"""`Keeper`: the content store as the cluster uses it: uploads, records and collection agree.
+
+All calls may wait for disks, and may come from any thread.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from threading import Lock
+
+import structlog
+from prometheus_client import Counter
+
+from tocsin.cluster.attachments.custody import Custody
+from tocsin.storage.content import ContentStore, Incoming
+
+log = structlog.get_logger()
+
+COLLECTED = Counter("tocsin_attachments_collected_total", "Attachments that nothing mentioned")
+
+_MENTION = re.compile(rb"(?=([0-9a-f]{64}))")  # wherever 64 digits begin, also within more of them
+
+
+def mentioned(text: bytes) -> set[str]:
+    """Every id that a text may speak of. More than there are does no harm."""
+    return {found.decode() for found in _MENTION.findall(text)}
+
+
+class Keeper:
+    def __init__(self, content: ContentStore, clock: Callable[[], float] = time.time) -> None:
+        self.content = content
+        self._clock = clock
+        self._custody = Custody()
+        self._lock = Lock()
+
+    def hold(self, ids: Iterable[str]) -> None:
+        """They are not collected until released; those that were there, that is."""
+        with self._lock:
+            self._custody.hold(ids, self._clock())
+
+    def release(self, ids: Iterable[str]) -> None:
+        with self._lock:
+            self._custody.release(ids)
+
+    def size_bytes(self, id: str) -> int | None:
+        """None: it is not there."""
+        kept = self.content.info(id)
+        return None if kept is None else kept.size_bytes
+
+    def commit(self, incoming: Incoming, wanted: str | None) -> tuple[str, bool]:
+        """As `Incoming.commit`. From now on it is kept for the time of grace."""
+        id = incoming.id
+        self.hold([id])
+        try:
+            return incoming.commit(wanted)
+        finally:
+            self.release([id])
+
+    def collect(self, look: Callable[[], set[str]], grace_s: float) -> int:
+        """Drop what `look` does not find mentioned and nobody has a claim on; how many went."""
+        with self._lock:
+            self._custody.begin()
+            oldest = self._clock() - grace_s
+        try:
+            aged = [one for one in self.content.kept() if one.modified_at < oldest]
+            found = look() if aged else set()
+            return sum(
+                self._drop(one.id, one.modified_at, oldest) for one in aged if one.id not in found
+            )
+        finally:
+            with self._lock:
+                self._custody.end(oldest)
+
+    def _drop(self, id: str, modified_at: float, oldest: float) -> bool:
+        with self._lock:  # whoever holds it next looks for it behind us
+            if not self._custody.may_drop(id, modified_at, oldest):
+                return False
+            self.content.drop(id)
+        COLLECTED.inc()
+        log.info("an attachment that nothing mentions is deleted", attachment=id)
+        return True

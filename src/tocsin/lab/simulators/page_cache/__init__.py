@@ -1,0 +1,1 @@
+"""A page cache under publications and requests (delivery), compiled and live."""

@@ -1,0 +1,329 @@
+"""A page cache, compiled: `caching.page_cache` operation by operation, with the very policies.
+
+Time is the number of the operation. In DC's access portion values are set by requests alone, so
+that a value's time is that of the last request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tocsin.lab.compiling.functions import borrow, compiled, fused, inlined
+from tocsin.lab.compiling.records import record_dtype, records
+from tocsin.lab.simulators.page_cache.ranking import ENTRY, SPARE, front, is_own, pop, push
+from tocsin.lab.workloads.pages.operations import NOTIFIED, PUBLISH
+from tocsin.lab.workloads.pages.operations import SUPERSEDED as SUPERSEDE
+from tocsin.policies.page.design import (
+    NOTIFIED_BROWSED,
+    PUSHED_REQUESTED,
+    Page,
+    worth,
+)
+
+ITEM = record_dtype(
+    Page,
+    [
+        ("size_bytes", "i8"),
+        ("value", "f8"),
+        ("set_at", "i4"),  # when the value was set
+        ("ranked_at", "i4"),  # and when the one by which it is ranked was
+        ("portion", "i4"),  # + 1: 0 is nowhere
+        ("superseded", "i4"),
+    ],
+)
+PORTION = record_dtype(
+    [
+        ("limit_bytes", "i8"),
+        ("size_bytes", "i8"),
+        ("age", "f8"),
+        ("evicted_at", "i8"),
+        ("beta", "f8"),
+        ("aborts", "i8"),
+        ("ages", "i8"),
+    ]
+)
+SETTING = record_dtype(
+    [("layout", "i8"), ("pushes", "i8"), ("least_bytes", "i8"), ("cost", "f8"), ("steps", "i8")]
+)
+_COUNTS = ("request_bytes", "hit_bytes", "evicted", "evicted_bytes", "max_bytes", "size_bytes")
+TOTALS = record_dtype([(name, "i8") for name in _COUNTS])
+STORED, ABORTED, NONE, HIT, MISS_STORED, MISS_NOT_STORED = range(6)
+FIRST, SECOND = range(2)
+UNINTERESTING = -np.inf
+_worth = fused(worth)
+
+
+def new_state(pages: int, steps: int) -> tuple[Any, ...]:
+    """Pages, both portions' rankings, and how many entries they have; portions, setting, totals,
+    counts of outcomes, room for thought; and what is told of steps: outcomes, evicted pages and
+    their portions, up to which each."""
+    portions = records(2, PORTION)
+    portions["evicted_at"] = -1
+    room = 2 * pages + SPARE
+    return (
+        records(pages, ITEM),
+        (records(room, ENTRY), records(room, ENTRY)),
+        np.zeros(2, np.int64),
+        portions,
+        records(1, SETTING),
+        records(1, TOTALS),
+        np.zeros(6, np.int64),
+        np.zeros((2, room), np.int64),
+        np.zeros(steps, np.uint8),
+        np.zeros(steps, np.int32),
+        np.zeros(steps, np.uint8),
+        np.zeros(steps, np.int64),
+    )
+
+
+@inlined
+def _value_now(item: Any, at: int, portion: Any, cost: float, first: Any, second: Any) -> float:
+    frequency = first(item) if at == FIRST else second(item)
+    value: float = portion.age + _worth(frequency, cost, item.size_bytes, portion.beta)
+    return value
+
+
+@inlined
+def _value_anew(
+    items: Any, number: int, at: int, value: float, now: int, entries: Any, count: Any
+) -> None:
+    item = items[number]
+    fell = value < item.value
+    item.value = value
+    item.set_at = now
+    if fell:
+        push(items, number, at, entries, count)
+
+
+@inlined
+def _put(
+    items: Any, number: int, at: int, value: float, now: int, entries: Any, count: Any, portion: Any
+) -> None:
+    item = items[number]
+    item.portion = at + 1
+    portion.size_bytes += item.size_bytes
+    item.value = value
+    item.set_at = now
+    push(items, number, at, entries, count)
+
+
+@compiled
+def _bytes_below(
+    items: Any, entries: Any, count: int, at: int, value: float, enough_bytes: int, waiting: Any
+) -> int:
+    """Of pages worth less, but no more than is enough. Below an entry are only larger ones."""
+    found = 0
+    depth = 0
+    if count > 0:
+        waiting[0] = 0
+        depth = 1
+    while depth > 0 and found < enough_bytes:
+        depth -= 1
+        place = waiting[depth]
+        entry = entries[place]
+        if entry.score < value:
+            item = items[entry.key]
+            if item.value < value and is_own(items, entry, at):
+                found += item.size_bytes
+            for child in range(4 * place + 1, min(4 * place + 5, count)):
+                waiting[depth] = child
+                depth += 1
+    return found
+
+
+@inlined
+def _leave(items: Any, number: int, portion: Any) -> None:
+    item = items[number]
+    item.portion = 0
+    portion.size_bytes -= item.size_bytes
+
+
+@fused
+def _tell(
+    items: Any, number: int, at: int, total: Any, setting: Any, gone: Any, gone_from: Any
+) -> None:
+    """An eviction."""
+    if setting.steps:
+        gone[total.evicted] = number
+        gone_from[total.evicted] = at
+    total.evicted += 1
+    total.evicted_bytes += items[number].size_bytes
+
+
+@compiled
+def _evict_until(
+    items: Any, entries: Any, count: Any, portion: Any, at: int, free_bytes: int,
+    now: int, total: Any, setting: Any, gone: Any, gone_from: Any,
+) -> None:  # fmt: skip
+    while portion.limit_bytes - portion.size_bytes < free_bytes:
+        number = front(items, entries, count, at)
+        value = items[number].value
+        pop(entries, count, at)
+        _leave(items, number, portion)
+        _tell(items, number, at, total, setting, gone, gone_from)
+        if portion.ages and value != UNINTERESTING:
+            portion.age = value
+        portion.evicted_at = now
+
+
+@compiled
+def _stale(
+    items: Any, entries: Any, count: Any, evicted_at: int, needed_bytes: int, most_bytes: int,
+    seen: Any, chosen: Any,
+) -> int:  # fmt: skip
+    """How many stale pages are chosen; 0 if they are not enough."""
+    if needed_bytes > most_bytes:
+        return 0
+    looked, taken, found = 0, 0, 0
+    while found < needed_bytes:
+        number = front(items, entries, count, SECOND)
+        if number < 0:
+            break
+        pop(entries, count, SECOND)
+        seen[looked] = number
+        looked += 1
+        item = items[number]
+        stale = item.superseded != 0 or item.set_at < evicted_at
+        if stale and found + item.size_bytes <= most_bytes:
+            chosen[taken] = number
+            taken += 1
+            found += item.size_bytes
+    for one in range(looked):
+        push(items, seen[one], SECOND, entries, count)
+    return taken if found >= needed_bytes else 0
+
+
+@compiled
+def run(
+    kind: Any, page: Any, size_bytes: Any, subscriptions: Any, state: Any, first: Any, second: Any
+) -> None:
+    items, count, portions = borrow(state[0]), borrow(state[2]), borrow(state[3])
+    heaps = (borrow(state[1][0]), borrow(state[1][1]))
+    setting, total = state[4][0], state[5][0]
+    counts, room = borrow(state[6]), borrow(state[7])
+    told, gone, gone_from, until = (
+        borrow(state[8]), borrow(state[9]), borrow(state[10]), borrow(state[11]),
+    )  # fmt: skip
+    cost, layout, dual = setting.cost, setting.layout, setting.layout == PUSHED_REQUESTED
+    waiting, chosen = room[0], room[1]
+    for now in range(kind.shape[0]):
+        what = kind[now]
+        number = page[now]
+        item = items[number]
+        there = item.portion - 1
+        outcome = NONE
+        at = FIRST  # where it shall be placed
+        placing = False
+        if there < 0:
+            item.size_bytes = size_bytes[now]
+        if what == SUPERSEDE:
+            item.superseded = 1
+            if there >= 0:
+                _value_anew(
+                    items, number, there, UNINTERESTING, now,
+                    heaps[0] if there == FIRST else heaps[1], count,
+                )  # fmt: skip
+        elif what == PUBLISH:
+            item.subscriptions = subscriptions[now]
+            if setting.pushes and subscriptions[now] > 0 and not item.superseded:
+                if there < 0:
+                    placing = True
+                    outcome = ABORTED
+                    item.accesses = 0
+                elif there == FIRST:
+                    value = _value_now(item, FIRST, portions[0], cost, first, second)
+                    _value_anew(items, number, FIRST, value, now, heaps[0], count)
+        else:
+            notified = what == NOTIFIED
+            if notified:
+                item.notified += 1
+            else:
+                item.browsed += 1
+            total.request_bytes += item.size_bytes
+            if there >= 0:
+                outcome = HIT
+                total.hit_bytes += item.size_bytes
+                if item.superseded:
+                    pass
+                elif dual and there == FIRST:
+                    _move(
+                        items, number, now, heaps, count, portions, total, setting, gone,
+                        gone_from, first, second,
+                    )  # fmt: skip
+                elif layout != NOTIFIED_BROWSED or notified == (there == FIRST):
+                    item.accesses += 1
+                    portion = portions[there]
+                    value = _value_now(item, there, portion, cost, first, second)
+                    _value_anew(
+                        items, number, there, value, now,
+                        heaps[0] if there == FIRST else heaps[1], count,
+                    )  # fmt: skip
+            else:
+                outcome = MISS_NOT_STORED
+                if not item.superseded:
+                    placing = True
+                    item.accesses = 1
+                    if dual or (layout == NOTIFIED_BROWSED and not notified):
+                        at = SECOND
+        if placing:
+            portion = portions[at]
+            entries = heaps[0] if at == FIRST else heaps[1]
+            size = item.size_bytes
+            needed = size - (portion.limit_bytes - portion.size_bytes)
+            fits = size <= portion.limit_bytes
+            below = 0
+            if needed > 0 and portion.aborts:
+                value = _value_now(item, at, portion, cost, first, second)
+                below = _bytes_below(items, entries, count[at], at, value, needed, waiting)
+                fits = fits and below >= needed
+                if not fits and dual:
+                    stale = _stale(
+                        items, heaps[1], count, portions[1].evicted_at, needed - below,
+                        portions[1].limit_bytes - setting.least_bytes, waiting, chosen,
+                    )  # fmt: skip
+                    fits = stale > 0
+                    for one in range(stale):
+                        moved = items[chosen[one]].size_bytes
+                        _leave(items, chosen[one], portions[1])
+                        _tell(items, chosen[one], SECOND, total, setting, gone, gone_from)
+                        portions[1].limit_bytes -= moved
+                        portion.limit_bytes += moved
+            if fits:
+                outcome = STORED if outcome == ABORTED else MISS_STORED
+                _evict_until(
+                    items, entries, count, portion, at, size, now, total, setting, gone, gone_from,
+                )  # fmt: skip
+                value = _value_now(item, at, portion, cost, first, second)
+                _put(items, number, at, value, now, entries, count, portion)
+                total.max_bytes = max(
+                    total.max_bytes, portions[0].size_bytes + portions[1].size_bytes
+                )
+        counts[outcome] += 1
+        if setting.steps:
+            told[now] = outcome
+            until[now] = total.evicted
+    total.size_bytes = portions[0].size_bytes + portions[1].size_bytes
+
+
+@compiled
+def _move(
+    items: Any, number: int, now: int, heaps: Any, count: Any, portions: Any, total: Any,
+    setting: Any, gone: Any, gone_from: Any, first: Any, second: Any,
+) -> None:  # fmt: skip
+    """DC: a pushed page is asked for, and belongs to the access portion now."""
+    item, pushed, requested = items[number], portions[0], portions[1]
+    size = item.size_bytes
+    with_bytes = pushed.limit_bytes - size >= setting.least_bytes
+    if with_bytes or size <= requested.limit_bytes:
+        _leave(items, number, pushed)
+        if with_bytes:
+            pushed.limit_bytes -= size
+            requested.limit_bytes += size
+        _evict_until(
+            items, heaps[1], count, requested, SECOND, size, now, total, setting, gone, gone_from,
+        )  # fmt: skip
+        item.accesses = 1
+        value = _value_now(item, SECOND, requested, setting.cost, first, second)
+        _put(items, number, SECOND, value, now, heaps[1], count, requested)

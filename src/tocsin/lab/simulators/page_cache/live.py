@@ -1,0 +1,56 @@
+"""The same operations through the page cache of a running broker."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from tocsin.caching.page_cache import OUTCOMES, PageCache
+from tocsin.lab.simulators.page_cache.outcome import PageOutcome, Steps
+from tocsin.lab.workloads.pages.operations import NOTIFIED, PUBLISH, SUPERSEDED, Operations
+from tocsin.policies.page import PagePolicy, portion_names
+
+NUMBERS = {outcome: number for number, outcome in enumerate(OUTCOMES)}
+
+
+def run_live(
+    operations: Operations, policy: PagePolicy, capacity_bytes: int, *, cost: float = 1.0
+) -> tuple[PageOutcome, Steps]:
+    cache: PageCache[int] = PageCache(policy, capacity_bytes, cost=cost)
+    names = portion_names(policy)
+    outcomes, until = [], []
+    evicted: list[tuple[int, str]] = []
+    columns = (operations.kind, operations.page, operations.size_bytes, operations.subscriptions)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    started = time.perf_counter()
+    for kind, page, size_bytes, subscriptions in rows:
+        if kind == SUPERSEDED:
+            cache.superseded(page)
+            outcomes.append("none")
+        else:
+            step = (
+                cache.publish(page, size_bytes, subscriptions)
+                if kind == PUBLISH
+                else cache.request(page, size_bytes, kind == NOTIFIED)
+            )
+            outcomes.append(step.outcome)
+            evicted += step.evicted
+        until.append(len(evicted))
+    seconds = time.perf_counter() - started
+    counters = cache.counters
+    same = set(PageOutcome.__struct_fields__) & set(counters.__struct_fields__)
+    outcome = PageOutcome(
+        **{name: getattr(counters, name) for name in same},
+        operations=len(operations),
+        cached_bytes=cache.size_bytes,
+        cache_max_bytes=counters.max_bytes,
+        seconds=seconds,
+    )
+    steps = Steps(
+        np.array([NUMBERS[one] for one in outcomes], np.uint8),
+        np.array([page for page, _ in evicted], np.int32),
+        np.array([names.index(portion) for _, portion in evicted], np.uint8),
+        np.array(until, np.int64),
+    )
+    return outcome, steps

@@ -1,0 +1,88 @@
+"""A page cache of a policy and a capacity under operations, compiled."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numba
+import numpy as np
+
+from tocsin.errors import InvalidInput
+from tocsin.lab.compiling.functions import JIT, callback
+from tocsin.lab.simulators.page_cache import kernel
+from tocsin.lab.simulators.page_cache.outcome import PageOutcome, Steps
+from tocsin.lab.workloads.pages.operations import PUBLISH, SUPERSEDED, Operations
+from tocsin.policies.page import PagePolicy, limits
+from tocsin.policies.page.design import least_bytes
+
+FREQUENCY = numba.float64(numba.from_dtype(kernel.ITEM)) if JIT else "frequency"
+
+
+def simulate(
+    operations: Operations, policy: PagePolicy, capacity_bytes: int, *, cost: float = 1.0
+) -> PageOutcome:
+    return _run(operations, policy, capacity_bytes, cost, told=False)[0]
+
+
+def simulate_steps(
+    operations: Operations, policy: PagePolicy, capacity_bytes: int, *, cost: float = 1.0
+) -> tuple[PageOutcome, Steps]:
+    outcome, state = _run(operations, policy, capacity_bytes, cost, told=True)
+    told, gone, gone_from, until = state[8:12]
+    return outcome, Steps(told, gone[: outcome.evicted], gone_from[: outcome.evicted], until)
+
+
+def _run(
+    operations: Operations, policy: PagePolicy, capacity_bytes: int, cost: float, *, told: bool
+) -> tuple[PageOutcome, Any]:
+    if capacity_bytes < 0:
+        raise InvalidInput(
+            f"the capacity is {capacity_bytes} bytes", field="capacity", hint="0 or more"
+        )
+    state = kernel.new_state(operations.pages, len(operations) if told else 0)
+    portions, setting, totals, counts = state[3:7]
+    portions["limit_bytes"] = limits(policy, capacity_bytes)
+    for at, rule in enumerate((policy.first, policy.second)):
+        portions["beta"][at] = rule.beta
+        portions["aborts"][at] = rule.aborts
+        portions["ages"][at] = rule.ages
+    setting["layout"] = policy.layout
+    setting["pushes"] = policy.pushes
+    setting["least_bytes"] = least_bytes(policy, capacity_bytes)
+    setting["cost"] = cost
+    setting["steps"] = told
+    first = callback(policy.first.frequency, FREQUENCY)
+    second = callback(policy.second.frequency, FREQUENCY)
+    started = time.perf_counter()
+    kernel.run(
+        operations.kind,
+        operations.page,
+        operations.size_bytes,
+        operations.subscriptions,
+        state,
+        first,
+        second,
+    )
+    seconds = time.perf_counter() - started
+    return _outcome(operations, totals, counts.tolist(), seconds), state
+
+
+def _outcome(operations: Operations, totals: Any, counts: list[int], seconds: float) -> PageOutcome:
+    found = {name: totals[name][0].item() for name in kernel.TOTALS.names or ()}
+    same = set(PageOutcome.__struct_fields__) & set(found)
+    told = np.bincount(operations.kind, minlength=SUPERSEDED + 1).tolist()
+    return PageOutcome(
+        **{name: found[name] for name in same},
+        operations=len(operations),
+        publications=told[PUBLISH],
+        requests=len(operations) - told[PUBLISH] - told[SUPERSEDED],
+        hits=counts[kernel.HIT],
+        stored=counts[kernel.STORED],
+        aborted=counts[kernel.ABORTED],
+        miss_stored=counts[kernel.MISS_STORED],
+        miss_not_stored=counts[kernel.MISS_NOT_STORED],
+        cached_bytes=found["size_bytes"],
+        cache_max_bytes=found["max_bytes"],
+        seconds=seconds,
+    )

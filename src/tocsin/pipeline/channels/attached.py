@@ -1,0 +1,33 @@
+"""Which fields of a channel's results hold attachments: brokers are told, and look for them there.
+
+Known by their type, of channels that read a dataset with attachments. The columns of that dataset's
+primary key, where a result has them, tell which story an attachment is the newest version of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tocsin.model import Column, Dataset, attachments_of
+from tocsin.pipeline.channels.compile import CompiledChannel
+from tocsin.pipeline.records import ATTACHED
+
+
+def with_attachments(
+    compiled: CompiledChannel, columns: Sequence[Column], datasets: Mapping[str, Dataset]
+) -> CompiledChannel:
+    """The same, with what its results are known to hold."""
+    read = [datasets[name] for name in compiled.channel.reads if attachments_of(datasets[name])]
+    names = [column.name for column in columns]
+    attached = tuple(one.name for one in columns if one.type == ATTACHED.upper())
+    if not read or not attached:
+        return compiled
+    whole = [one.primary_key for one in read if set(one.primary_key) <= set(names)]
+    channel = msgspec.structs.replace(
+        compiled.channel,
+        attachments=attached,
+        keys=whole[0] if len(whole) == len(read) == 1 else (),
+    )
+    return msgspec.structs.replace(compiled, channel=channel)

@@ -1,0 +1,168 @@
+"""Answers that carry immutable content: ranges, conditions, and readers that stop reading.
+
+The same for whoever serves it: the cluster from its content store, a broker from its page cache.
+Content is named by its hash, which is its entity tag as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tocsin.errors import InvalidInput, TocsinError
+from tocsin.service.serving import ABORT
+from tocsin.service.streaming import disconnected
+from tocsin.service.web import error_response
+
+log = structlog.get_logger()
+
+PLAIN_TYPE = "application/octet-stream"
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+")
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+
+Read = Callable[[int, int], AsyncIterator[bytes]]
+"""The bytes in [start, stop), in pieces."""
+
+
+class Span(NamedTuple):
+    start: int
+    stop: int
+
+
+def range_of(header: str | None, size_bytes: int) -> Span | None:
+    """The one range that was asked for. None: all of it, which is also the answer to several
+    ranges and to what is no range; a range with no byte in it raises."""
+    found = _RANGE.fullmatch((header or "").replace(" ", ""))
+    if found is None or found[1] == found[2] == "":
+        return None
+    if found[1] == "":
+        start, stop = max(0, size_bytes - int(found[2])), size_bytes
+    else:
+        start = int(found[1])
+        stop = size_bytes if found[2] == "" else min(size_bytes, int(found[2]) + 1)
+        if found[2] != "" and int(found[2]) < start:
+            return None
+    if start >= stop:
+        raise ValueError(f"there are {size_bytes} bytes")
+    return Span(start, stop)
+
+
+def names_tag(header: str | None, tag: str) -> bool:
+    """Whether If-None-Match knows this version."""
+    told = [one.strip().removeprefix("W/") for one in (header or "").split(",")]
+    return tag in told or "*" in told
+
+
+def media_type(given: str | None) -> str:
+    """As whoever asks wants it told: bytes have no type of their own, records give them one."""
+    if given is None:
+        return PLAIN_TYPE
+    if not _MEDIA_TYPE.fullmatch(given) or len(given) > 161:
+        raise InvalidInput("that is no media type", field="type", hint="such as image/png")
+    return given
+
+
+def content_response(
+    request: Request,
+    id: str,
+    size_bytes: int,
+    read: Read,
+    stall_s: float,
+    gone: Callable[[bool], None] = lambda stalled: None,
+) -> Response:
+    """What a GET or HEAD of this content is answered with; `gone` is called when that is over,
+    and told whether the client had stopped reading."""
+    tag = f'"{id}"'
+    headers = {
+        "etag": tag,
+        "accept-ranges": "bytes",
+        "cache-control": "private, max-age=31536000, immutable",
+        # Whatever somebody uploaded, it is shown and not run.
+        "x-content-type-options": "nosniff",
+        "content-security-policy": "default-src 'none'; sandbox",
+    }
+    if names_tag(request.headers.get("if-none-match"), tag):
+        gone(False)
+        return Response(status_code=304, headers=headers)
+    given = request.headers.get("range")
+    if request.headers.get("if-range", tag) != tag:
+        given = None
+    try:
+        span = range_of(given, size_bytes)
+    except ValueError as error:
+        gone(False)
+        refused = error_response(InvalidInput(f"no byte is in that range: {error}", field="range"))
+        refused.status_code = 416
+        refused.headers["content-range"] = f"bytes */{size_bytes}"
+        return refused
+    status = 200 if span is None else 206
+    if span is None:
+        span = Span(0, size_bytes)
+    else:
+        headers["content-range"] = f"bytes {span.start}-{span.stop - 1}/{size_bytes}"
+    headers["content-length"] = str(span.stop - span.start)
+    headers["content-type"] = media_type(request.query_params.get("type"))
+    if request.method == "HEAD":
+        gone(False)
+        return Response(status_code=status, headers=headers)
+    return ContentResponse(status, headers, read(span.start, span.stop), stall_s, gone)
+
+
+class ContentResponse(Response):
+    """Sends pieces to a client that keeps reading. If there are no more of them though there should
+    be, the connection is cut: half of it never looks like the whole."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: dict[str, str],
+        pieces: AsyncIterator[bytes],
+        stall_s: float,
+        gone: Callable[[bool], None],
+    ) -> None:
+        super().__init__(status_code=status, headers=headers)
+        self._pieces = pieces
+        self._stall_s = stall_s
+        self._gone = gone
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        left = asyncio.create_task(disconnected(receive))
+        stalled = False
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
+            async with asyncio.timeout(None) as patience:
+                async for piece in self._pieces:
+                    if left.done():
+                        return
+                    patience.reschedule(asyncio.get_running_loop().time() + self._stall_s)
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    patience.reschedule(None)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            stalled = True
+            scope["extensions"][ABORT]()
+        except TocsinError as error:
+            log.warning("content could not be sent whole", reason=str(error))
+            scope["extensions"][ABORT]()
+        finally:
+            left.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await left
+            close = getattr(self._pieces, "aclose", None)
+            if close is not None:
+                await close()
+            self._gone(stalled)

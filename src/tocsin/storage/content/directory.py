@@ -1,0 +1,60 @@
+"""Content as files of a directory, in two levels of folders: ab/cd/abcd…
+
+Written aside, made durable and renamed, so that a file under its name is always whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import BinaryIO
+
+from tocsin.model import is_attachment_id
+from tocsin.storage.content.port import Kept
+
+
+class DirectoryMedium:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.incoming = root / "incoming"
+
+    def info(self, id: str) -> Kept | None:
+        try:
+            found = self._path(id).stat()
+        except FileNotFoundError:
+            return None
+        return Kept(id, found.st_size, found.st_mtime)
+
+    def take(self, file: Path, id: str) -> None:
+        target = self._path(id)
+        if not target.parent.is_dir():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _sync(target.parent.parent)
+            _sync(self._root)
+        os.replace(file, target)
+        _sync(target.parent)
+
+    def open(self, id: str) -> AbstractContextManager[BinaryIO]:
+        return self._path(id).open("rb")
+
+    def drop(self, id: str) -> None:
+        self._path(id).unlink(missing_ok=True)
+
+    def kept(self) -> Iterator[Kept]:
+        for path in self._root.glob("??/??/*"):
+            found = self.info(path.name) if is_attachment_id(path.name) else None
+            if found is not None:
+                yield found
+
+    def _path(self, id: str) -> Path:
+        return self._root / id[:2] / id[2:4] / id
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,148 @@
+"""`ContentStore`: bytes in and out, checked against their hash. All calls may wait for disks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import structlog
+
+from tocsin.errors import InvalidInput, NotFound
+from tocsin.model import check_attachment_id
+from tocsin.storage.content.port import Kept, Medium
+
+log = structlog.get_logger()
+
+PIECE_BYTES = 256 * 1024
+
+
+class Incoming:
+    """Bytes that come in, aside. Nothing of them is in the store before `commit`; exactly one of
+    `commit` and `discard` ends it, and a second `discard` does nothing."""
+
+    def __init__(self, medium: Medium) -> None:
+        self._medium = medium
+        self._path = medium.incoming / f"{uuid.uuid4().hex}.part"
+        self._file: BinaryIO | None = self._path.open("xb")
+        self._hash = hashlib.sha256()
+        self.size_bytes = 0
+
+    @property
+    def id(self) -> str:
+        """Of what came so far."""
+        return self._hash.hexdigest()
+
+    def write(self, data: bytes) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        self._hash.update(data)
+        self.size_bytes += len(data)
+
+    def commit(self, wanted: str | None = None) -> tuple[str, bool]:
+        """The id, and whether the bytes are new here. `wanted` is what the id must be."""
+        assert self._file is not None
+        found = self.id
+        try:
+            if wanted is not None and found != wanted:
+                raise InvalidInput(
+                    f"the SHA-256 of the {self.size_bytes} bytes that came is {found}",
+                    field="id",
+                    hint="send them whole, under the hash of what you send",
+                )
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            known = self._medium.info(found) is not None
+            self._medium.take(self._path, found)  # also if known: it mends what is damaged
+        finally:
+            self.discard()
+        return found, not known
+
+    def discard(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._path.unlink(missing_ok=True)
+
+
+class ContentStore:
+    def __init__(self, medium: Medium) -> None:
+        """What a crash left aside is deleted: one cluster alone writes here."""
+        self._medium = medium
+        medium.incoming.mkdir(parents=True, exist_ok=True)
+        for left in medium.incoming.glob("*.part"):
+            left.unlink(missing_ok=True)
+
+    @property
+    def incoming(self) -> Path:
+        return self._medium.incoming
+
+    def receive(self) -> Incoming:
+        return Incoming(self._medium)
+
+    def put(self, data: bytes) -> str:
+        """Small content at once; its id."""
+        incoming = self.receive()
+        try:
+            incoming.write(data)
+            return incoming.commit()[0]
+        finally:
+            incoming.discard()
+
+    def info(self, id: str) -> Kept | None:
+        return self._medium.info(check_attachment_id(id))
+
+    def read(self, id: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes in [start, stop), in pieces. Read whole, they are checked: the last piece only
+        comes if all are what their id says. Else the content is dropped, and NotFound told."""
+        known = self.info(id)
+        if known is None:
+            raise unknown(id)
+        stop = known.size_bytes if stop is None else min(stop, known.size_bytes)
+        whole = start == 0 and stop == known.size_bytes
+        return self._pieces(id, start, stop, hashlib.sha256() if whole else None)
+
+    def _pieces(
+        self, id: str, start: int, stop: int, check: hashlib._Hash | None
+    ) -> Iterator[bytes]:
+        try:
+            with self._medium.open(id) as file:
+                file.seek(start)
+                held = b""
+                while start < stop:
+                    piece = file.read(min(PIECE_BYTES, stop - start))
+                    if not piece:
+                        break
+                    start += len(piece)
+                    if check is None:
+                        yield piece
+                        continue
+                    check.update(piece)
+                    if held:
+                        yield held
+                    held = piece
+        except FileNotFoundError:
+            raise unknown(id) from None
+        if start < stop or (check is not None and check.hexdigest() != id):
+            self._medium.drop(id)
+            log.error("an attachment was damaged, and is dropped", attachment=id)
+            raise NotFound(
+                f"attachment {id} was damaged, and has been dropped",
+                field="id",
+                hint="upload the same bytes again: records that mention it are whole then",
+            )
+        if held:
+            yield held
+
+    def drop(self, id: str) -> None:
+        self._medium.drop(check_attachment_id(id))
+
+    def kept(self) -> Iterator[Kept]:
+        return self._medium.kept()
+
+
+def unknown(id: str) -> NotFound:
+    return NotFound(f"there is no attachment {id}", field="id", hint="upload its bytes first")

@@ -1,0 +1,343 @@
+"""Attachments from a broker: fetched once for all who ask, whole or not at all, kept as the page
+cache decides, and found again after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.world import World, small_socket, token, until
+from contracts.fake_cluster import FakeCluster
+from tocsin.broker.server import Broker
+from tocsin.service.tokens import mint
+
+PHOTO = b"\x89PNG " + bytes(range(256)) * 400  # about 100 kB
+MAP = b"a map " * 4000  # 24 kB: more than a piece
+
+
+def id_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def path_of(data: bytes) -> str:
+    return f"/v1/attachments/{id_of(data)}"
+
+
+@contextlib.contextmanager
+def halted(cluster: FakeCluster) -> Iterator[None]:
+    """The cluster stops in the middle of every attachment."""
+    cluster.content.gate.clear()
+    try:
+        yield
+    finally:
+        cluster.content.gate.set()
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob("*") if path.is_file())
+
+
+async def test_the_first_asker_brings_it_and_the_next_finds_it(world: World) -> None:
+    broker = await world.broker(page_policy="lru")
+    http = await world.http(broker, "ann")
+    id = world.cluster.content.add(PHOTO)
+    for path in (path_of(PHOTO), f"/attachments/{id}?subscription=3&position=7"):
+        found = await http.get(path)
+        assert found.status_code == 200
+        assert found.content == PHOTO
+        assert found.headers["etag"] == f'"{id}"'
+        assert "immutable" in found.headers["cache-control"]
+    assert world.cluster.content.asked == [id]
+    told = (await http.get("/v1/pages")).json()
+    assert (told["counters"]["hits"], told["counters"]["miss_stored"]) == (1, 1)
+    assert told["saved_bytes"] == told["served_bytes"] - told["fetched_bytes"] == len(PHOTO)
+    metrics = (await http.get("/metrics")).text
+    assert 'tocsin_broker_page_hits_total{broker="broker_1"} 1.0' in metrics
+    assert f'tocsin_broker_page_saved_bytes{{broker="broker_1"}} {len(PHOTO)}.0' in metrics
+
+
+async def test_ranges_and_conditions_are_the_clusters(world: World) -> None:
+    broker = await world.broker(page_policy="lru")
+    http = await world.http(broker, "ann")
+    world.cluster.content.add(PHOTO)
+
+    async def get(**headers: str) -> httpx.Response:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await http.get(path_of(PHOTO), headers=names)
+
+    for _ in range(2):  # on the way, and from the cache
+        part = await get(range="bytes=-5")
+        assert (part.status_code, part.content) == (206, PHOTO[-5:])
+        assert (await get(range=f"bytes={len(PHOTO)}-")).status_code == 416
+        assert (await get(if_none_match=f'"{id_of(PHOTO)}"')).status_code == 304
+    told = await http.head(path_of(PHOTO))
+    assert told.headers["content-length"] == str(len(PHOTO))
+
+
+async def test_head_fetches_nothing(world: World) -> None:
+    broker = await world.broker(page_policy="lru")
+    http = await world.http(broker, "ann")
+    world.cluster.content.add(PHOTO)
+    told = await http.head(path_of(PHOTO))
+    assert told.headers["content-length"] == str(len(PHOTO))
+    assert broker.driver.pages.fetched_bytes == 0
+
+
+async def _plain_get(broker: Broker, bearer: str, path: str) -> bytes:
+    """As cheap as two thousand of them must be."""
+    url = httpx.URL(broker.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    head = f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {bearer}\r\n"
+    writer.write(f"{head}connection: close\r\n\r\n".encode())
+    answer = await reader.read(-1)
+    writer.close()
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+async def test_two_thousand_askers_are_one_fetch(world: World) -> None:
+    first, second = await world.broker("first"), await world.broker("second", page_policy="none")
+    world.cluster.content.add(MAP)
+    bearer = token("ann")
+    with halted(world.cluster):
+        asking = [
+            asyncio.create_task(_plain_get(broker, bearer, path_of(MAP)))
+            for broker in (first, second)
+            for _ in range(1000)
+        ]
+        counters = [one.driver.pages.cache.counters for one in (first, second)]
+        await until(lambda: [one.requests for one in counters] == [1000, 1000])
+    digests = {hashlib.sha256(body).hexdigest() for body in await asyncio.gather(*asking)}
+    assert digests == {id_of(MAP)}
+    assert world.cluster.content.asked == [id_of(MAP)] * 2  # one for each broker
+
+
+@pytest.mark.parametrize("directory", [True, False])
+async def test_who_stops_reading_slows_nobody(
+    world: World, tmp_path: Path, directory: bool
+) -> None:
+    large = PHOTO * 50
+    place = str(tmp_path) if directory else ""
+    broker = await world.broker(stall_s=0.5, connection_bytes=8192, page_cache=place)
+    world.cluster.content.add(large)
+    lazy = small_socket(broker.url)
+    head = f"GET {path_of(large)} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token('lazy')}"
+    lazy.sendall(f"{head}\r\n\r\n".encode())
+    pages = broker.driver.pages
+    await until(lambda: pages.cache.counters.requests == 1)
+    http = await world.http(broker, "ann")
+    found = await http.get(path_of(large))
+    assert hashlib.sha256(found.content).hexdigest() == id_of(large)
+    assert world.cluster.content.asked == [id_of(large)]
+    await until(lambda: broker.driver.counts.stalled == 1)
+    lazy.settimeout(20)
+    taken = 0
+    with contextlib.suppress(ConnectionError):
+        while piece := await asyncio.to_thread(lazy.recv, 1 << 16):
+            taken += len(piece)
+    assert taken < len(large)  # it was hung up on
+    lazy.close()
+
+
+async def test_what_cannot_be_had_is_told(world: World, tmp_path: Path) -> None:
+    broker = await world.broker(page_cache=str(tmp_path))
+    http = await world.http(broker, "ann")
+    missing = await http.get(path_of(b"nobody has this"))
+    assert missing.status_code == 404
+    assert missing.json()["error"]["field"] == "id"
+    for wrong in ("..%2f..%2fetc%2fpasswd", "A" * 64, "0" * 63):
+        assert (await http.get(f"/v1/attachments/{wrong}")).status_code in (400, 404)
+    alone = await http.get(path_of(PHOTO), params={"position": 3})
+    assert alone.json()["error"]["field"] == "position"
+    world.cluster.down = True
+    assert (await http.get(path_of(PHOTO))).status_code == 503
+    await until(lambda: not broker.driver.pages.filling)
+    assert files(tmp_path) == []
+    assert len(broker.driver.pages.cache) == 0
+
+
+async def test_a_foreign_token_gets_nothing(world: World) -> None:
+    broker = await world.broker()
+    world.cluster.content.add(PHOTO)
+    foreign = mint(
+        "the secret of quite another system", "ann", ["subscribe"], expires_s=60, now=9e9
+    )
+    for bearer, status in ((foreign, 401), ("x", 401), (token("ann", "publish"), 403)):
+        async with httpx.AsyncClient(base_url=broker.url) as http:
+            headers = {"authorization": f"Bearer {bearer}"}
+            assert (await http.get(path_of(PHOTO), headers=headers)).status_code == status
+    assert world.cluster.content.asked == []
+
+
+@pytest.mark.parametrize("wrong", [PHOTO[:-1] + b"!", PHOTO[:-1], b"!" + PHOTO])
+async def test_what_comes_damaged_never_looks_whole(
+    world: World, tmp_path: Path, wrong: bytes
+) -> None:
+    broker = await world.broker(page_cache=str(tmp_path), page_policy="lru")
+    http = await world.http(broker, "ann")
+    world.cluster.content.add(PHOTO, wrong=wrong)
+    with pytest.raises(httpx.RemoteProtocolError):
+        await http.get(path_of(PHOTO))
+    await until(lambda: not broker.driver.pages.filling)
+    assert files(tmp_path) == []
+    world.cluster.content.add(PHOTO)
+    assert (await http.get(path_of(PHOTO))).content == PHOTO
+
+
+async def test_a_crash_in_the_middle_leaves_no_half_page(world: World, tmp_path: Path) -> None:
+    broker = await world.broker(page_cache=str(tmp_path), page_policy="lru")
+    http = await world.http(broker, "ann")
+    for data in (MAP, PHOTO):
+        world.cluster.content.add(data)
+    assert (await http.get(path_of(MAP))).content == MAP
+    with halted(world.cluster):
+        asking = asyncio.create_task(http.get(path_of(PHOTO)))
+        await until(lambda: broker.driver.pages.fetched_bytes > len(MAP))
+        (half,) = (tmp_path / "broker_1" / "incoming").iterdir()
+        kept = half.read_bytes()
+        await world.crash(broker)
+        with contextlib.suppress(httpx.HTTPError):
+            await asking
+    half.write_bytes(kept)  # as kill -9 leaves it
+    again = await world.broker(page_cache=str(tmp_path), page_policy="lru")
+    assert files(tmp_path) == [id_of(MAP)]
+    http = await world.http(again, "ann")
+    world.cluster.content.asked.clear()
+    assert (await http.get(path_of(MAP))).content == MAP
+    assert (await http.get(path_of(PHOTO))).content == PHOTO
+    assert world.cluster.content.asked == [id_of(PHOTO)]
+
+
+@pytest.mark.parametrize("damage", [PHOTO[:-1] + b"!", PHOTO[:500], b""])
+async def test_a_damaged_file_is_dropped_at_the_start_and_fetched_again(
+    world: World, tmp_path: Path, damage: bytes
+) -> None:
+    world.cluster.content.add(PHOTO)
+    place = tmp_path / "broker_1" / id_of(PHOTO)[:2] / id_of(PHOTO)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(damage)
+    broker = await world.broker(page_cache=str(tmp_path), page_policy="lru")
+    assert files(tmp_path) == []
+    http = await world.http(broker, "ann")
+    assert (await http.get(path_of(PHOTO))).content == PHOTO
+    assert place.read_bytes() == PHOTO
+
+
+async def test_a_file_that_vanishes_or_shrinks_is_fetched_again(
+    world: World, tmp_path: Path
+) -> None:
+    world.cluster.content.add(PHOTO)
+    broker = await world.broker(page_cache=str(tmp_path), page_policy="lru")
+    http = await world.http(broker, "ann")
+    place = tmp_path / "broker_1" / id_of(PHOTO)[:2] / id_of(PHOTO)
+    assert (await http.get(path_of(PHOTO))).content == PHOTO
+    place.unlink()
+    assert (await http.get(path_of(PHOTO))).content == PHOTO
+    place.write_bytes(PHOTO[:100])
+    with pytest.raises(httpx.RemoteProtocolError):
+        await http.get(path_of(PHOTO))
+    assert (await http.get(path_of(PHOTO))).content == PHOTO
+
+
+async def test_the_budget_holds_on_disk_and_changes_at_run_time(
+    world: World, tmp_path: Path
+) -> None:
+    broker = await world.broker(
+        page_cache=str(tmp_path), page_policy="lru", page_cache_bytes=3 * len(MAP)
+    )
+    http = await world.http(broker, "ann", "subscribe", "admin")
+    pages = [bytes([number]) * len(MAP) for number in range(5)]
+    for data in pages:
+        world.cluster.content.add(data)
+        assert (await http.get(path_of(data))).content == data
+        await until(lambda: not broker.driver.pages.filling)
+    assert files(tmp_path) == sorted(map(id_of, pages[2:]))
+    change = {"policy": "gdsf", "capacity_bytes": len(MAP)}
+    told = (await http.put("/v1/pages", json=change)).json()
+    assert (told["policy"], told["pages"]) == ("gdsf", 1)
+    assert len(files(tmp_path)) == 1
+    assert (await http.put("/v1/pages", json={"policy": "hearts"})).status_code == 400
+    only = await world.http(broker, "ann")
+    assert (await only.put("/v1/pages", json=change)).status_code == 403
+
+
+# Pushes
+
+
+async def _subscribed(world: World, broker: Broker, names: str, kind: str = "flood") -> None:
+    for name in names:
+        http = await world.http(broker, name)
+        wanted = {"channel": "floods", "arguments": {"type": kind}}
+        assert (await http.post("/v1/subscriptions", json=wanted)).status_code == 200
+
+
+async def test_new_results_bring_their_attachments_before_anybody_asks(world: World) -> None:
+    world.cluster.content.fields["floods"] = ["photo"], ["key"]
+    broker = await world.broker(page_policy="sg1")
+    await _subscribed(world, broker, "abc")
+    await _subscribed(world, broker, "de", kind="fire")
+    value = world.cluster.content.value(PHOTO)
+    for kind in ("flood", "fire"):
+        result: dict[str, Any] = {"key": 1, "photo": value, "more": None}
+        world.cluster.produce("floods", {"type": kind}, [result, {"key": 2, "photo": None}])
+    pages = broker.driver.pages
+    await until(lambda: id_of(PHOTO) in pages._sizes)
+    await until(lambda: pages.cache._known[id_of(PHOTO)].subscriptions == 5)
+    http = await world.http(broker, "a")
+    assert (await http.get(path_of(PHOTO))).content == PHOTO
+    assert world.cluster.content.asked == [id_of(PHOTO)]
+    assert pages.cache.counters.hits == 1
+
+
+async def test_a_newer_version_of_a_story_supersedes(world: World) -> None:
+    world.cluster.content.fields["floods"] = ["photo"], ["key"]
+    broker = await world.broker(page_policy="lru")
+    await _subscribed(world, broker, "a")
+    old, new, other = (world.cluster.content.value(one) for one in (MAP, PHOTO, b"other"))
+    told = [{"key": 1, "photo": old}, {"key": 2, "photo": other}, {"key": 1, "photo": new}]
+    world.cluster.produce("floods", {"type": "flood"}, told)
+    known = broker.driver.pages.cache._known
+    await until(lambda: new["id"] in known)
+    assert {id: held.superseded for id, held in known.items()} == {
+        old["id"]: True,
+        other["id"]: False,
+        new["id"]: False,
+    }
+
+
+async def test_pushes_are_few_at_once_and_a_request_overtakes_them(world: World) -> None:
+    world.cluster.content.fields["floods"] = ["photo"], []
+    broker = await world.broker(page_policy="sg1")
+    await _subscribed(world, broker, "a")
+    pages = [bytes([number]) * 50_000 for number in range(10)]
+    values = [{"photo": world.cluster.content.value(one)} for one in pages]
+    with halted(world.cluster):
+        world.cluster.produce("floods", {"type": "flood"}, values)
+        await until(lambda: len(world.cluster.content.asked) == 4)
+        http = await world.http(broker, "a")
+        asking = asyncio.create_task(http.get(path_of(pages[9])))
+        await until(lambda: len(world.cluster.content.asked) == 5)
+        assert world.cluster.content.asked[4] == id_of(pages[9])
+    assert (await asking).content == pages[9]
+    await until(lambda: len(broker.driver.pages._sizes) == 10)
+    assert sorted(world.cluster.content.asked) == sorted(map(id_of, pages))
+
+
+async def test_what_looks_like_an_attachment_and_is_none_harms_nobody(world: World) -> None:
+    world.cluster.content.fields["floods"] = ["photo"], []
+    broker = await world.broker(page_policy="sg1")
+    await _subscribed(world, broker, "a")
+    good = world.cluster.content.value(PHOTO)
+    odd: list[Any] = [7, "x", {}, {"id": "../x", "size": 1, "type": "a/b"}]
+    missing = {"id": "0" * 64, "size": 5, "type": "a/b"}
+    told = [{"photo": one} for one in [*odd, missing, good]]
+    world.cluster.produce("floods", {"type": "flood"}, told)
+    await until(lambda: list(broker.driver.pages._sizes) == [good["id"]])
+    await until(lambda: not broker.driver.pages.filling)
+    assert "0" * 64 not in broker.driver.pages.cache
