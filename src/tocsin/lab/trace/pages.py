@@ -40,7 +40,7 @@ def read_page_trace(file: Path) -> PageTrace:
     operation = table["operation"].astype("string").str.strip()
     known = operation.isin(list(KINDS)).fillna(False).to_numpy(bool)
     _refuse(~known, "operation", operation, f"one of {', '.join(KINDS)}")
-    kind = operation.map(KINDS).to_numpy(np.uint8)
+    kind: NDArray[np.uint8] = np.array(operation.map(KINDS), np.uint8)
     page = table["page"].astype("string").str.strip().fillna("")
     blank = page.str.contains(r"^$|\s", regex=True).to_numpy(bool)
     _refuse(blank, "page", page, "a name without blanks")

@@ -8,7 +8,8 @@ part F_ij is led by notifications, and subscriptions are made from them: SF = ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,26 @@ class News:
     @property
     def servers(self) -> int:
         return len(self.pages)
+
+    @property
+    def requests(self) -> int:
+        return int(np.isin(self.kind, (BROWSE, NOTIFIED)).sum())
+
+    def save(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        for one in fields(self):
+            np.save(directory / f"{one.name}.npy", getattr(self, one.name))
+
+    @classmethod
+    def load(cls, directory: Path) -> News:
+        try:
+            found = {
+                one.name: np.load(directory / f"{one.name}.npy", mmap_mode="r")
+                for one in fields(cls)
+            }
+        except (OSError, EOFError, ValueError) as problem:
+            raise InvalidInput(f"{directory} holds no workload: {problem}") from None
+        return cls(**found)
 
     def server(self, number: int) -> Operations:
         part = slice(int(self.begin[number]), int(self.begin[number + 1]))
