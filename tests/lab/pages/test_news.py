@@ -12,6 +12,7 @@ from tocsin.lab.workloads.pages.news import (
     HOUR_S,
     News,
     NewsSettings,
+    Ranked,
     ages,
     around,
     news,
@@ -40,10 +41,14 @@ def test_the_papers_numbers(paper: News) -> None:
     assert 0 <= paper.at_s.min() < paper.at_s.max() <= 7 * 24 * HOUR_S
 
 
-def test_popularity_follows_zipf() -> None:
-    settings = NewsSettings(pages=1000, stories=10, requests=400_000)
-    count = np.sort(np.bincount(popular(settings, random()), minlength=1000))[::-1]
-    expected = 1 / np.arange(1, 1001) ** 1.5
+@pytest.mark.parametrize("ranked", ["stories", "pages"])
+def test_popularity_follows_zipf(ranked: Ranked) -> None:
+    settings = NewsSettings(pages=5000, stories=1000, requests=400_000, ranked=ranked)
+    story = publications(settings, random())[0]
+    page = popular(settings, story, random())
+    count = np.bincount(page if ranked == "pages" else story[page])
+    count = np.sort(count)[::-1]
+    expected = 1 / np.arange(1, len(count) + 1) ** 1.5
     expected *= 400_000 / expected.sum()
     assert count[:30] == pytest.approx(expected[:30], rel=0.12)
     assert count[0] / count[7] == pytest.approx(8**1.5, rel=0.05)
@@ -72,7 +77,8 @@ def test_ages_have_the_density_that_is_set(exponent: float) -> None:
 
 def test_stories_have_versions_one_after_the_other() -> None:
     settings = NewsSettings(pages=1000, stories=100)
-    at_s, replaced_s = publications(settings, random())
+    story, at_s, replaced_s = publications(settings, random())
+    assert len(np.unique(story)) == 100
     assert len(at_s) == 1000
     assert np.isinf(replaced_s).sum() == 100  # the newest version of each
     assert (replaced_s >= at_s).all()

@@ -1,16 +1,17 @@
 """A news site and its edge servers: the *delivery* paper's workload (section 3), as NOTES fills it.
 
-Pages are versions of stories. How often a page is requested follows Zipf's law, when a density that
-falls with its age, and where is drawn for each request. Of the requests for a page at a server a
-part F_ij is led by notifications, and subscriptions are made from them: SF = round(P·F/SQ)
-(equation 6). Costs do not come in: there is one publisher.
+Pages are versions of stories. How often a story is requested follows Zipf's law, which of its
+versions is drawn, and when has a density that falls with the age of the page. Where is drawn for
+each request. Of the requests for a page at a server a part F_ij is led by notifications, and
+subscriptions are made from them: SF = round(P·F/SQ) (equation 6). Costs do not come in:
+there is one publisher.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -23,6 +24,9 @@ HOUR_S = 3600.0
 WIDTHS = 2.0  # standard deviations from the middle of a Gaussian-like distribution to its ends
 
 
+Ranked = Literal["stories", "pages"]
+
+
 class NewsSettings(Struct, frozen=True, kw_only=True):
     servers: int = 100
     pages: int = 30_147
@@ -30,6 +34,7 @@ class NewsSettings(Struct, frozen=True, kw_only=True):
     days: float = 7.0
     requests: int = 195_000
     zipf: float = 1.5  # R_i = 1/i^α
+    ranked: Ranked = "stories"  # what has a rank i: a story, or each page by itself
     size_mean: float = 9.357  # lognormal: of the underlying normal, sizes in bytes
     size_deviation: float = 1.318
     age_exponent: float = 1.5  # requests of a page: density ∝ (age + offset)^−exponent
@@ -52,6 +57,7 @@ class NewsSettings(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             _refuse(0 <= value < 100, name, value, "0 or more")
         _refuse(-10 <= self.size_mean <= 30, "size_mean", self.size_mean, "from -10 to 30")
+        _refuse(self.ranked in ("stories", "pages"), "ranked", self.ranked, "stories or pages")
         _refuse(0 <= self.notified <= 1, "notified", self.notified, "from 0 to 1")
         _refuse(0 < self.quality <= 1, "quality", self.quality, "above 0, at most 1")
         _refuse(0 <= self.spread < 1, "spread", self.spread, "from 0, below 1")
@@ -110,9 +116,9 @@ class News:
 
 def news(settings: NewsSettings, seed: int) -> News:
     random = np.random.default_rng(seed)
-    published_s, replaced_s = publications(settings, random)
+    story, published_s, replaced_s = publications(settings, random)
     size_bytes = sizes(settings, random)
-    page = popular(settings, random)
+    page = popular(settings, story, random)
     request_s = published_s[page] + ages(settings, settings.duration_s - published_s[page], random)
     server = random.integers(0, settings.servers, len(page))
     # A pair is a page at a server where somebody requests it.
@@ -150,8 +156,8 @@ def news(settings: NewsSettings, seed: int) -> News:
 
 def publications(
     settings: NewsSettings, random: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """When each page is published, and when a newer version of its story (never: infinite)."""
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """The story of each page; when it is published, and when a newer version (never: infinite)."""
     story = np.concatenate(
         (
             np.arange(settings.stories),
@@ -167,7 +173,7 @@ def publications(
     replaced_s = np.full(settings.pages, np.inf)
     same = story[order[1:]] == story[order[:-1]]
     replaced_s[order[:-1][same]] = at_s[order[1:][same]]
-    return at_s, replaced_s
+    return story, at_s, replaced_s
 
 
 def sizes(settings: NewsSettings, random: np.random.Generator) -> NDArray[np.int64]:
@@ -175,12 +181,22 @@ def sizes(settings: NewsSettings, random: np.random.Generator) -> NDArray[np.int
     return np.maximum(1, np.rint(drawn)).astype(np.int64)
 
 
-def popular(settings: NewsSettings, random: np.random.Generator) -> NDArray[np.int64]:
-    """The page of each request; which page has which rank is drawn, too."""
-    weight = 1 / np.arange(1, settings.pages + 1) ** settings.zipf
+def popular(
+    settings: NewsSettings, story: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.int64]:
+    """The page of each request; who has which rank is drawn, too."""
+    ranks = settings.pages if settings.ranked == "pages" else settings.stories
+    weight = 1 / np.arange(1, ranks + 1) ** settings.zipf
     chance = np.cumsum(weight / weight.sum())
     rank = np.searchsorted(chance, random.random(settings.requests), side="right")
-    return random.permutation(settings.pages)[np.minimum(rank, settings.pages - 1)]
+    asked: NDArray[np.int64] = random.permutation(ranks)[np.minimum(rank, ranks - 1)]
+    if settings.ranked == "pages":
+        return asked
+    versions = np.bincount(story, minlength=settings.stories)
+    by_story = np.argsort(story, kind="stable")
+    begin = np.cumsum(versions) - versions
+    found: NDArray[np.int64] = by_story[begin[asked] + random.integers(0, versions[asked])]
+    return found
 
 
 def ages(
