@@ -23,6 +23,7 @@ BENCHES = {
     "lab": "simulated events and requests a second",
     "survival": "message caches simulated, and their models",
     "overlay": "filters matched and covered, publications routed, the tree simulated",
+    "pages": "page caches: operations a second, compiled and live",
 }
 """Name → what it measures; each is a module here with `run(quick, say) -> list[Finding]`."""
 

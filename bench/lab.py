@@ -93,7 +93,7 @@ def _bytes_a_second(workload: Workload) -> float:
 def _caches(quick: bool, rounds: int, say: Callable[[str], None]) -> list[Finding]:
     trace = zipf_trace(200_000 if quick else 2_000_000, seed=1)
     budget_bytes = int(OBJECTS * trace.size_bytes.mean() * SHARE)
-    library = _libcachesim()
+    library = libcachesim()
     findings = []
     with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as folder:
         file = Path(folder) / "zipf.oracleGeneral"
@@ -146,7 +146,7 @@ def zipf_trace(requests: int, seed: int) -> RequestTrace:
     return RequestTrace(at_s, asked.astype(np.uint64), sizes[asked])
 
 
-def _libcachesim() -> Any:
+def libcachesim() -> Any:
     try:
         import libcachesim
     except ImportError:

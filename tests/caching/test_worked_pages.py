@@ -256,7 +256,8 @@ def test_dc_pushes_by_subscriptions_without_age() -> None:
         push b 2 s3   -> stored              # 1.5
         push c 2 s1   -> aborted             # 0.5: none is below, and nothing is stale
         push d 2 s2   -> stored a:push       # 1 > 0.5
-        push e 2 s2   -> aborted             # 1: with an L of 0.5 it would be above d's
+        push e 2 s2   -> aborted             # 1 is not above 1
+        push e 2 s3   -> stored d:push       # 1.5 > 1; with an L of 0.5 b's 1.5 would leave
         """,
     )
     assert cache.portions == {"push": (4, 4), "access": (0, 4)}
@@ -496,6 +497,8 @@ def test_superseded_pages_leave_first_without_a_trace_in_the_age(policy: str) ->
         browse d 1    -> miss-stored a
         note a 2      -> miss-not-stored     # never stored again
         push a 2 s9   -> none
+        browse e 1    -> miss-stored         # 1 byte was free
+        browse f 1    -> miss-stored b       # the oldest value, not d's: L is still 0
         """
         if policy in ("gdstar", "gdsf", "lru")
         else """
@@ -509,6 +512,7 @@ def test_superseded_pages_leave_first_without_a_trace_in_the_age(policy: str) ->
         push a 2 s9   -> none
         push e 1 s1   -> stored              # 1 byte was free
         push f 1 s1   -> aborted             # L is still 0: all are worth 1
+        push f 1 s2   -> stored b
         """,
     )
 

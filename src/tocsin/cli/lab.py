@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.status import Status
 
-from tocsin.cli import lab_admission, lab_overlay, lab_prototype, lab_survival, lab_trace
+from tocsin.cli import (
+    lab_admission,
+    lab_overlay,
+    lab_pages,
+    lab_prototype,
+    lab_survival,
+    lab_trace,
+)
 from tocsin.cli.output import err, show_table
 from tocsin.cli.progress import Watch
 from tocsin.cli.values import listed, pairs_from, sizes_from
@@ -32,6 +39,7 @@ def register(app: typer.Typer) -> None:
     lab_prototype.register(lab)
     lab_trace.register(lab)
     lab_admission.register(lab)
+    lab_pages.register(lab)
     simulate = typer.Typer(
         help="One simulated run, with confidence intervals.", no_args_is_help=True
     )

@@ -3,7 +3,7 @@
 A policy is one small function over scalars in a file of its own. It knows no cache, clock or
 random source. Families: admission (is a new object cached at all?), eviction (which cache loses
 its tail when room is needed?), expiry (how long may an object stay?). Caches of messages have
-families of their own, in `message`.
+families of their own, in `message`; caches of pages theirs, in `page`.
 """
 
 from tocsin.policies import admission, eviction, expiry

@@ -11,6 +11,7 @@ from typing import Any
 
 from tocsin.policies import FAMILIES, admission, estimates, eviction, expiry, policy_names
 from tocsin.policies.message import MESSAGE_FAMILIES
+from tocsin.policies.page import PAGE
 from tocsin.policies.registry import Policy
 
 _PACKAGES: dict[str, ModuleType] = {"admit": admission, "evict": eviction, "expire": expiry}
@@ -51,6 +52,21 @@ family, written in this order: `sel-sub-prt`. `basic` is short for `sel-sub-fifo
 `leaf-sub-fifo`. The lab says how long messages [survive](../lab/survival.md) under each, and what
 requests for them cost in a [tree of brokers](../lab/overlay.md).
 {message_families}
+## Page caches
+
+What a broker keeps of the pages (attachments) that its notifications point to. A page is worth
+V = L + (f·c/size)^(1/β), and the smallest V leaves first; of equal ones, the one set longest ago.
+A policy says what f is. L, the age, is the value of the last page that left. Those that push store
+a page as it is published, if subscriptions match it and enough is there that is worth less. Numbers
+may be left out from the right. The lab [plays traces](../lab/pages.md) under each.
+
+| policy | numbers | what it does |
+|---|---|---|
+{page_policies}
+
+A newer version of the same story makes a page uninteresting under every policy: it leaves before
+all others, and is not stored again.
+
 ## Words
 
 | word | meaning |
@@ -59,8 +75,11 @@ requests for them cost in a [tree of brokers](../lab/overlay.md).
 | f | the number of subscribers that have not taken the tail yet |
 | s | the size of the tail in bytes |
 | l | what a fetch from the cluster takes: a moving average, in seconds |
+| a_S, a_NS, a | accesses of a page that a notification led to; all others; both together |
+| s, c of a page | how many subscriptions match it; what a fetch costs, the same for all |
 | T | the time to live of equation 7, estimated every {every_s:g} s and when first needed |
 | BAD | *Edge Caching for Enriched Notifications Delivery in Big Active Data*, ICDCS 2018 |
+| delivery | *Subscription-enhanced Content Delivery*, 2003 |
 | survival | *Modeling the Dynamics of Caching in Content-Based Publish/Subscribe*, SAC 2011 |
 | overlay | *Caching in content-based publish/subscribe systems*, Globecom 2009 |
 | kafka | *Effect of Caching in a Content-Based Pub/Sub System over Kafka*, 2021 |
@@ -112,6 +131,7 @@ def page() -> str:
         examples="\n".join(f"| `{text}` | {meaning} |" for text, meaning in _EXAMPLES.items()),
         families="".join(_family(family) for family in FAMILIES),
         message_families="".join(_message_family(family) for family in MESSAGE_FAMILIES),
+        page_policies="\n".join(_page_row(PAGE[name]) for name in PAGE),
         every_s=estimates.REESTIMATE_EVERY_S,
         example=_EXAMPLE,
         example_name=_EXAMPLE_NAME,
@@ -136,6 +156,13 @@ def _message_family(family: str) -> str:
 def _row(family: str, policy: Policy[Any]) -> str:
     numbers = ", ".join(f"{one.name} ≥ {one.at_least:g}" for one in policy.parameters)
     return f"| `{family}={policy.call}` | {numbers or '–'} | {policy.summary} |"
+
+
+def _page_row(policy: Policy[Any]) -> str:
+    numbers = ", ".join(
+        f"{one.name} {one.at_least:g} to {one.at_most:g}" for one in policy.parameters
+    )
+    return f"| `{policy.call}` | {numbers or '–'} | {policy.summary} |"
 
 
 if __name__ == "__main__":

@@ -59,7 +59,8 @@ def test_kernel_equals_cache_in_a_long_run(policy: str) -> None:
 
 
 def test_a_negative_capacity_is_refused() -> None:
-    none = Operations(*(np.zeros(0, kind) for kind in (np.uint8, np.int32, np.int64, np.int32)), 0)
+    nothing = np.zeros(0, np.int32)
+    none = Operations(nothing.astype(np.uint8), nothing, nothing.astype(np.int64), nothing, 0)
     with pytest.raises(InvalidInput, match="-5 bytes"):
         simulate(none, parse_page_policy("dc"), -5)
     assert simulate(none, parse_page_policy("dc"), 0).requests == 0

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from tocsin.caching.page_cache import OUTCOMES, PageCache
+from tocsin.caching.page_cache import OUTCOMES, Outcome, PageCache
 from tocsin.lab.simulators.page_cache.outcome import PageOutcome, Steps
 from tocsin.lab.workloads.pages.operations import NOTIFIED, PUBLISH, SUPERSEDED, Operations
 from tocsin.policies.page import PagePolicy, portion_names
@@ -19,7 +19,8 @@ def run_live(
 ) -> tuple[PageOutcome, Steps]:
     cache: PageCache[int] = PageCache(policy, capacity_bytes, cost=cost)
     names = portion_names(policy)
-    outcomes, until = [], []
+    outcomes: list[Outcome] = []
+    until = []
     evicted: list[tuple[int, str]] = []
     columns = (operations.kind, operations.page, operations.size_bytes, operations.subscriptions)
     rows = zip(*(column.tolist() for column in columns), strict=True)

@@ -1,0 +1,103 @@
+"""Page caches of a news site's edge servers; the axis is the quality of subscriptions, SQ, in
+percent. What is told is the miss ratio over all servers (delivery, equation 7), and how much of
+GD*'s misses a policy spares (equation 8).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tocsin.errors import InvalidInput
+from tocsin.lab.declaring.subject import Row, Subject
+from tocsin.lab.simulators.page_cache.simulator import simulate
+from tocsin.lab.workloads.pages.news import News, NewsSettings, news
+from tocsin.policies.page import PagePolicy, parse_page_policy
+
+BASELINE = "gdstar"
+ODT = "odt"
+PHIS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Where ODT, DC-TA with the best share for subscribers, is sought (NOTES)."""
+SUMS = (
+    "hits", "requests", "hit_bytes", "request_bytes", "stored", "aborted", "miss_stored",
+    "miss_not_stored", "evicted", "operations", "seconds",
+)  # fmt: skip
+
+
+class Caches(Struct, frozen=True):
+    """What each server has."""
+
+    share: float = 0.05  # of the bytes of the pages that are requested there
+    beta: float = 1.0  # of all policies
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1e6:
+            raise InvalidInput(f"share is {self.share}", field="share", hint="0 or more")
+        if not 0.01 <= self.beta <= 100:
+            raise InvalidInput(f"beta is {self.beta}", field="beta", hint="from 0.01 to 100")
+
+
+def at(settings: NewsSettings, percent: int) -> NewsSettings:
+    return replace(settings, quality=percent / 100)
+
+
+def play(made: News, policy: str, value: int, caches: Caches) -> Row:
+    """ODT's share is the best for these very requests: no less than the paper's, which is one for
+    each F."""
+    baseline = _summed(made, parse_page_policy(BASELINE), caches)
+    phi = float("nan")
+    if policy == ODT:
+        tried = {one: _summed(made, parse_page_policy(f"dc-ta({one})"), caches) for one in PHIS}
+        phi = max(tried, key=lambda one: tried[one]["hits"])
+        sums = tried[phi]
+    else:
+        sums = _summed(made, parse_page_policy(policy), caches)
+    misses = sums["requests"] - sums["hits"]
+    spared = sums["hits"] - baseline["hits"]
+    return {
+        **sums,
+        "miss_ratio": misses / sums["requests"],
+        "hit_ratio": sums["hits"] / sums["requests"],
+        "byte_hit_ratio": sums["hit_bytes"] / sums["request_bytes"],
+        "gain": spared / (baseline["requests"] - baseline["hits"]),
+        "phi": phi,
+    }
+
+
+def _summed(made: News, policy: PagePolicy, caches: Caches) -> dict[str, Any]:
+    if caches.beta != 1.0:
+        policy = _with_beta(policy, caches.beta)
+    sums: dict[str, Any] = dict.fromkeys(SUMS, 0)
+    for number in range(made.servers):
+        operations = made.server(number)
+        capacity_bytes = int(caches.share * operations.requested_bytes)
+        row = simulate(operations, policy, capacity_bytes).row()
+        for name in SUMS:
+            sums[name] += row[name]
+    return sums
+
+
+def _with_beta(policy: PagePolicy, beta: float) -> PagePolicy:
+    """Rules with an L draw the root; DC's push portion has none (equation 5)."""
+    first = replace(policy.first, beta=beta) if policy.first.ages else policy.first
+    return replace(policy, first=first, second=replace(policy.second, beta=beta))
+
+
+def functions(policy: str) -> list[Any]:
+    chosen = parse_page_policy("dc-ta" if policy == ODT else policy)
+    return [chosen.first.frequency, chosen.second.frequency]
+
+
+PAGES = Subject(
+    name="pages",
+    workload=NewsSettings,
+    surroundings=Caches,
+    make=news,
+    load=News.load,
+    play=play,
+    at=at,
+    functions=functions,
+    played_by=("tocsin.lab.simulators.page_cache.simulator", "tocsin.lab.subjects.pages"),
+)

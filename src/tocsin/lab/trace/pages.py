@@ -1,0 +1,136 @@
+"""Traces of page caches, as scripts and brokers write them: CSV or Parquet, a row an operation.
+
+    operation,page,size,subscriptions,notification
+    publish,a,2,3,
+    request,a,2,,1
+    superseded,a,2,,
+
+`subscriptions` counts for a publication, `notification` (1 or 0) for a request; elsewhere they may
+be left empty. What is wrong is told by row and field; rows are counted from 1, without the header.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tocsin.errors import InvalidInput
+from tocsin.lab.workloads.pages.operations import BROWSE, NOTIFIED, PUBLISH, SUPERSEDED, Operations
+
+COLUMNS = ("operation", "page", "size", "subscriptions", "notification")
+KINDS = {"publish": PUBLISH, "request": BROWSE, "superseded": SUPERSEDED}
+MOST_BYTES = 2**53  # beyond it, a value is not exact
+MOST_SUBSCRIPTIONS = 2**31 - 1
+MOST_ROWS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PageTrace:
+    operations: Operations
+    names: list[str]  # of pages, by their numbers
+
+
+def read_page_trace(file: Path) -> PageTrace:
+    table = _table(file)
+    operation = table["operation"].astype("string").str.strip()
+    known = operation.isin(list(KINDS)).fillna(False).to_numpy(bool)
+    _refuse(~known, "operation", operation, f"one of {', '.join(KINDS)}")
+    kind: NDArray[np.uint8] = np.array(operation.map(KINDS), np.uint8)
+    page = table["page"].astype("string").str.strip().fillna("")
+    blank = page.str.contains(r"^$|\s", regex=True).to_numpy(bool)
+    _refuse(blank, "page", page, "a name without blanks")
+    size = _numbers(table, "size", np.ones(len(table), np.bool_), 1, MOST_BYTES)
+    published = kind == PUBLISH
+    subscriptions = _numbers(table, "subscriptions", published, 0, MOST_SUBSCRIPTIONS)
+    requested = kind == BROWSE
+    notified = _numbers(table, "notification", requested, 0, 1)
+    kind[requested & (notified == 1)] = NOTIFIED
+    numbers, names = pd.factorize(page)
+    return PageTrace(
+        Operations(
+            kind,
+            numbers.astype(np.int32),
+            size,
+            np.where(published, subscriptions, 0).astype(np.int32),
+            len(names),
+        ),
+        [str(name) for name in names],
+    )
+
+
+def write_page_trace(operations: Operations, file: Path) -> None:
+    """A file that `read_page_trace` reads; its pages are called by their numbers."""
+    words = np.empty(SUPERSEDED + 1, object)
+    for name, kind in KINDS.items():
+        words[kind] = name
+    words[NOTIFIED] = words[BROWSE]
+    table = pd.DataFrame(
+        {
+            "operation": words[operations.kind],
+            "page": operations.page.astype(str),
+            "size": operations.size_bytes,
+            "subscriptions": operations.subscriptions,
+            "notification": (operations.kind == NOTIFIED).astype(np.int8),
+        }
+    )
+    try:
+        if file.suffix == ".parquet":
+            table.to_parquet(file, index=False)
+        else:
+            table.to_csv(file, index=False)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {file}: {error.strerror}", field="file") from None
+
+
+def _table(file: Path) -> pd.DataFrame:
+    try:
+        if file.suffix == ".parquet":
+            table = pd.read_parquet(file)
+        else:
+            table = pd.read_csv(file, dtype="string", skipinitialspace=True)
+    except FileNotFoundError:
+        raise InvalidInput(f"there is no file {file}", field="trace") from None
+    except pd.errors.EmptyDataError:
+        raise InvalidInput(f"{file} is empty", field="trace", hint=_HEADER) from None
+    except (OSError, ValueError) as error:  # what pandas and pyarrow say of broken files, too
+        told = str(error).strip().splitlines()[0] if str(error).strip() else "it is broken"
+        raise InvalidInput(f"cannot read {file}: {told}", field="trace", hint=_HEADER) from None
+    table.columns = [str(name).strip() for name in table.columns]
+    missing = [name for name in COLUMNS if name not in table.columns]
+    if missing:
+        raise InvalidInput(
+            f"{file} has no column {missing[0]!r}, only {', '.join(table.columns)}",
+            field=missing[0],
+            hint=_HEADER,
+        )
+    if len(table) > MOST_ROWS:
+        raise InvalidInput(f"{file} has {len(table)} rows", field="trace", hint=f"≤ {MOST_ROWS}")
+    return table
+
+
+_HEADER = f"the columns are {','.join(COLUMNS)}"
+
+
+def _numbers(
+    table: pd.DataFrame, name: str, counts: NDArray[np.bool_], least: int, most: int
+) -> NDArray[np.int64]:
+    """Whole numbers of a column, where they count; elsewhere anything may stand, or nothing."""
+    column = table[name]
+    values = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    fits = (values >= least) & (values <= most) & (values == np.floor(values))
+    span = f"a whole number from {least}" + ("" if most > 1 else f" to {most}")
+    _refuse(counts & ~fits, name, column, span)
+    return np.where(fits, values, 0).astype(np.int64)
+
+
+def _refuse(wrong: NDArray[np.bool_], name: str, column: Any, hint: str) -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        value = column.iloc[row]
+        told = "nothing" if pd.isna(value) or value == "" else repr(str(value))
+        raise InvalidInput(f"row {row + 1}: {name} is {told}", field=name, hint=hint)
