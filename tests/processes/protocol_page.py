@@ -23,7 +23,7 @@ _NAMES = {
     "backend": re.compile(r'(?<="backend":)( ?)7\b'),
     "epoch": re.compile("()9f3c"),
     "cluster": re.compile("()5be1"),
-    "dataset": re.compile(r'(?<=datasets/)()reports|(?<="dataset":")()reports'),
+    "dataset": re.compile(r'(?<=datasets/)()reports|(?<="dataset":")()reports|(?<="dataset": ")()reports'),
 }
 
 
