@@ -30,7 +30,11 @@ VICTIMS = ("broker_1", "coordinator", "broker_2", "cluster")
 def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     """Segments and SQLite; Kafka and PostgreSQL, where channels run in real-time mode."""
     settings = Settings(
-        data=tmp_path, master="local[2]", java_options=SHORT_LIVED_JAVA, flush_interval_s=3.0
+        data=tmp_path,
+        master="local[2]",
+        java_options=SHORT_LIVED_JAVA,
+        warm_up=False,
+        flush_interval_s=3.0,
     )
     if request.param == "embedded":
         return settings
@@ -51,6 +55,7 @@ async def test_nothing_is_lost_doubled_or_reordered_when_the_database_is_killed(
         data=tmp_path,
         master="local[2]",
         java_options=SHORT_LIVED_JAVA,
+        warm_up=False,
         flush_interval_s=2.0,
         store=mariadb.fresh(),
     )
