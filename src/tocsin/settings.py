@@ -42,7 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     master: str = "local[*]"  # where Spark runs
     spark_memory: str = "1g"  # memory of Spark's driver
-    java_options: str = ""  # more options for Spark's driver, such as -XX:TieredStopAtLevel=1
+    java_options: str = ""  # more options for Java in Spark, such as -XX:TieredStopAtLevel=1
+    warm_up: bool = True  # run a made-up channel first, so that the first real one is quick
     profile: str = "embedded"  # embedded: nothing but files; company: Kafka and a database server
     log: str = ""  # publication log, kafka://host:9092/tocsin; empty: files in the data directory
     kafka: str = ""  # Kafka cluster whose topics datasets are fed FROM; empty: that of the log

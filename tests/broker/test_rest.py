@@ -145,10 +145,12 @@ async def test_the_message_cache_can_be_seen_and_changed(world: World) -> None:
     assert (told["policy"], told["slots"], told["held"]) == ("leaf-sub-fifo", 4, 0)
     told = (await admin.put(path, json={"policy": "basic"})).json()
     assert (told["policy"], told["slots"]) == ("sel-sub-fifo", 4)
-    for wrong in ({"policy": "basic", "slots": -1}, {"policy": "magic", "slots": 9}, {"slots": 9}):
+    told = (await admin.put(path, json={"slots": 3})).json()
+    assert (told["policy"], told["slots"]) == ("sel-sub-fifo", 3)
+    for wrong in ({"policy": "basic", "slots": -1}, {"policy": "magic", "slots": 9}, {"slot": 9}):
         assert (await admin.put(path, json=wrong)).status_code == 400
     seen = (await alice.get("/v1/overlay")).json()["messages"]
-    assert (seen["policy"], seen["slots"]) == ("sel-sub-fifo", 4)
+    assert (seen["policy"], seen["slots"]) == ("sel-sub-fifo", 3)
 
 
 async def test_metrics_tell_what_the_broker_does(world: World) -> None:

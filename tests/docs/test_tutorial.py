@@ -130,7 +130,7 @@ def test_tutorial_works_as_printed(tmp_path: Path) -> None:
     chosen = {name: free_port() for name in names}
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TOCSIN_")}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    environment["TOCSIN_JAVA_OPTIONS"] = SHORT_LIVED_JAVA
+    environment |= {"TOCSIN_JAVA_OPTIONS": SHORT_LIVED_JAVA, "TOCSIN_WARM_UP": "false"}
     services = environment | {f"TOCSIN_{name}_PORT": str(port) for name, port in chosen.items()}
     ports = {f"127.0.0.1:{names[name]}": f"127.0.0.1:{port}" for name, port in chosen.items()}
     cluster, coordinator = (ports[f"127.0.0.1:{names[n]}"] for n in ("CLUSTER", "COORDINATOR"))

@@ -27,6 +27,7 @@ def live(
         data=tmp_path_factory.mktemp("live"),
         master="local[2]",
         java_options=SHORT_LIVED_JAVA,
+        warm_up=False,
         flush_interval_s=2.0,
         body_limit_bytes=1_000_000,
         record_limit_bytes=10_000,

@@ -40,6 +40,7 @@ async def admin(real_servers: RealServers, tmp_path: Path) -> AsyncIterator[tupl
         data=tmp_path,
         master="local[2]",
         java_options=SHORT_LIVED_JAVA,
+        warm_up=False,
         log=kafka.url,
         store=mariadb.fresh(),
         real_time_batch_s=2.0,

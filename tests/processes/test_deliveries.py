@@ -34,6 +34,7 @@ async def test_the_printed_statements_deliver_to_consumer_logs(
         data=tmp_path,
         master="local[2]",
         java_options=SHORT_LIVED_JAVA,
+        warm_up=False,
         log=log,
         consumer_log_mark_s=0.2,
     )

@@ -153,7 +153,11 @@ async def linked(system: System, count: int) -> None:
 
 async def test_nobody_misses_or_doubles_a_record_while_brokers_are_killed(tmp_path: Path) -> None:
     settings = Settings(
-        data=tmp_path, master="local[1]", java_options=SHORT_LIVED_JAVA, heartbeat_s=0.3
+        data=tmp_path,
+        master="local[1]",
+        java_options=SHORT_LIVED_JAVA,
+        warm_up=False,
+        heartbeat_s=0.3,
     )
     async with System(settings, brokers=BROKERS) as system:
         admin = Client(cluster=system.cluster_url, token=system.token("admin", "admin"))

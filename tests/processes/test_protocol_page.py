@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 PATIENCE_S = 30
 DATASET = "protocol_reports"
 STATEMENTS = """
-CREATE DATASET IF NOT EXISTS protocol_reports (type STRING, severity INT);
+CREATE DATASET IF NOT EXISTS protocol_reports (type STRING, severity INT) ROUTED;
 CREATE CONTINUOUS CHANNEL IF NOT EXISTS by_type(type STRING) AS
   SELECT r.type FROM NEW protocol_reports r WHERE r.type = :type;
 """
@@ -74,6 +74,21 @@ class Stage:
         status = await self.call("GET", f"{self.live.cluster_url}/v1/status")
         self.names |= {key: made[key] for key in ("subscription", "backend", "epoch")}
         self.names["cluster"] = status["cluster"]
+
+    async def keep_fires(self) -> None:
+        """Somebody at this broker wants them, so its message cache keeps them."""
+        wanted = {"channel": f"dataset/{DATASET}", "arguments": {"where": "type = 'fire'"}}
+        headers = {"authorization": f"Bearer {self.live.token('bob', 'subscribe')}"}
+        url = f"{self.broker}/v1/subscriptions"
+        answer = await self.http.post(url, json=wanted, headers=headers)
+        assert answer.status_code == 200, answer.text
+
+    async def recalled(self, url: str, body: Any) -> Any:
+        """What is told as soon as there is something: records travel after they are taken."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not (told := await self.call("POST", url, body))["found"]:
+                pass
+        return told
 
     async def publish(self, count: int) -> None:
         """Publish so many more, and wait for their results."""
@@ -190,6 +205,7 @@ async def test_rest_calls_are_answered_as_printed(stage: Stage) -> None:
     results = stage.printed(RESULTS)
     del results["op"], results["ref"]
     cache: dict[str, Any] = {}
+    await stage.keep_fires()
     for request, answer in table(section("REST at the broker")):
         for method, path, body in _calls(named(request, **stage.names)):
             url = stage.broker + path
@@ -202,14 +218,18 @@ async def test_rest_calls_are_answered_as_printed(stage: Stage) -> None:
             elif "/results" in path:
                 await stage.publish(2)
                 agree(results, await stage.call(method, url), path)
-            elif method == "PUT":
+            elif (method, path) == ("PUT", "/v1/cache"):
                 agree(cache | {"policy": "lru"}, await stage.call(method, url, body), path)
+            elif path == "/v1/recall":
+                agree(stage.printed(spans(answer)[0]), await stage.recalled(url, body), path)
             else:
                 expected = stage.printed(spans(answer)[0])
                 agree(expected, await stage.call(method, url, body), path)
                 if path == "/v1/cache":
                     cache = expected
     await stage.call("PUT", f"{stage.broker}/v1/cache", {"policy": policy})
+    messages = {"policy": "sel-sub-prt", "slots": 1000}
+    await stage.call("PUT", f"{stage.broker}/v1/overlay/messages", messages)
 
 
 async def test_event_streams_are_as_described(stage: Stage) -> None:

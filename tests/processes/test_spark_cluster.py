@@ -21,7 +21,7 @@ async def test_killing_a_worker_in_mid_stream_loses_and_doubles_nothing(
     spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
     settings = Settings(
-        data=tmp_path, master=spark_cluster.master_url, java_options=SHORT_LIVED_JAVA
+        data=tmp_path, master=spark_cluster.master_url, java_options=SHORT_LIVED_JAVA, warm_up=False
     )
     async with System(settings) as system:
         admin = Client(cluster=system.cluster_url, token=system.token("admin", "admin"))

@@ -9,16 +9,17 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.status import Status
 
 from tocsin.cli.output import complain, err, out, show_table
-from tocsin.client import Client, StatementResult
 from tocsin.errors import InvalidInput, TocsinError, Unauthenticated
-from tocsin.language import parse_beginning
 from tocsin.model import FILTERED, Beginning
+
+if TYPE_CHECKING:
+    from tocsin.client import StatementResult
 
 Token = Annotated[
     str, typer.Option(envvar="TOCSIN_TOKEN", help="bearer token (tocsin token makes one)")
@@ -68,6 +69,8 @@ def required(token: str) -> str:
 
 
 async def _execute(cluster: str, token: str, text: str) -> Sequence[StatementResult]:
+    from tocsin.client import Client
+
     async with Client(cluster=cluster, token=token) as client:
         with Status("running …", console=err):
             return await client.sql(text)
@@ -117,6 +120,8 @@ def publish(
 
 
 async def _publish(dataset: str, file: Path, cluster: str, token: str) -> None:
+    from tocsin.client import Client
+
     async with Client(cluster=cluster, token=token) as client:
         with Status(f"publishing {file.name} …", console=err):
             published = await client.publish_file(dataset, file)
@@ -148,6 +153,8 @@ def listen(
     count: Annotated[int | None, typer.Option(min=1, help="stop after so many results")] = None,
 ) -> None:
     """Subscribe and print each result as a line of JSON, until Ctrl-C."""
+    from tocsin.language import parse_beginning
+
     if (channel is None) == (dataset is None):
         raise InvalidInput("listen to a channel or to a --dataset", field="channel")
     if channel is not None and where:
@@ -169,6 +176,8 @@ async def _listen(
     token: str,
     count: int | None,
 ) -> None:
+    from tocsin.client import Client
+
     async with (
         Client(coordinator, token=token) as client,
         await client.subscribe(channel, from_=beginning, **arguments) as subscription,

@@ -85,7 +85,7 @@ def demo(
         data=data or Path(tempfile.mkdtemp(prefix="tocsin-demo-")),
     )
     if not settings.java_options:
-        settings = msgspec.structs.replace(settings, java_options=SHORT_LIVED_JAVA)
+        settings = msgspec.structs.replace(settings, java_options=SHORT_LIVED_JAVA, warm_up=False)
     data_directory(settings.data)
     configure_logs("warning", settings.log_format)
     asked = driver.Asked(seconds=seconds, subscribers=subscribers, speed=speed, seed=seed)

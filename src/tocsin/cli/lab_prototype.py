@@ -51,7 +51,7 @@ def prototype(
     )
     settings = settings_from(config, set_, master=master, data=Path(tempfile.gettempdir()))
     if not settings.java_options:
-        settings = msgspec.structs.replace(settings, java_options=SHORT_LIVED_JAVA)
+        settings = msgspec.structs.replace(settings, java_options=SHORT_LIVED_JAVA, warm_up=False)
     configure_logs("warning", settings.log_format)
     asked = Asked(seconds=seconds, subscribers=subscribers, speed=speed, seed=seed)
 

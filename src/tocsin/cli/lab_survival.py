@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tocsin.cli.chart import chart
 from tocsin.cli.output import err, out, show_table
 from tocsin.cli.progress import Watch
 from tocsin.errors import InvalidInput, SettingError
@@ -178,6 +177,8 @@ def interval(mean: Any, told: Any = figure) -> str:
 
 def show_curves(curves: dict[str, dict[str, Any]]) -> None:
     """A picture, where somebody looks."""
+    from tocsin.cli.chart import chart
+
     if out.is_terminal:
         named = {
             f"P(T > t), {name}": (curve["time_s"], curve["survives"])

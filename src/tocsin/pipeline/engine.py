@@ -124,7 +124,8 @@ class Engine:
                 self._activate(channel, self.check(channel))
             except TocsinError as error:  # the others go on
                 log.error("a channel cannot run", channel=channel.name, reason=str(error))
-        if not self._store.catalog.channels():  # they would have warmed Spark up themselves
+        # Channels that are there have warmed Spark up themselves.
+        if self._settings.warm_up and not self._store.catalog.channels():
             threading.Thread(target=self._warm_up, name="warm-up", daemon=True).start()
         for thread in self._threads:
             thread.start()

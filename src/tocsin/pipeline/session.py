@@ -51,6 +51,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(
             filter(None, (_QUIET, archive_options(), settings.java_options))
         ),
+        "spark.executor.extraJavaOptions": f"{_QUIET} {settings.java_options}".strip(),
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

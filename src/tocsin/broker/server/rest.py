@@ -74,9 +74,11 @@ class PolicyChange(Struct, frozen=True):
     policy: str
 
 
-class MessagesChange(Struct, frozen=True):
-    policy: str
-    slots: Annotated[int, Meta(ge=0)] | None = None  # as many as before
+class MessagesChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is not given stays."""
+
+    policy: str | None = None
+    slots: Annotated[int, Meta(ge=0)] | None = None
 
 
 class MessagesInfo(Struct, frozen=True):
@@ -292,7 +294,8 @@ class Rest:
     async def change_messages(self, call: Call) -> MessagesInfo:
         change: MessagesChange = await call.body(MessagesChange)
         overlay = self._driver.overlay
-        overlay.set_policy(change.policy)
+        if change.policy is not None:
+            overlay.set_policy(change.policy)
         if change.slots is not None:
             overlay.messages.resize(change.slots)
         return self._messages()

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
-from scipy.optimize import brentq
 
 from tocsin.lab.models.absorbing import Steps, absorbed, lifetime
 from tocsin.lab.models.lifetime import Lifetime, Values
@@ -70,6 +69,8 @@ def agreed(consequence: Callable[[float], tuple[float, T]], rates: Rates) -> T:
         return known[FIRST_GUESS * most][1]
     if excess(low) * excess(high) > 0.0:
         low, high = 0.0, most
+    from scipy.optimize import brentq  # slow to load, for all who only name a model
+
     root: float = brentq(excess, low, high, xtol=CLOSE * most, rtol=CLOSE)
     excess(root)
     return known[root][1]

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.stats import binom
 
 from tocsin.errors import InvalidInput
 from tocsin.lab.models.absorbing import absorbed, lifetime
@@ -49,6 +48,8 @@ def beginning(rates: Rates, start: Start) -> Values:
     k = rates.slots
     found = np.zeros((k + 1, k))
     if start == "binomial":
+        from scipy.stats import binom  # slow to load, and seldom needed
+
         found[1:, 0] = binom.pmf(np.arange(k), k - 1, 1.0 - rates.nobody)
     else:
         found[1:, 0] = rates.alive_count[:-1]

@@ -27,6 +27,7 @@ def staged(progress: Progress, brokers: int) -> Iterator[Player]:
             data=Path(data),
             master="local[1]",
             java_options=SHORT_LIVED_JAVA,
+            warm_up=False,
             overlay_tree=str(tree),
             heartbeat_s=HEARTBEAT_S,
             flush_interval_s=3600.0,  # nothing else works meanwhile

@@ -36,6 +36,7 @@ def staged(progress: Progress, *, log: str, database: str, mark_s: float) -> Ite
         settings = Settings(
             data=Path(data),
             java_options=SHORT_LIVED_JAVA,
+            warm_up=False,
             log=log or servers.start(Kafka).url,
             # What a database costs is measured: let it be as durable as it is elsewhere.
             store=database or servers.start(MariaDB, short_lived=False).fresh(),
