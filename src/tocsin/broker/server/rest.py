@@ -141,7 +141,7 @@ class Rest:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
-        self.pages = PageCalls(driver.pages, stall_s, self._count_stalled)
+        self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
         self.lines: set[EventLine | Recording] = set()
         self.waiting: set[Waiter] = set()
 
@@ -153,6 +153,10 @@ class Rest:
             secret=settings.secret,
             limit_bytes=settings.body_limit_bytes,
         )
+
+    def _owner(self, subscription: int) -> str | None:
+        frontend = self._driver.core.attachments.frontends.get(subscription)
+        return None if frontend is None else frontend.subscriber
 
     def _count_stalled(self, stalled: bool) -> None:
         self._driver.counts.stalled += stalled
