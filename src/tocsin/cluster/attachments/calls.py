@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 from msgspec import Struct
 from starlette.concurrency import iterate_in_threadpool
@@ -47,8 +47,11 @@ class AttachmentCalls:
         if kept is None:
             raise unknown(id)
 
-        def read(start: int, stop: int) -> Any:
-            return iterate_in_threadpool(self._content.read(id, start, stop))
+        def pieces(start: int, stop: int) -> Iterator[bytes]:
+            yield from self._content.read(id, start, stop)  # which looks for it once more
+
+        def read(start: int, stop: int) -> AsyncIterator[bytes]:
+            return iterate_in_threadpool(pieces(start, stop))
 
         return content_response(call.request, id, kept.size_bytes, read, STALL_S)
 
