@@ -197,30 +197,6 @@ async def test_what_comes_damaged_never_looks_whole(
     assert (await http.get(path_of(PHOTO))).content == PHOTO
 
 
-async def test_a_crash_in_the_middle_leaves_no_half_page(world: World, tmp_path: Path) -> None:
-    broker = await world.broker(page_cache=str(tmp_path), page_policy="lru")
-    http = await world.http(broker, "ann")
-    for data in (MAP, PHOTO):
-        world.cluster.content.add(data)
-    assert (await http.get(path_of(MAP))).content == MAP
-    with halted(world.cluster):
-        asking = asyncio.create_task(http.get(path_of(PHOTO)))
-        await until(lambda: broker.driver.pages.fetched_bytes > len(MAP))
-        (half,) = (tmp_path / "broker_1" / "incoming").iterdir()
-        kept = half.read_bytes()
-        await world.crash(broker)
-        with contextlib.suppress(httpx.HTTPError):
-            await asking
-    half.write_bytes(kept)  # as kill -9 leaves it
-    again = await world.broker(page_cache=str(tmp_path), page_policy="lru")
-    assert files(tmp_path) == [id_of(MAP)]
-    http = await world.http(again, "ann")
-    world.cluster.content.asked.clear()
-    assert (await http.get(path_of(MAP))).content == MAP
-    assert (await http.get(path_of(PHOTO))).content == PHOTO
-    assert world.cluster.content.asked == [id_of(PHOTO)]
-
-
 @pytest.mark.parametrize("damage", [PHOTO[:-1] + b"!", PHOTO[:500], b""])
 async def test_a_damaged_file_is_dropped_at_the_start_and_fetched_again(
     world: World, tmp_path: Path, damage: bytes
@@ -391,10 +367,6 @@ async def test_pushed_and_requested_pages_are_found_again(world: World, tmp_path
     pages = broker.driver.pages
     assert sorted(pages._sizes) == files(tmp_path) == sorted(map(id_of, kept))
     assert pages.cache.counters.publications == pages.cache.counters.requests == 0
-    http = await world.http(broker, "ann")
-    for data in kept:
-        assert (await http.get(path_of(data))).content == data
-    assert world.cluster.content.asked == []
 
 
 async def test_a_newer_version_of_a_story_supersedes(world: World) -> None:
@@ -443,3 +415,12 @@ async def test_what_looks_like_an_attachment_and_is_none_harms_nobody(world: Wor
     await until(lambda: list(broker.driver.pages._sizes) == [good["id"]])
     await until(lambda: not broker.driver.pages.filling)
     assert "0" * 64 not in broker.driver.pages.cache
+
+
+async def test_a_form_streams_through_a_broker_whatever_its_size(world: World) -> None:
+    broker = await world.broker(body_limit_bytes=10_000)
+    http = await world.http(broker, "ann", "publish")
+    form: list[Any] = [("record", (None, b"{}")), ("photo", ("a.png", PHOTO, "image/png"))]
+    sent = await http.post("/v1/datasets/reports/records", files=form)
+    assert sent.json()["accepted"] == 1
+    assert PHOTO in world.cluster.content.forms[0]

@@ -151,7 +151,7 @@ async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
             ids.append(value["id"])
             result = {"key": number % 5, "photo": value}
             world.cluster.produce("floods", FLOOD, [result])
-            await until(lambda n=number: counters.publications == n + 1 and not pages.filling)
+            await until(lambda: counters.publications == len(ids) and not pages.filling)
             for id in ids[:: 1 + number % 3]:
                 led_by = f"?subscription={subscription}&position=1" if number % 2 else ""
                 assert (await http.get(f"/v1/attachments/{id}{led_by}")).is_success

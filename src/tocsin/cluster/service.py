@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, field
 from starlette.applications import Starlette
 
 from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes, refused_upload
-from tocsin.cluster.attachments.together import Together, is_together
+from tocsin.cluster.attachments.together import Together
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
 from tocsin.cluster.intake import Fitting, Published, Rejection, request_key
@@ -23,6 +23,7 @@ from tocsin.cluster.opening import opened_store
 from tocsin.cluster.statements import Outcome, execute
 from tocsin.errors import Forbidden, InvalidInput, NotFound, TocsinError
 from tocsin.model import Beginning, Channel, Dataset, Subscription, filtered_dataset
+from tocsin.service.multipart import is_form
 from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.streaming import StreamResponse
 from tocsin.service.web import Call, Route, application, json_response
@@ -90,7 +91,7 @@ class Calls:
         return {"results": results}
 
     async def records(self, call: Call) -> Any:
-        if is_together(call):
+        if is_form(call.request.headers.get("content-type")):
             return await self._record_with_attachments(call)
         kind = format_of_content_type(call.request.headers.get("content-type"))
         body = await call.bytes()

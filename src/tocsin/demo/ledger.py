@@ -197,7 +197,7 @@ class Ledger:
             published=self._published.total(),
             results=sum(head for _, head in self._stored.values()),
             total=_account(
-                sum(tallies.values(), Counter()),
+                _sum(tallies.values()),
                 [latency for each in latencies.values() for latency in each],
             ),
             brokers={
@@ -235,6 +235,14 @@ def percentile(values: Iterable[float], share: float) -> float | None:
     """The smallest value that at least `share` of all do not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
+
+
+def _sum(tallies: Iterable[Counter[str]]) -> Counter[str]:
+    """Bytes may have been lost rather than saved, and Counter's own sum drops what is negative."""
+    total: Counter[str] = Counter()
+    for counts in tallies:
+        total.update(counts)
+    return total
 
 
 def _account(counts: Counter[str], latencies_ms: list[float]) -> Account:

@@ -24,6 +24,10 @@ class Part(NamedTuple):
     type: str | None
 
 
+def is_form(content_type: str | None) -> bool:
+    return (content_type or "").partition(";")[0].strip().lower() == KIND
+
+
 def boundary_of(content_type: str) -> bytes:
     told = Message()
     told["content-type"] = content_type

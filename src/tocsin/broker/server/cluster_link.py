@@ -214,7 +214,9 @@ class ClusterLink:
         path = f"/v1/subscriptions/{subscription}?subscriber={quote(subscriber, safe='')}"
         await self._persist("DELETE", path, dict[str, Any])
 
-    async def publish(self, dataset: str, body: bytes, headers: dict[str, str]) -> Relayed:
+    async def publish(
+        self, dataset: str, body: bytes | AsyncIterator[bytes], headers: dict[str, str]
+    ) -> Relayed:
         """Pass a publication on, in the publisher's name."""
         url = f"{self.url}/v1/datasets/{quote(dataset, safe='')}/records"
         try:

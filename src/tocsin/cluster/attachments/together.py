@@ -18,15 +18,10 @@ from tocsin.cluster.formats import RawRecord, read
 from tocsin.errors import InvalidInput, TooLarge
 from tocsin.model import Dataset, attachments_of
 from tocsin.service.content import media_type
-from tocsin.service.multipart import KIND, Multipart, Part, boundary_of
+from tocsin.service.multipart import Multipart, Part, boundary_of
 from tocsin.service.web import Call
 
 RECORD = "record"
-
-
-def is_together(call: Call) -> bool:
-    kind: str = call.request.headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower() == KIND
 
 
 class Announced:
