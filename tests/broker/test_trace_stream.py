@@ -13,8 +13,11 @@ from broker.world import World, take, token, until
 from tocsin.broker.server import Broker
 from tocsin.broker.watching import NOBODY
 from tocsin.errors import Conflict, Forbidden
+from tocsin.lab.simulators.page_cache.replay import replay_pages
 from tocsin.lab.trace import EventTrace, read_trace
+from tocsin.lab.trace.pages import read_page_trace
 from tocsin.lab.trace.recording import Recorded, record
+from tocsin.policies.page import parse_page_policy
 
 FLOOD = {"type": "flood"}
 
@@ -127,3 +130,41 @@ async def test_a_recording_ends_with_its_token(world: World, tmp_path: Path) -> 
     ended = await record(broker.url, short, tmp_path / "trace.parquet")
     assert ended.ended == "the broker ended the recording"
     assert broker.driver.core.attachments.watcher is NOBODY
+
+
+async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
+    world: World, tmp_path: Path
+) -> None:
+    """The recording under the broker's own policy and budget: the same decisions, one by one."""
+    content = world.cluster.content
+    content.fields["floods"] = ["photo"], ["key"]
+    broker = await world.broker(page_policy="dc", page_cache_bytes=10_000)
+    http = await world.http(broker, "alice")
+    alice = await world.client("alice")
+    await alice.subscribe("floods", **FLOOD)
+    (subscription,) = broker.driver.core.attachments.frontends
+    pages, counters = broker.driver.pages, broker.driver.pages.cache.counters
+    async with recording(broker, tmp_path / "trace.parquet") as made:
+        ids = []
+        for number in range(12):
+            value = content.value(bytes([number]) * (1000 + 300 * number))
+            ids.append(value["id"])
+            result = {"key": number % 5, "photo": value}
+            world.cluster.produce("floods", FLOOD, [result])
+            await until(lambda: counters.publications == len(ids) and not pages.filling)
+            for id in ids[:: 1 + number % 3]:
+                led_by = f"?subscription={subscription}&position=1" if number % 2 else ""
+                assert (await http.get(f"/v1/attachments/{id}{led_by}")).is_success
+                await until(lambda: not pages.filling)
+    trace = read_page_trace(made.path)
+    outcome, steps = replay_pages(trace, parse_page_policy("dc"), 10_000)
+    assert len(list(steps.told())) == len(trace.operations)
+    row = outcome.row()
+    assert 0 < row["hits"] < row["requests"] == counters.requests
+    assert (row["hits"], row["stored"], row["evicted"]) == (
+        counters.hits,
+        counters.stored,
+        counters.evicted,
+    )
+    assert made.trace().opened() == (counters.requests, counters.hits)
+    assert not any(id.encode() in made.path.read_bytes() for id in ids)

@@ -73,3 +73,14 @@ async def test_a_client_with_a_websocket_address_alone_is_told(world: World) -> 
         (result,) = await take(floods, 1)
         with pytest.raises(InvalidInput, match="HTTP address"):
             await client.attachment(result, "photo").read()
+
+
+async def test_a_path_in_a_record_is_uploaded_with_it(world: World, tmp_path: Path) -> None:
+    client = await world.client("ann")
+    file = tmp_path / "flood.png"
+    file.write_bytes(PHOTO)
+    await client.publish("reports", [{"n": 1, "photo": file}, {"n": 2}])
+    told = world.cluster.content.value(PHOTO) | {"name": "flood.png"}
+    assert world.cluster.content.types[told["id"]] == "image/png"
+    ((_, records),) = world.cluster.published
+    assert records == [{"n": 1, "photo": told}, {"n": 2}]

@@ -355,3 +355,82 @@ async def test_filters_ask_whether_there_is_one_and_no_more(site: Site) -> None:
     assert asked("reports", "photo IS NOT NULL")
     with pytest.raises(Exception, match="IS NULL and IS NOT NULL can be asked"):
         asked("reports", "photo = 'x'")
+
+
+# A record and its attachments in one request
+
+
+async def _together(
+    site: Site, record: bytes | None, *files: tuple[str, tuple[str, bytes, str]], **headers: str
+) -> httpx.Response:
+    parts: list[tuple[str, Any]] = [("record", (None, record))] if record is not None else []
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await site.http.post(
+        "/v1/datasets/reports/records", files=[*parts, *files], headers=names
+    )
+
+
+def _photo(data: bytes = PHOTO, name: str = "flood.png") -> tuple[str, tuple[str, bytes, str]]:
+    return "photo", (name, data, "image/png")
+
+
+async def test_a_record_comes_with_its_attachment(site: Site) -> None:
+    published = await _together(site, b'{"key": "a"}', _photo())
+    assert published.json()["accepted"] == 1
+    about = {"id": id_of(PHOTO), "size": len(PHOTO), "type": "image/png", "name": "flood.png"}
+    assert site.records("reports") == [{"key": "a", "photo": about}]
+    assert (await site.get(PHOTO)).content == PHOTO
+
+
+async def test_it_comes_once_though_it_is_sent_again(site: Site) -> None:
+    for _ in range(2):
+        sent = await _together(site, b'{"key": "a"}', _photo(), idempotency_key="k1")
+        assert sent.json()["accepted"] == 1
+    assert len(site.records("reports")) == 1
+    assert len(site.files) == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "files", "field"),
+    [
+        (None, [_photo()], "record"),
+        (b"[1, 2]", [_photo()], "record"),
+        (b"{", [_photo()], "body"),
+        (b'{"key": "a"}', [("picture", ("p.png", PHOTO, "image/png"))], "picture"),
+        (b'{"key": "a"}', [_photo(), _photo()], "photo"),
+        (b'{"key": "a", "photo": {"id": "x"}}', [_photo()], "photo"),
+        (b'{"key": "a"}', [_photo(bytes(LIMIT_BYTES + 1))], "photo"),
+        (b'{"key": "a"}', [("photo", ("p.png", PHOTO, "no type"))], "type"),
+    ],
+)
+async def test_what_makes_no_sense_together_stores_nothing(
+    site: Site, record: bytes | None, files: list[Any], field: str
+) -> None:
+    refused = await _together(site, record, *files)
+    assert refused.status_code in (400, 413)
+    assert refused.json()["error"]["field"] == field
+    assert site.files == []
+    assert site.records("reports") == []
+
+
+async def test_a_record_that_does_not_fit_leaves_no_attachment(site: Site) -> None:
+    for record, name in ((b'{"key": [1]}', "a.png"), (b'{"key": "a"}', "..\\a.png")):
+        refused = await _together(site, record, _photo(name=name))
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["field"] in ("key", "photo")
+        assert site.files == []
+
+
+async def test_a_form_that_is_cut_short_leaves_nothing(site: Site) -> None:
+    whole = httpx.Request(
+        "POST", site.cluster.url, files=[("record", (None, b'{"key": "a"}')), _photo()]
+    )
+    body = whole.read()
+    headers = {"content-type": whole.headers["content-type"]}
+    for sent in (body[:-100], body[: len(body) // 2], b""):
+        refused = await site.http.post(
+            "/v1/datasets/reports/records", content=sent, headers=headers
+        )
+        assert refused.status_code == 400
+        assert site.files == []
+    assert site.records("reports") == []

@@ -400,6 +400,9 @@ class FakeCluster:
         return {"results": [{"statement": "select", "message": text, "columns": [], "rows": []}]}
 
     async def _publish(self, call: Call) -> Any:
+        if "form-data" in call.request.headers["content-type"]:
+            self.content.forms.append(await call.bytes())
+            return {"accepted": 1, "rejected": 0, "end": 1, "errors": []}
         lines = (await call.bytes()).splitlines()
         records = [msgspec.json.decode(line) for line in lines if line]
         bad = [n for n, record in enumerate(records, 1) if "bad" in record]

@@ -20,6 +20,7 @@ class FakeContent:
         self.asked: list[str] = []  # GETs, in order
         self.gate = asyncio.Event()  # closed: it stops after the first half of each
         self.gate.set()
+        self.forms: list[bytes] = []  # published, a record and its attachments each
         self.types: dict[str, str] = {}
         self.lost_uploads = 0  # so many more fail
         self.fields: dict[str, tuple[list[str], list[str]]] = {}  # channel -> attachments, keys

@@ -44,6 +44,8 @@ async def test_a_short_demo_delivers_everything_once_and_in_order(tmp_path: Path
     assert (told["lost"], told["doubled"], told["out_of_order"]) == (0, 0, 0)
     assert set(told["latency_ms"]) == {"p50", "p99"}
     assert 0 <= told["hit_ratio"] <= 1
+    assert told["pages_opened"] > 0
+    assert 0 < told["page_hit_ratio"] <= 1
     assert set(told["brokers"]) == {"broker_1", "broker_2"}
     assert sum(each["delivered"] for each in told["brokers"].values()) == told["delivered"]
     assert told["mishaps"] == []

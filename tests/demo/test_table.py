@@ -18,6 +18,7 @@ def ledger() -> Ledger:
         ledger.subscribed(subscription, "alice", broker, backend=7, epoch="e", after=0)
         ledger.displayed(subscription, 1, broker=broker, latency_ms=200.0 * subscription)
         ledger.cache(broker, hits=subscription, misses=1, fetched_bytes=4000)
+        ledger.cache(broker, page_hits=3, page_misses=subscription - 1, page_saved_bytes=-500)
     ledger.stored(7, "e", 1)
     return ledger
 
@@ -41,6 +42,8 @@ def test_json_has_the_keys_that_programs_rely_on() -> None:
     assert (told["lost"], told["doubled"], told["out_of_order"]) == (0, 0, 0)
     assert told["latency_ms"] == {"p50": 200.0, "p99": 400.0}
     assert told["hit_ratio"] == 0.6
+    assert (told["pages_opened"], told["page_saved_bytes"]) == (7, -1000)
+    assert told["brokers"]["broker_2"]["page_hit_ratio"] == 0.75
     assert told["promises_held"] is True
     assert told["seed"] == 1
     assert set(told["brokers"]) == {"broker_1", "broker_2"}
@@ -56,6 +59,9 @@ def test_table_shows_each_broker_and_the_total() -> None:
     assert rows["hit ratio"] == ["50.0%", "66.7%", "60.0%"]
     assert rows["bytes fetched"] == ["4,000", "4,000", "8,000"]
     assert "never stored" not in rows
+    assert rows["pictures opened"] == ["3", "4", "7"]
+    assert rows["their hit ratio"] == ["100.0%", "75.0%", "85.7%"]
+    assert rows["their bytes saved"] == ["-500", "-500", "-1,000"]
 
 
 def test_table_shows_what_broke() -> None:

@@ -58,7 +58,7 @@ class Page:
 
     def _console(self, body: str, words: list[str]) -> None:
         for command, expected in steps(body):
-            if command.startswith(("make ", "tocsin up", ". ")):
+            if command.startswith(("make ", "tocsin up ", ". ")):
                 continue  # what the fixture did
             if command.startswith("export "):
                 self._export(command)

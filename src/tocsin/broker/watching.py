@@ -40,5 +40,14 @@ class Watcher:
     def acknowledged(self, frontend: Frontend) -> None:
         """Its marker has moved forward."""
 
+    def page_published(self, page: str, size_bytes: int, subscriptions: int) -> None:
+        """So many of this broker's subscriptions matched a page: the page cache decides upon it."""
+
+    def page_requested(self, page: str, size_bytes: int, notification: bool, hit: bool) -> None:
+        """Somebody opened a page, led there by a notification or not."""
+
+    def page_superseded(self, page: str) -> None:
+        """A newer version of its story came."""
+
 
 NOBODY = Watcher()

@@ -1,4 +1,4 @@
-"""Commands for people with data: sql, publish, listen."""
+"""Commands for people with data: sql, publish, upload, listen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import json
+import mimetypes
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from tocsin.errors import InvalidInput, TocsinError, Unauthenticated
 from tocsin.model import FILTERED, Beginning
 
 if TYPE_CHECKING:
-    from tocsin.client import StatementResult
+    from tocsin.client import Client, Result, StatementResult
 
 Token = Annotated[
     str, typer.Option(envvar="TOCSIN_TOKEN", help="bearer token (tocsin token makes one)")
@@ -35,6 +36,7 @@ COORDINATOR = "http://127.0.0.1:7410"
 def register(app: typer.Typer) -> None:
     app.command()(sql)
     app.command()(publish)
+    app.command()(upload)
     app.command()(listen)
 
 
@@ -134,6 +136,27 @@ async def _publish(dataset: str, file: Path, cluster: str, token: str) -> None:
         raise typer.Exit(2 if published.accepted else 1)
 
 
+def upload(
+    files: Annotated[list[Path], typer.Argument(help="a photo, a map, an article, …")],
+    cluster: ClusterUrl = CLUSTER,
+    token: Token = "",
+) -> None:
+    """Upload attachments; prints for each what a record's column of type ATTACHMENT takes."""
+    for told in asyncio.run(_upload(files, cluster, required(token))):
+        print(json.dumps(told, ensure_ascii=False))
+
+
+async def _upload(files: list[Path], cluster: str, token: str) -> list[dict[str, Any]]:
+    from tocsin.client import Client
+
+    async with Client(cluster=cluster, token=token) as client:
+        told = []
+        for file in files:
+            with Status(f"uploading {file.name} …", console=err):
+                told.append(await client.upload(file))
+        return told
+
+
 def listen(
     channel: Annotated[str | None, typer.Argument(help="the channel")] = None,
     arguments: Annotated[
@@ -151,6 +174,9 @@ def listen(
     coordinator: CoordinatorUrl = COORDINATOR,
     token: Token = "",
     count: Annotated[int | None, typer.Option(min=1, help="stop after so many results")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="a directory: results' attachments are saved there")
+    ] = None,
 ) -> None:
     """Subscribe and print each result as a line of JSON, until Ctrl-C."""
     from tocsin.language import parse_beginning
@@ -164,8 +190,13 @@ def listen(
     wanted = _arguments(arguments or []) if dataset is None else {"where": where}
     begin = None if beginning is None else parse_beginning(beginning)
     asked = channel if dataset is None else FILTERED + dataset
+    if save is not None:
+        try:
+            save.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"cannot save in {save}: {error.strerror}", field="save") from None
     assert asked is not None
-    asyncio.run(_listen(asked, wanted, begin, coordinator, required(token), count))
+    asyncio.run(_listen(asked, wanted, begin, coordinator, required(token), count, save))
 
 
 async def _listen(
@@ -175,6 +206,7 @@ async def _listen(
     coordinator: str,
     token: str,
     count: int | None,
+    save: Path | None,
 ) -> None:
     from tocsin.client import Client
 
@@ -188,10 +220,24 @@ async def _listen(
             if result.gap is not None:
                 err.print(f"missing: {result.gap}", style="yellow")
             print(json.dumps(result.value, ensure_ascii=False), flush=True)
+            if save is not None:
+                await _save(client, result, save)
             seen += 1
             if count is not None and seen >= count:
                 return
         err.print("the subscription was ended", style="yellow")
+
+
+async def _save(client: Client, result: Result, directory: Path) -> None:
+    """Under their hashes: names are the publisher's, and equal ones may be different files."""
+    from tocsin.client.attachments import attached_fields
+
+    for field in attached_fields(result):
+        found = client.attachment(result, field)
+        file = directory / (found.about.id + (mimetypes.guess_extension(found.about.type) or ""))
+        if not file.exists():
+            await found.save(file)
+        err.print(f"{field}: {file}", style="dim", soft_wrap=True, highlight=False)
 
 
 def _arguments(pairs: list[str]) -> dict[str, Any]:

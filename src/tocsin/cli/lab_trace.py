@@ -46,7 +46,7 @@ def record(
         float | None, typer.Option(min=0.001, help="for how long; else until Ctrl-C")
     ] = None,
 ) -> None:
-    """Record a live broker: who comes and goes, what is published and got; no names."""
+    """Record a live broker: who comes and goes, what is published, got and opened; no names."""
     if output.exists():
         raise InvalidInput(f"{output} exists already", field="out", hint="name a new file")
     asyncio.run(_record(broker, required(token), output, seconds))
@@ -140,6 +140,14 @@ def _tell_live(trace: EventTrace) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    opened, there = trace.opened()
+    if opened:
+        out.print(
+            f"its page cache: hit ratio {there / opened:.4f}; {opened} pages opened (tocsin lab"
+            " pages replay plays them under another policy)",
+            soft_wrap=True,
+            highlight=False,
+        )
     _tell_missing(trace)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,7 +15,7 @@ import msgspec
 from tocsin.client.feed import Result
 from tocsin.client.http import Http
 from tocsin.errors import InvalidInput, Unavailable
-from tocsin.model import Attachment
+from tocsin.model import Attachment, check_attachment_id
 
 PIECE_BYTES = 256 * 1024
 UNKNOWN_TYPE = "application/octet-stream"
@@ -93,6 +94,18 @@ def attached(result: Result, field: str) -> Attachment:
     """What a result says of the attachment in a field."""
     value: Any = result.value.get(field) if isinstance(result.value, dict) else None
     try:
-        return msgspec.convert(value, Attachment)
+        found = msgspec.convert(value, Attachment)
     except msgspec.ValidationError:
         raise InvalidInput(f"the result has no attachment in {field!r}", field=field) from None
+    check_attachment_id(found.id)
+    return found
+
+
+def attached_fields(result: Result) -> list[str]:
+    """The fields of a result that hold attachments, by their looks."""
+    found = []
+    for field in result.value if isinstance(result.value, dict) else ():
+        with contextlib.suppress(InvalidInput):
+            attached(result, field)
+            found.append(field)
+    return found

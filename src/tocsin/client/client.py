@@ -216,13 +216,21 @@ class Client:
     async def publish(
         self, dataset: str, records: Mapping[str, Any] | Iterable[Mapping[str, Any]]
     ) -> Published:
-        """Publish records, once though an answer be lost (see `Cluster.publish`)."""
+        """Publish records, once though an answer be lost (see `Cluster.publish`). A `Path` as a
+        value is a file: it is uploaded, and becomes the value of a column of type ATTACHMENT."""
         many = [records] if isinstance(records, Mapping) else list(records)
+        many = [await self._with_uploads(record) for record in many]
         return await self._publish(lambda at, key: at.publish(dataset, many, key))
 
     async def publish_file(self, dataset: str, path: str | Path) -> Published:
         """Publish a file, once though an answer be lost (see `Cluster.publish`)."""
         return await self._publish(lambda at, key: at.publish_file(dataset, path, key))
+
+    async def _with_uploads(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        files = {name: value for name, value in record.items() if isinstance(value, Path)}
+        if not files:
+            return record
+        return {**record, **{name: await self.upload(path) for name, path in files.items()}}
 
     async def upload(
         self, source: str | Path | bytes, type: str | None = None, name: str | None = None

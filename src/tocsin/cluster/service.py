@@ -8,19 +8,22 @@ import sys
 from collections.abc import Coroutine, Sequence
 from typing import Annotated, Any
 
+import msgspec
 import structlog
 from msgspec import Meta, Struct, field
 from starlette.applications import Starlette
 
-from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes
+from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes, refused_upload
+from tocsin.cluster.attachments.together import Together
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
-from tocsin.cluster.intake import Published, request_key
+from tocsin.cluster.intake import Fitting, Published, Rejection, request_key
 from tocsin.cluster.notices import result_json, subscription_json
 from tocsin.cluster.opening import opened_store
 from tocsin.cluster.statements import Outcome, execute
-from tocsin.errors import Forbidden, InvalidInput, NotFound
+from tocsin.errors import Forbidden, InvalidInput, NotFound, TocsinError
 from tocsin.model import Beginning, Channel, Dataset, Subscription, filtered_dataset
+from tocsin.service.multipart import is_form
 from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.streaming import StreamResponse
 from tocsin.service.web import Call, Route, application, json_response
@@ -88,6 +91,8 @@ class Calls:
         return {"results": results}
 
     async def records(self, call: Call) -> Any:
+        if is_form(call.request.headers.get("content-type")):
+            return await self._record_with_attachments(call)
         kind = format_of_content_type(call.request.headers.get("content-type"))
         body = await call.bytes()
         publisher = call.identity.subject
@@ -99,8 +104,33 @@ class Calls:
             source="http",
             key=None if given is None else request_key(given, publisher, kind, body),
         )
-        nothing_fits = published.rejected and not published.accepted
-        return json_response(published, 422 if nothing_fits else 200)
+        return _published(published)
+
+    async def _record_with_attachments(self, call: Call) -> Any:
+        settings, publisher = self._cluster.settings, call.identity.subject
+        limits = settings.attachment_limit_bytes, settings.record_limit_bytes
+        try:
+            dataset = await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
+            together = Together(dataset, self._cluster.attachments, *limits)
+            try:
+                record = await together.receive(call)
+                fitting = Fitting(dataset, settings.record_limit_bytes, together.announced())
+                if not isinstance(fitting.encode(record), Rejection):
+                    await together.commit()
+            finally:
+                await together.discard()
+        except TocsinError as error:
+            return refused_upload(error)
+        given = call.request.headers.get("idempotency-key")
+        said = msgspec.json.encode(record.fields)
+        published = await self._cluster.publish(
+            dataset.name,
+            [record],
+            publisher=publisher,
+            source="http",
+            key=None if given is None else request_key(given, publisher, "multipart", said),
+        )
+        return _published(published)
 
     async def datasets(self, _: Call) -> Any:
         return {"datasets": await asyncio.to_thread(self._store.catalog.datasets)}
@@ -245,6 +275,11 @@ def _range_json(wanted: Range, found: ResultRange | None) -> dict[str, Any]:
         "head": found.head,
         "results": [result_json(result) for result in found.results],
     }
+
+
+def _published(published: Published) -> Any:
+    nothing_fits = published.rejected and not published.accepted
+    return json_response(published, 422 if nothing_fits else 200)
 
 
 def routes(cluster: Cluster) -> list[Route]:

@@ -99,7 +99,7 @@ PLACES = _grid()
 DATASETS = {
     "emergencies": """CREATE DATASET emergencies (
   report_id STRING, type STRING, severity INT, place STRING, lat DOUBLE, lon DOUBLE,
-  message STRING, reported_at TIMESTAMP)""",
+  message STRING, reported_at TIMESTAMP, photo ATTACHMENT)""",
     "shelters": """CREATE DATASET shelters (
   shelter_id STRING, name STRING, lat DOUBLE, lon DOUBLE, free_beds INT,
   message STRING, reported_at TIMESTAMP)
@@ -109,7 +109,9 @@ PRIMARY KEY (shelter_id)""",
 PRIMARY KEY (user_id)""",
 }
 
-_REPORT = "e.report_id, e.type, e.severity, e.place, e.lat, e.lon, e.message, e.reported_at"
+_REPORT = (
+    "e.report_id, e.type, e.severity, e.place, e.lat, e.lon, e.message, e.reported_at, e.photo"
+)
 _SHELTER = "s.shelter_id, s.name AS shelter, s.free_beds"
 _AT_PLACE = "near(e.lat, e.lon, :lat, :lon, :km)"
 _SHELTERS = f"JOIN shelters s ON near(s.lat, s.lon, e.lat, e.lon, {SHELTER_KM})"

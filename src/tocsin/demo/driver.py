@@ -16,10 +16,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from tocsin.demo.gallery import Gallery
 from tocsin.demo.ledger import Ledger, Outcome, percentile
+from tocsin.demo.pictures import LEAST_SEVERITY, draw
 from tocsin.demo.player import Player, Publisher
 from tocsin.demo.reports import Record, drill
-from tocsin.demo.services import CacheCounts, Runs, Services, tell
+from tocsin.demo.services import CACHE_METRICS, CacheCounts, Runs, Services, tell
 from tocsin.demo.show import Glance, Show
 from tocsin.demo.trace import Plan, Trace, make_trace
 from tocsin.demo.visit import Person, Watch
@@ -81,10 +83,13 @@ class Demo:
         self._show = show
         self.ledger = Ledger()
         self.watch = Watch(self.ledger)
+        self._seed = trace.plan.seed
+        self.gallery = Gallery(services.open, self._seed, trace.speed, self.watch.mishaps)
         self._published = 0
         names = sorted({e.subscriber for e in trace.opening if hasattr(e, "subscriber")})
         self._people = {
-            name: Person(name, services.locate, token_for(name), self.watch) for name in names
+            name: Person(name, services.locate, token_for(name), self.watch, self.gallery)
+            for name in names
         }
         self._publisher = Publisher(self._send)
         self.player = Player(trace, self._people, self._publisher)
@@ -121,16 +126,13 @@ class Demo:
 
     async def account(self, *, interrupted: bool = False) -> Report:
         """Close the books. Heads are asked for last, so that nothing is displayed after them."""
+        await self.gallery.close()
         await self._everybody_out(wait=not interrupted)
         tell(self.ledger, await self._services.heads(self.ledger.backends()))
         self._caches |= await self._services.caches()
         for name, counts in self._caches.items():
-            self.ledger.cache(
-                name,
-                hits=counts.hits,
-                misses=counts.misses,
-                fetched_bytes=counts.fetched_bytes,
-            )
+            told = {field: getattr(counts, field) for field in CACHE_METRICS}
+            self.ledger.cache(name, **told)
         if interrupted:
             self.ledger.interrupted()
         return Report(
@@ -140,9 +142,18 @@ class Demo:
         )
 
     async def _send(self, dataset: str, records: Sequence[Record]) -> None:
+        records = await asyncio.gather(*(self._pictured(one) for one in records))
         accepted = await self._services.send(dataset, records)
         self.ledger.published(dataset, accepted)
         self._published += accepted
+
+    async def _pictured(self, record: Record) -> Record:
+        """Worse emergencies come with a picture: it is uploaded before its report is published."""
+        if record.get("severity", 0) < LEAST_SEVERITY:
+            return record
+        name = record["report_id"]
+        picture = draw(record["type"], f"{self._seed} {name}")
+        return {**record, "photo": await self._services.upload(picture, f"{name}.png")}
 
     async def _shown(self, work: Awaitable[None]) -> None:
         """Do this and keep the display up to date meanwhile."""

@@ -26,6 +26,15 @@ class Account(Struct, frozen=True, kw_only=True):
     hits: int
     misses: int
     fetched_bytes: int
+    page_hits: int
+    page_misses: int
+    page_saved_bytes: int  # given to subscribers, less fetched from the cluster
+
+    @property
+    def page_hit_ratio(self) -> float | None:
+        """Of the pictures that were opened, those that the broker had."""
+        asked = self.page_hits + self.page_misses
+        return self.page_hits / asked if asked else None
 
     @property
     def hit_ratio(self) -> float | None:
@@ -145,9 +154,10 @@ class Ledger:
         subscription. One that is not mentioned has no results."""
         self._stored[backend] = (epoch, head)
 
-    def cache(self, broker: str, *, hits: int, misses: int, fetched_bytes: int) -> None:
-        """At the end: what a broker's cache counted. Added up if a broker was started again."""
-        self._tallies[broker].counts.update(hits=hits, misses=misses, fetched_bytes=fetched_bytes)
+    def cache(self, broker: str, **counts: int) -> None:
+        """At the end: what a broker's caches counted (fields of `Account`). Added up if a broker
+        was started again."""
+        self._tallies[broker].counts.update(counts)
 
     def backends(self) -> set[int]:
         """Every backend subscription that somebody has or had a subscription to."""
@@ -187,7 +197,7 @@ class Ledger:
             published=self._published.total(),
             results=sum(head for _, head in self._stored.values()),
             total=_account(
-                sum(tallies.values(), Counter()),
+                _sum(tallies.values()),
                 [latency for each in latencies.values() for latency in each],
             ),
             brokers={
@@ -227,6 +237,14 @@ def percentile(values: Iterable[float], share: float) -> float | None:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
+def _sum(tallies: Iterable[Counter[str]]) -> Counter[str]:
+    """Bytes may have been lost rather than saved, and Counter's own sum drops what is negative."""
+    total: Counter[str] = Counter()
+    for counts in tallies:
+        total.update(counts)
+    return total
+
+
 def _account(counts: Counter[str], latencies_ms: list[float]) -> Account:
     return Account(
         delivered=counts["delivered"],
@@ -242,6 +260,9 @@ def _account(counts: Counter[str], latencies_ms: list[float]) -> Account:
         hits=counts["hits"],
         misses=counts["misses"],
         fetched_bytes=counts["fetched_bytes"],
+        page_hits=counts["page_hits"],
+        page_misses=counts["page_misses"],
+        page_saved_bytes=counts["page_saved_bytes"],
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,23 +17,35 @@ from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from tocsin.client.attachments import attached
 from tocsin.client.cluster import Cluster
 from tocsin.client.connection import Address
-from tocsin.client.http import Http
-from tocsin.demo import city
+from tocsin.client.feed import Result
+from tocsin.client.http import Http, error_of
+from tocsin.demo import city, pictures
 from tocsin.demo.ledger import Ledger
 from tocsin.demo.reports import Record
 from tocsin.errors import Unavailable
 
 BROKERS_LIMIT_S = 30.0
 RANGES_AT_ONCE = 500
-CACHE_METRICS = ("cache_hits", "cache_misses", "fetched_bytes")
+CACHE_METRICS = {
+    "hits": "cache_hits_total",
+    "misses": "cache_misses_total",
+    "fetched_bytes": "fetched_bytes_total",
+    "page_hits": "page_hits_total",
+    "page_misses": "page_misses_total",
+    "page_saved_bytes": "page_saved_bytes",
+}
 
 
 class CacheCounts(Struct, frozen=True):
     hits: int = 0
     misses: int = 0
     fetched_bytes: int = 0
+    page_hits: int = 0
+    page_misses: int = 0
+    page_saved_bytes: int = 0
     fetch_s: float = 0.0  # how long a call to the cluster took, on average
 
 
@@ -53,17 +66,44 @@ class Services:
         self._coordinator = Http(coordinator, token)
         self._plain = httpx.AsyncClient(timeout=5.0)
         self._brokers = dict(brokers)
+        self._pages: dict[str, httpx.AsyncClient] = {}
 
     async def close(self) -> None:
         await self._records.close()
         await self._cluster.close()
         await self._coordinator.close()
         await self._plain.aclose()
+        for each in self._pages.values():
+            await each.aclose()
 
     async def found(self, speed: float) -> None:
         """Make the city's datasets and channels."""
         for statement in city.statements(speed):
             await self._records.sql(statement)
+
+    async def upload(self, picture: bytes, name: str) -> Record:
+        """What a record says of it."""
+        return await self._records.upload(picture, pictures.TYPE, name)
+
+    async def open(self, broker: str, token: str, result: Result, field: str) -> None:
+        """Read an attachment of a result, whole, from a broker."""
+        if broker not in self._pages:
+            url = self._brokers[broker]
+            self._pages[broker] = httpx.AsyncClient(base_url=url, timeout=10.0)
+        about = attached(result, field)
+        led_by = {"subscription": result.subscription, "position": result.position}
+        try:
+            answer = await self._pages[broker].get(
+                f"/v1/attachments/{about.id}",
+                params=led_by,
+                headers={"authorization": f"Bearer {token}"},
+            )
+        except httpx.HTTPError as error:
+            raise Unavailable(f"{broker} did not give it: {error}") from None
+        if not answer.is_success:
+            raise error_of(answer)
+        if hashlib.sha256(answer.content).hexdigest() != about.id:
+            raise Unavailable(f"{broker} gave a damaged one: {about.id}")
 
     async def send(self, dataset: str, records: Sequence[Record]) -> int:
         """Publish; how many were acknowledged."""
@@ -109,11 +149,12 @@ class Services:
             with contextlib.suppress(httpx.HTTPError):
                 counted = {metric.name: metric.value for metric in await self._metrics(url)}
                 calls = counted["tocsin_broker_fetch_seconds_count"]
-                hits, misses, fetched = (
-                    int(counted[f"tocsin_broker_{field}_total"]) for field in CACHE_METRICS
-                )
+                counts = {
+                    field: int(counted[f"tocsin_broker_{metric}"])
+                    for field, metric in CACHE_METRICS.items()
+                }
                 fetch_s = counted["tocsin_broker_fetch_seconds_sum"] / calls if calls else 0.0
-                found[name] = CacheCounts(hits, misses, fetched, fetch_s)
+                found[name] = CacheCounts(**counts, fetch_s=fetch_s)
         return found
 
     async def runs(self) -> dict[str, Runs]:

@@ -56,6 +56,9 @@ def as_table(outcome: Outcome) -> Table:
     row("latency p99", [_milliseconds(account.latency_ms["p99"]) for _, account in columns])
     row("hit ratio", [_ratio(account.hit_ratio) for _, account in columns])
     row("bytes fetched", [f"{account.fetched_bytes:,}" for _, account in columns])
+    row("pictures opened", [f"{a.page_hits + a.page_misses:,}" for _, a in columns])
+    row("their hit ratio", [_ratio(account.page_hit_ratio) for _, account in columns])
+    row("their bytes saved", [f"{account.page_saved_bytes:,}" for _, account in columns])
     return table
 
 
@@ -70,6 +73,9 @@ def _account(account: Account) -> dict[str, Any]:
         "latency_ms": account.latency_ms,
         "hit_ratio": account.hit_ratio,
         "fetched_bytes": account.fetched_bytes,
+        "pages_opened": account.page_hits + account.page_misses,
+        "page_hit_ratio": account.page_hit_ratio,
+        "page_saved_bytes": account.page_saved_bytes,
     }
 
 

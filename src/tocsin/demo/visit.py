@@ -18,6 +18,7 @@ from tocsin.client.connection import Connection, Listener, Locate
 from tocsin.client.feed import Result
 from tocsin.client.frames import Welcome
 from tocsin.client.http import Token
+from tocsin.demo.gallery import Gallery
 from tocsin.demo.ledger import Ledger
 from tocsin.errors import TocsinError
 from tocsin.model import Arguments
@@ -84,11 +85,14 @@ class Visit(Connection):
 class Person:
     """Does what the trace says, one thing after the other."""
 
-    def __init__(self, name: str, locate: Locate, token: Token, watch: Watch) -> None:
+    def __init__(
+        self, name: str, locate: Locate, token: str, watch: Watch, gallery: Gallery
+    ) -> None:
         self.name = name
         self._locate = locate
         self._token = token
         self._watch = watch
+        self._gallery = gallery
         self._visit: Visit | None = None
         self._held: dict[str, int] = {}  # wish → subscription
         self._watching: dict[int, asyncio.Task[None]] = {}
@@ -230,6 +234,7 @@ class Person:
             if reported_at is not None:
                 latency_ms = 1000 * (now - reported_at)
         self._watch.displayed += 1
+        self._gallery.shown(visit.served_by, self._token, result)
         self._watch.ledger.displayed(
             subscription, result.position, broker=visit.served_by, latency_ms=latency_ms
         )

@@ -13,6 +13,7 @@ from tocsin.errors import Unavailable
 
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"  # not on everybody's PATH
 CLUSTER_FOLDER = Path("/etc/postgresql-common/createcluster.d")
+POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def find_program(name: str) -> Path | None:
@@ -50,11 +51,18 @@ def apt_install(title: str, packages: Sequence[str]) -> None:
 
 @contextmanager
 def _no_server_of_its_own() -> Iterator[None]:
-    """PostgreSQL's package would make a server on port 5432 and start it now and at every boot."""
+    """PostgreSQL's package would make a server on port 5432 and start it now and at every boot;
+    others, as nginx', start theirs unless the machine's policy forbids it."""
     file = CLUSTER_FOLDER / "tocsin.conf"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("create_main_cluster = false\n")
+    ours = [file]
+    if not POLICY.exists():
+        POLICY.write_text("#!/bin/sh\nexit 101\n")
+        POLICY.chmod(0o755)
+        ours.append(POLICY)
     try:
         yield
     finally:
-        file.unlink(missing_ok=True)
+        for one in ours:
+            one.unlink(missing_ok=True)

@@ -145,15 +145,24 @@ class ContentResponse(Response):
                 }
             )
             async with asyncio.timeout(None) as patience:
-                async for piece in self._pieces:
-                    if left.done():
-                        return
-                    patience.reschedule(asyncio.get_running_loop().time() + self._stall_s)
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-                    patience.reschedule(None)
+
+                def hung_up(_: asyncio.Task[None]) -> None:
+                    if not patience.expired():
+                        patience.reschedule(0.0)  # whatever we wait for: nobody wants it
+
+                left.add_done_callback(hung_up)
+                try:
+                    async for piece in self._pieces:
+                        patience.reschedule(asyncio.get_running_loop().time() + self._stall_s)
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                        patience.reschedule(None)
+                        if left.done():
+                            return
+                finally:
+                    left.remove_done_callback(hung_up)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
-            stalled = True
+            stalled = not left.done()
             scope["extensions"][ABORT]()
         except TocsinError as error:
             log.warning("content could not be sent whole", reason=str(error))

@@ -214,7 +214,9 @@ class ClusterLink:
         path = f"/v1/subscriptions/{subscription}?subscriber={quote(subscriber, safe='')}"
         await self._persist("DELETE", path, dict[str, Any])
 
-    async def publish(self, dataset: str, body: bytes, headers: dict[str, str]) -> Relayed:
+    async def publish(
+        self, dataset: str, body: bytes | AsyncIterator[bytes], headers: dict[str, str]
+    ) -> Relayed:
         """Pass a publication on, in the publisher's name."""
         url = f"{self.url}/v1/datasets/{quote(dataset, safe='')}/records"
         try:
@@ -265,6 +267,10 @@ class ClusterLink:
         except msgspec.DecodeError as error:
             raise Unavailable(f"the stream of records was not understood: {error}") from None
 
+    def _silent(self, error: Exception) -> Unavailable:
+        reason = str(error) or type(error).__name__
+        return Unavailable(f"no answer from the cluster at {self.url}: {reason}")
+
     @asynccontextmanager
     async def attachment(self, id: str) -> AsyncIterator[Coming]:
         """An attachment's bytes as they come."""
@@ -279,12 +285,19 @@ class ClusterLink:
                 size_bytes = int(response.headers["content-length"])
                 yield Coming(size_bytes, response.aiter_raw())
         except NO_ANSWER as error:
-            reason = str(error) or type(error).__name__
-            raise Unavailable(f"no answer from the cluster at {self.url}: {reason}") from error
+            raise self._silent(error) from error
 
     async def attachment_size(self, id: str) -> int:
-        async with self.attachment(id) as coming:
-            return coming.size_bytes
+        headers = {"authorization": f"Bearer {self._bearer()}", "accept-encoding": "identity"}
+        try:
+            told = await self._http.head(f"{self.url}/v1/attachments/{id}", headers=headers)
+        except NO_ANSWER as error:
+            raise self._silent(error) from error
+        if told.status_code == 404:  # the answer to a HEAD has no body to say so
+            raise NotFound(f"there is no attachment {id}", field="id")
+        if not told.is_success:
+            raise error_of(told)
+        return int(told.headers["content-length"])
 
     def fetch(self, wanted: Fetch, done: FetchDone) -> None:
         """Ask for a range; `done` is called with the answer or the error, exactly once."""
@@ -370,8 +383,7 @@ class ClusterLink:
                 method, self.url + path, content=content, headers=headers
             )
         except NO_ANSWER as error:
-            reason = str(error) or type(error).__name__
-            raise Unavailable(f"no answer from the cluster at {self.url}: {reason}") from error
+            raise self._silent(error) from error
         if not response.is_success:
             raise error_of(response)
         try:

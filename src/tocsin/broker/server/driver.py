@@ -64,6 +64,7 @@ class Driver:
             make_shelf(settings.page_cache, settings.broker_name),
             link,
             self.spawn,
+            lambda: self.core.attachments.watcher,
         )
         self._departing = 0  # unsubscribe calls under way
         self._arriving = 0  # attach and subscribe calls under way

@@ -56,6 +56,8 @@ COUNTERS: list[Reading] = [
     ("fetched_bytes", "Payload bytes fetched from the cluster", lambda d: d.link.fetched_bytes),
     ("page_hits", "Pages served from the cache", lambda d: d.pages.cache.counters.hits),
     ("page_misses", "Pages fetched on request", lambda d: d.pages.cache.counters.misses),
+    ("page_pushes", "Pages stored before anybody asked", lambda d: d.pages.cache.counters.stored),
+    ("page_evictions", "Pages evicted", lambda d: d.pages.cache.counters.evicted),
     ("page_served_bytes", "Bytes of pages served", lambda d: d.pages.served_bytes),
     ("page_fetched_bytes", "Bytes of pages fetched", lambda d: d.pages.fetched_bytes),
     ("near_results", "Results from neighbours' caches", lambda d: d.overlay.counts.near),

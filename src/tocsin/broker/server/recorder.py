@@ -3,7 +3,8 @@
 A recording must never slow or break delivery. So a record costs one packing of numbers; a full
 buffer drops records, counts them, and afterwards writes the present state anew; a mistake in here
 ends the recording and nothing else. Names and parameters are never written: subscribers,
-subscriptions and backend subscriptions become small numbers in the order of their appearance.
+subscriptions, backend subscriptions and pages become small numbers, in the order in which they
+appear.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tocsin.model import Result
 log = structlog.get_logger()
 
 SUBSCRIBE, UNSUBSCRIBE, ARRIVE, LEAVE, PUBLISH, SIZE, GET, ACK, LOST, QUIET = range(10)
+PAGE, OPEN, OUTDATED = range(10, 13)
 KINDS = (
     "subscribe",
     "unsubscribe",
@@ -35,9 +37,14 @@ KINDS = (
     "ack",
     "lost",
     "quiet",
+    "page",
+    "open",
+    "outdated",
 )
 """`size` tells later what a published object measured; `lost` that `position` records were
-dropped; `quiet` that nothing happened until then."""
+dropped; `quiet` that nothing happened until then. Of page caches: `page` that `after` subscriptions
+matched the page `position`, `open` that somebody opened it (`after` is 1 if a notification led
+there), `outdated` that a newer version of it came."""
 
 FIELDS = (
     ("at_s", "d"),
@@ -116,6 +123,7 @@ class Recorder(Watcher):
         self._subscription_count = 0
         self._online: set[str] = set()  # written to be
         self._orders: dict[int, _Order] = {}
+        self._pages: dict[str, int] = {}
         self._attachments = core.attachments
         self._attachments.watcher = self
         self._alignment: Iterator[None] | None = self._align()
@@ -288,6 +296,31 @@ class Recorder(Watcher):
             order.number,
             position=frontend.marker - order.base,
         )
+
+    @_contained
+    def page_published(self, page: str, size_bytes: int, subscriptions: int) -> None:
+        number = self._page(page)
+        self._write(PAGE, after=subscriptions, position=number, size_bytes=size_bytes)
+
+    @_contained
+    def page_requested(self, page: str, size_bytes: int, notification: bool, hit: bool) -> None:
+        self._write(
+            OPEN,
+            after=notification,
+            position=self._page(page),
+            size_bytes=size_bytes,
+            hits=hit,
+            hit_bytes=hit * size_bytes,
+            misses=not hit,
+            miss_bytes=(not hit) * size_bytes,
+        )
+
+    @_contained
+    def page_superseded(self, page: str) -> None:
+        self._write(OUTDATED, position=self._page(page))
+
+    def _page(self, page: str) -> int:
+        return self._pages.setdefault(page, len(self._pages))
 
     def _tell_sizes(self, order: _Order, results: Sequence[Result]) -> None:
         for result in results:

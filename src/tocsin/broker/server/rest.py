@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tocsin.broker.effects import Answer
@@ -25,6 +26,7 @@ from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInf
 from tocsin.errors import InvalidInput, NotFound, TocsinError, Unavailable
 from tocsin.model import Beginning
 from tocsin.overlay.routing import RecallCounters
+from tocsin.service.multipart import is_form
 from tocsin.service.tokens import bearer, verify_notice
 from tocsin.service.web import Call, Route, application
 
@@ -143,7 +145,7 @@ class Rest:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
-        self.pages = PageCalls(driver.pages, stall_s, self._count_stalled)
+        self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
         self.lines: set[EventLine | Recording] = set()
         self.waiting: set[Waiter] = set()
 
@@ -155,6 +157,10 @@ class Rest:
             secret=settings.secret,
             limit_bytes=settings.body_limit_bytes,
         )
+
+    def _owner(self, subscription: int) -> str | None:
+        frontend = self._driver.core.attachments.frontends.get(subscription)
+        return None if frontend is None else frontend.subscriber
 
     def _count_stalled(self, stalled: bool) -> None:
         self._driver.counts.stalled += stalled
@@ -260,7 +266,12 @@ class Rest:
         token = bearer(given.get("authorization")) or call.query("token", str, "")
         headers = {"authorization": f"Bearer {token}"}
         headers |= {name: given[name] for name in PASSED_ON if name in given}
-        relayed = await self._driver.link.publish(call.path["name"], await call.bytes(), headers)
+        form = is_form(given.get("content-type"))  # with attachments: it streams through
+        body = call.request.stream() if form else await call.bytes()
+        try:
+            relayed = await self._driver.link.publish(call.path["name"], body, headers)
+        except ClientDisconnect:
+            raise InvalidInput("the form was cut short", field="body") from None
         return Response(relayed.body, relayed.status, media_type=relayed.media_type)
 
     async def cache(self, _: Call) -> CacheInfo:

@@ -98,10 +98,10 @@ class Broker:
             others={LINK_PATH: self.links.accept},
         )
         self.rest = Rest(self.driver, BrokerInfo(self.name, self.url, self.ws_url), self._stall_s)
+        await self.driver.pages.start()
         # Notices come as soon as the cluster knows our address, so REST is up before that.
         await self._stack.enter_async_context(serving(self.rest.app(), rest_listener))
         try:
-            await self.driver.pages.start()
             await self._load()
             await self.sockets.start(ws_listener)
         except BaseException:

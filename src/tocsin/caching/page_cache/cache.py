@@ -70,6 +70,11 @@ class PageCache(Generic[K]):
             for name, portion in zip(self._names, there, strict=False)
         }
 
+    def size_of(self, page: K) -> int | None:
+        """None: it is not there."""
+        held = self._known.get(page)
+        return None if held is None or held.portion < 0 else held.size_bytes
+
     def portion_of(self, page: K) -> str | None:
         """None: it is not there."""
         held = self._known.get(page)
@@ -123,12 +128,15 @@ class PageCache(Generic[K]):
         counters.miss_stored += 1
         return Step("miss-stored", evicted)
 
-    def superseded(self, page: K) -> None:
+    def superseded(self, page: K, is_so: bool = True) -> None:
         """A newer version of the same story exists. This one is uninteresting from now on: it
-        leaves before all others when room is needed, and is never stored again."""
-        self._now += 1
+        leaves before all others when room is needed, and is not stored again, unless it becomes
+        the newest version once more."""
         held = self._known.setdefault(page, Held())
-        held.superseded = True
+        if not is_so and not held.superseded:
+            return
+        self._now += 1
+        held.superseded = is_so
         if held.portion >= 0:
             self._portions[held.portion].value_anew(page, held, self._now)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 from msgspec import Struct
 from starlette.concurrency import iterate_in_threadpool
@@ -11,13 +11,13 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tocsin.cluster.attachments.keeper import Keeper
-from tocsin.errors import InvalidInput, TocsinError, TooLarge
+from tocsin.cluster.attachments.receiving import Receiving, cut_short, too_large
+from tocsin.errors import TocsinError
 from tocsin.model import check_attachment_id
 from tocsin.service.content import content_response, media_type
 from tocsin.service.web import Call, Route, error_response, json_response
-from tocsin.storage.content import Incoming, unknown
+from tocsin.storage.content import unknown
 
-GATHER_BYTES = 1024 * 1024  # so many are written by one thread at once
 STALL_S = 30.0
 
 
@@ -47,8 +47,11 @@ class AttachmentCalls:
         if kept is None:
             raise unknown(id)
 
-        def read(start: int, stop: int) -> Any:
-            return iterate_in_threadpool(self._content.read(id, start, stop))
+        def pieces(start: int, stop: int) -> Iterator[bytes]:
+            yield from self._content.read(id, start, stop)  # which looks for it once more
+
+        def read(start: int, stop: int) -> AsyncIterator[bytes]:
+            return iterate_in_threadpool(pieces(start, stop))
 
         return content_response(call.request, id, kept.size_bytes, read, STALL_S)
 
@@ -59,48 +62,34 @@ class AttachmentCalls:
             )
             announced = call.request.headers.get("content-length", "")
             if announced.isdigit() and int(announced) > self._limit_bytes:
-                raise self._too_large()
+                raise too_large(self._limit_bytes, "body")
             incoming = await asyncio.to_thread(self._content.receive)
+            receiving = Receiving(incoming, self._limit_bytes)
             try:
-                await self._write(call, incoming)
+                await _read(call, receiving)
                 if announced.isdigit() and int(announced) != incoming.size_bytes:
-                    raise _cut_short()
+                    raise cut_short()
                 id, new = await asyncio.to_thread(self._keeper.commit, incoming, wanted)
             finally:
-                await asyncio.shield(asyncio.to_thread(incoming.discard))
+                await receiving.discard()
         except TocsinError as error:
-            refused = error_response(error)
-            refused.headers["connection"] = "close"  # what it still sends is not read
-            return refused
+            return refused_upload(error)
         return json_response(Uploaded(id, incoming.size_bytes, kind), 201 if new else 200)
 
-    async def _write(self, call: Call, incoming: Incoming) -> None:
-        gathered: list[bytes] = []
-        waiting = total = 0
-        try:
-            async for part in call.request.stream():
-                total += len(part)
-                waiting += len(part)
-                if total > self._limit_bytes:
-                    raise self._too_large()
-                gathered.append(part)
-                if waiting >= GATHER_BYTES:
-                    await asyncio.to_thread(incoming.write, b"".join(gathered))
-                    gathered, waiting = [], 0
-        except ClientDisconnect:
-            raise _cut_short() from None
-        await asyncio.to_thread(incoming.write, b"".join(gathered))
 
-    def _too_large(self) -> TooLarge:
-        return TooLarge(
-            f"an attachment has at most {self._limit_bytes} bytes",
-            field="body",
-            hint="make it smaller, or raise attachment_limit_bytes",
-        )
+def refused_upload(error: TocsinError) -> Response:
+    refused = error_response(error)
+    refused.headers["connection"] = "close"  # what it still sends is not read
+    return refused
 
 
-def _cut_short() -> InvalidInput:
-    return InvalidInput("the upload was cut short", field="body", hint="send it again, whole")
+async def _read(call: Call, receiving: Receiving) -> None:
+    try:
+        async for part in call.request.stream():
+            await receiving.add(part)
+    except ClientDisconnect:
+        raise cut_short() from None
+    await receiving.flush()
 
 
 def attachment_routes(calls: AttachmentCalls) -> list[Route]:

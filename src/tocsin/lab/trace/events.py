@@ -21,6 +21,7 @@ from tocsin.broker.server.recorder import (
     KINDS,
     LEAVE,
     LOST,
+    OPEN,
     PUBLISH,
     QUIET,
     SIZE,
@@ -110,6 +111,11 @@ class EventTrace:
             sent=int(published["hits"].sum()),
             sent_bytes=int(published["hit_bytes"].sum()),
         )
+
+    def opened(self) -> tuple[int, int]:
+        """How often pages were opened at the broker, and how often they were there."""
+        found = self.of(OPEN)
+        return len(found), int(found["hits"].sum())
 
     def check(self) -> None:
         """Raise at the first record that cannot be true."""

@@ -1,4 +1,4 @@
-"""Traces of page caches, as scripts and brokers write them: CSV or Parquet, a row an operation.
+"""Traces of page caches: CSV or Parquet, a row an operation, as scripts write them.
 
     operation,page,size,subscriptions,notification
     publish,a,2,3,
@@ -7,6 +7,7 @@
 
 `subscriptions` counts for a publication, `notification` (1 or 0) for a request; elsewhere they may
 be left empty. What is wrong is told by row and field; rows are counted from 1, without the header.
+A recording of a live broker (`tocsin lab trace record`) is read as well: its pages are numbers.
 """
 
 from __future__ import annotations
@@ -17,9 +18,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tocsin.broker.server.recorder import OPEN, OUTDATED, PAGE
 from tocsin.errors import InvalidInput
+from tocsin.lab.trace import journal
+from tocsin.lab.trace.events import EventTrace
+from tocsin.lab.trace.reading import MAGIC, read_trace
+from tocsin.lab.trace.schema import KEY
 from tocsin.lab.workloads.pages.operations import BROWSE, NOTIFIED, PUBLISH, SUPERSEDED, Operations
 
 COLUMNS = ("operation", "page", "size", "subscriptions", "notification")
@@ -36,7 +44,7 @@ class PageTrace:
 
 
 def read_page_trace(file: Path) -> PageTrace:
-    table = _table(file)
+    table = _recorded(file) if _is_recording(file) else _table(file)
     operation = table["operation"].astype("string").str.strip()
     known = operation.isin(list(KINDS)).fillna(False).to_numpy(bool)
     _refuse(~known, "operation", operation, f"one of {', '.join(KINDS)}")
@@ -85,6 +93,42 @@ def write_page_trace(operations: Operations, file: Path) -> None:
             table.to_csv(file, index=False)
     except OSError as error:
         raise InvalidInput(f"cannot write {file}: {error.strerror}", field="file") from None
+
+
+def _is_recording(file: Path) -> bool:
+    try:
+        with file.open("rb") as opened:
+            mark = opened.read(len(MAGIC))
+        if mark == MAGIC:
+            return KEY in (pq.read_metadata(file).metadata or {})
+        return mark == journal.MARK
+    except (OSError, pa.ArrowException):
+        return False  # whoever reads it says what is wrong
+
+
+def _recorded(file: Path) -> pd.DataFrame:
+    """What a broker's page cache decided upon."""
+    trace = read_trace(file)
+    found = None
+    if isinstance(trace, EventTrace):
+        found = trace.records[np.isin(trace.records["kind"], (PAGE, OPEN, OUTDATED))]
+    if found is None or not len(found):
+        raise InvalidInput(
+            f"{file} tells nothing of pages",
+            field="trace",
+            hint="at that broker no attachments were mentioned or opened meanwhile",
+        )
+    kind = found["kind"]
+    words = np.select([kind == PAGE, kind == OPEN], ["publish", "request"], "superseded")
+    return pd.DataFrame(
+        {
+            "operation": words,
+            "page": found["position"].astype(str),
+            "size": np.maximum(found["size_bytes"], 1),  # as the cache counts empty ones
+            "subscriptions": np.where(kind == PAGE, found["after"], 0),
+            "notification": np.where(kind == OPEN, found["after"], 0),
+        }
+    )
 
 
 def _table(file: Path) -> pd.DataFrame:

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from tocsin.broker.server.pages.pages import Pages
 from tocsin.caching.page_cache import PageCounters
 from tocsin.client.frames import Position
-from tocsin.errors import InvalidInput
+from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import check_attachment_id
-from tocsin.service.content import content_response
+from tocsin.service.content import content_response, names_tag
 from tocsin.service.web import Call, Route
 
 
@@ -37,24 +37,26 @@ class PagesChange(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PageCalls:
-    def __init__(self, pages: Pages, stall_s: float, stalled: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        pages: Pages,
+        owner: Callable[[int], str | None],
+        stall_s: float,
+        stalled: Callable[[bool], None],
+    ) -> None:
         self._pages = pages
+        self._owner = owner  # of a subscription that is served here
         self._stall_s = stall_s
         self._stalled = stalled  # told of every reader whether it was one
 
     async def attachment(self, call: Call) -> Response:
         id = check_attachment_id(call.path["id"])
-        subscription, position = call.query("subscription", int), call.query("position", Position)
-        if (subscription is None) != (position is None):
-            raise InvalidInput(
-                "subscription and position go together",
-                field="position",
-                hint="both of the result that led here, or none",
-            )
-        if call.request.method == "HEAD":
+        notification = self._led_by_result(call)
+        known = names_tag(call.request.headers.get("if-none-match"), f'"{id}"')
+        if known or call.request.method == "HEAD":  # no bytes are asked for
             size_bytes = await self._pages.size_bytes(id)
             return content_response(call.request, id, size_bytes, _nothing, self._stall_s)
-        reading = await self._pages.open(id, notification=position is not None)
+        reading = await self._pages.open(id, notification)
 
         def gone(stalled: bool) -> None:
             reading.done()
@@ -67,6 +69,21 @@ class PageCalls:
         except BaseException:
             reading.done()
             raise
+
+    def _led_by_result(self, call: Call) -> bool:
+        """Is it an access that a notification led to? A subscription that just moved elsewhere
+        tells no more than browsing does; another subscriber's may not be told at all."""
+        subscription, position = call.query("subscription", int), call.query("position", Position)
+        if (subscription is None) != (position is None):
+            raise InvalidInput(
+                "subscription and position go together",
+                field="position",
+                hint="both of the result that led here, or none",
+            )
+        owner = None if subscription is None else self._owner(subscription)
+        if owner not in (None, call.identity.subject):
+            raise NotFound(f"you have no subscription {subscription}", field="subscription")
+        return owner is not None
 
     async def show(self, _: Call) -> PagesInfo:
         pages, cache = self._pages, self._pages.cache

@@ -10,18 +10,19 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 
-from tocsin.broker.server.pages.shelf import Body
+from tocsin.broker.server.pages.shelf import Growing
 from tocsin.errors import TocsinError, Unavailable
 
 PIECE_BYTES = 64 * 1024
 
 
 class Fill:
-    def __init__(self, page: str, body: Body) -> None:
+    def __init__(self, page: str, body: Growing) -> None:
         self.page = page
         self.size_bytes: int | None = None  # None: the cluster has not answered yet
         self.whole = False
         self.readers = 0
+        self.task: asyncio.Task[None]  # that fetches it
         self._body = body
         self._hash = hashlib.sha256()
         self._filled = 0
@@ -30,7 +31,7 @@ class Fill:
         self._open = True
 
     @property
-    def body(self) -> Body:
+    def body(self) -> Growing:
         return self._body
 
     def begin(self, size_bytes: int) -> None:
@@ -66,6 +67,8 @@ class Fill:
         """Its size, as soon as the cluster has told it."""
         while self.size_bytes is None:
             await self._more()
+        if self._error is not None:
+            raise self._error
         return self.size_bytes
 
     async def pieces(self, start: int, stop: int) -> AsyncIterator[bytes]:

@@ -10,14 +10,17 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import structlog
 
 from tocsin.broker.effects import NewPages
-from tocsin.broker.server.pages.fill import PIECE_BYTES, Fill
-from tocsin.broker.server.pages.shelf import Body, Shelf
+from tocsin.broker.server.pages.fill import Fill
+from tocsin.broker.server.pages.shelf import Shelf
+from tocsin.broker.server.pages.stories import Stories
+from tocsin.broker.server.pages.whole import Whole
+from tocsin.broker.watching import NOBODY, Watcher
 from tocsin.caching.page_cache import PageCache, PageCounters, Step
 from tocsin.errors import TocsinError, Unavailable
 from tocsin.model import Attachment, is_attachment_id
@@ -59,6 +62,7 @@ class Pages:
         shelf: Shelf,
         source: Source,
         spawn: Callable[..., asyncio.Task[None]],
+        watcher: Callable[[], Watcher] = lambda: NOBODY,
     ) -> None:
         self.cache: PageCache[str] = PageCache(parse_page_policy(policy), capacity_bytes)
         self.served_bytes: int = 0
@@ -66,13 +70,14 @@ class Pages:
         self._shelf = shelf
         self._source = source
         self._spawn = spawn
+        self._watcher = watcher
         self._sizes: dict[str, int] = {}  # of whole pages
-        self._fills: dict[str, tuple[Fill, asyncio.Task[None]]] = {}
+        self._fills: dict[str, Fill] = {}
         self._waiting: OrderedDict[str, None] = OrderedDict()  # pushed, to be fetched
         self._pushing = 0
         self._fetching = asyncio.Semaphore(FETCHES_AT_ONCE)
         self._matched: OrderedDict[str, int] = OrderedDict()  # page -> subscriptions so far
-        self._stories: OrderedDict[tuple[Any, ...], str] = OrderedDict()  # its newest version
+        self._stories = Stories(REMEMBERED)
         self._news: dict[str, int] = {}  # pages to be published, with their sizes
 
     @property
@@ -85,11 +90,15 @@ class Pages:
         return len(self._fills)
 
     async def start(self) -> None:
-        """Take what an earlier process left, as if it were asked for in the order it came."""
+        """Take what an earlier process left, in the order it came. Nobody knows any more how many
+        subscriptions a page had: it counts as pushed for one, and else as asked for once."""
         for page, size_bytes in await asyncio.to_thread(self._shelf.found):
             self._sizes[page] = size_bytes
-            if self._follow(self.cache.request(page, size_bytes, False)) == "miss-not-stored":
+            if self._follow(self.cache.publish(page, size_bytes, 1)) != "stored":
+                self._follow(self.cache.request(page, size_bytes, False))
+            if page not in self.cache:
                 self._forget(page)
+            self._remember(page)
         if self._sizes:
             log.info("pages of before are here", pages=len(self._sizes))
         self.cache.counters = PageCounters()
@@ -109,34 +118,33 @@ class Pages:
                     found = msgspec.convert(record.get(field), Attachment | None)
                 except msgspec.ValidationError:
                     continue
-                if found is not None and is_attachment_id(found.id):
+                if found is not None and is_attachment_id(found.id) and found.size >= 0:
                     self._note(found, told.subscriptions)
                     key = [record.get(name) for name in told.keys]
                     if key and None not in key:
-                        self._supersede((told.channel, field, msgspec.json.encode(key)), found.id)
+                        story = told.channel, field, msgspec.json.encode(key)
+                        self._version(story, found.id, result.created_at)
 
     def _note(self, found: Attachment, subscriptions: int) -> None:
         if not self._news:
             asyncio.get_running_loop().call_later(GATHER_S, self._publish)
         self._news[found.id] = found.size
-        self._matched[found.id] = subscriptions
-        if len(self._matched) > REMEMBERED:
-            page, _ = self._matched.popitem(last=False)
-            if page not in self.cache:
-                self.cache.remove(page)
+        self._remember(found.id, subscriptions)
 
-    def _supersede(self, story: tuple[Any, ...], page: str) -> None:
-        before = self._stories.pop(story, page)
-        self._stories[story] = page
-        if before != page:
-            self.cache.superseded(before)
-        if len(self._stories) > REMEMBERED:
-            self._stories.popitem(last=False)
+    def _version(self, story: tuple[str, str, bytes], page: str, made_at: float) -> None:
+        outdated = self._stories.tell(story, page, made_at)
+        if outdated != page:
+            self.cache.superseded(page, False)
+        if outdated is not None:
+            self.cache.superseded(outdated)
+            self._watcher().page_superseded(outdated)
 
     def _publish(self) -> None:
         news, self._news = self._news, {}
         for page, size_bytes in news.items():
-            step = self.cache.publish(page, size_bytes, self._matched.get(page, 1))
+            subscriptions = self._matched.get(page, 1)
+            self._watcher().page_published(page, size_bytes, subscriptions)
+            step = self.cache.publish(page, size_bytes, subscriptions)
             if self._follow(step) == "stored" and page not in self._fills:
                 self._waiting[page] = None
         self._push_on()
@@ -145,8 +153,7 @@ class Pages:
         while self._waiting and self._pushing < PUSHES_AT_ONCE:
             page, _ = self._waiting.popitem(last=False)
             self._pushing += 1
-            _, task = self._start_fill(page)
-            task.add_done_callback(self._pushed)
+            self._start_fill(page).task.add_done_callback(self._pushed)
 
     def _pushed(self, _: asyncio.Task[None]) -> None:
         self._pushing -= 1
@@ -156,19 +163,21 @@ class Pages:
 
     async def open(self, page: str, notification: bool) -> Reading:
         """Somebody reads it. NotFound or Unavailable if it cannot be had."""
-        if page in self._sizes:
-            size_bytes = self._sizes[page]
-            body = self._shelf.open(page)
+        size_bytes = self._sizes.get(page)
+        if size_bytes is not None:
+            body = self._shelf.open(page, size_bytes)
             if body is not None:
-                self._follow(self.cache.request(page, size_bytes, notification))
-                return Reading(size_bytes, self._counted(_Whole(self, page, body)), body.close)
+                self._request(page, size_bytes, notification)
+                whole = Whole(page, size_bytes, body, lambda: self._lost(page))
+                return Reading(size_bytes, self._counted(whole), body.close)
             self._lost(page)
         self._waiting.pop(page, None)
-        fill, _ = self._fills.get(page) or self._start_fill(page)
+        fill = self._fills.get(page) or self._start_fill(page)
         fill.readers += 1
         try:
             size_bytes = await fill.begun()
-            self._follow(self.cache.request(page, size_bytes, notification))
+            self._request(page, size_bytes, notification)
+            self._keep(fill)
         except BaseException:
             self._left(fill)
             raise
@@ -179,7 +188,12 @@ class Pages:
         known = self._sizes.get(page)
         return await self._source.attachment_size(page) if known is None else known
 
-    def _counted(self, of: Fill | _Whole) -> Callable[[int, int], AsyncIterator[bytes]]:
+    def _request(self, page: str, size_bytes: int, notification: bool) -> None:
+        self._remember(page)
+        hit = self._follow(self.cache.request(page, size_bytes, notification)) == "hit"
+        self._watcher().page_requested(page, size_bytes, notification, hit)
+
+    def _counted(self, of: Fill | Whole) -> Callable[[int, int], AsyncIterator[bytes]]:
         async def pieces(start: int, stop: int) -> AsyncIterator[bytes]:
             async for piece in of.pieces(start, stop):
                 self.served_bytes += len(piece)
@@ -191,24 +205,23 @@ class Pages:
         fill.readers -= 1
         if fill.readers:
             return
-        known = self._fills.get(fill.page)
-        if known is None or known[0] is not fill:
+        if fill.task.done():
             fill.close()
         elif fill.page not in self.cache:
-            known[1].cancel()  # nobody wants it any more
+            self._give_up(fill)
 
     # Bytes
 
-    def _start_fill(self, page: str) -> tuple[Fill, asyncio.Task[None]]:
-        fill = Fill(page, self._shelf.new())
-        task = self._spawn(self._fill(fill))
-        self._fills[page] = fill, task
-        task.add_done_callback(lambda _: self._filled(fill))
-        return self._fills[page]
+    def _start_fill(self, page: str) -> Fill:
+        fill = self._fills[page] = Fill(page, self._shelf.new())
+        fill.task = self._spawn(self._fill(fill))
+        fill.task.add_done_callback(lambda _: self._filled(fill))
+        return fill
 
     async def _fill(self, fill: Fill) -> None:
         try:
             async with self._fetching, self._source.attachment(fill.page) as coming:
+                self._check_size(fill.page, coming.size_bytes)
                 fill.begin(coming.size_bytes)
                 async for piece in coming.pieces:
                     self.fetched_bytes += len(piece)
@@ -221,22 +234,42 @@ class Pages:
             log.error("a page could not be written", page=fill.page, reason=str(error))
             fill.fail(Unavailable("this broker's page cache cannot be written", field="page_cache"))
 
+    def _check_size(self, page: str, size_bytes: int) -> None:
+        """A query may make up what its results say of an attachment. The budget counts bytes."""
+        if self.cache.size_of(page) not in (None, max(1, size_bytes)):
+            log.warning("a result told a wrong size of an attachment", page=page)
+            self.cache.remove(page)
+
     def _filled(self, fill: Fill) -> None:
         """Its task has ended, however."""
-        del self._fills[fill.page]
-        if not fill.whole:
-            fill.fail(Unavailable("the fetch was given up", hint="ask again"))
-            self.cache.remove(fill.page)
-        elif fill.page in self.cache:
-            assert fill.size_bytes is not None
-            try:
-                self._shelf.put(fill.page, fill.body)
-                self._sizes[fill.page] = fill.size_bytes
-            except OSError as error:
-                log.error("a page could not be kept", page=fill.page, reason=str(error))
+        if self._fills.get(fill.page) is fill:
+            del self._fills[fill.page]
+            if not fill.whole:
                 self.cache.remove(fill.page)
+        if fill.whole:
+            self._keep(fill)
+        else:
+            fill.fail(Unavailable("the fetch was given up", hint="ask again"))
         if not fill.readers:
             fill.close()
+
+    def _keep(self, fill: Fill) -> None:
+        """On the shelf, if it is whole and wanted."""
+        if not fill.whole or fill.page not in self.cache or fill.page in self._sizes:
+            return
+        assert fill.size_bytes is not None
+        try:
+            self._shelf.put(fill.page, fill.body)
+            self._sizes[fill.page] = fill.size_bytes
+        except OSError as error:
+            log.error("a page could not be kept", page=fill.page, reason=str(error))
+            self.cache.remove(fill.page)
+
+    def _give_up(self, fill: Fill) -> None:
+        """Nobody wants it any more; who asks from now on begins anew."""
+        if self._fills.get(fill.page) is fill:
+            del self._fills[fill.page]
+        fill.task.cancel()
 
     def _follow(self, step: Step[str]) -> str:
         for page, _ in step.evicted:
@@ -244,31 +277,26 @@ class Pages:
         return step.outcome
 
     def _forget(self, page: str) -> None:
-        """The cache does not hold it any more. A fill is dropped at its end, if it still does not
-        then."""
+        """The cache does not hold it any more. Those who read it go on."""
         self._waiting.pop(page, None)
         if self._sizes.pop(page, None) is not None:
             self._shelf.drop(page)
+        fill = self._fills.get(page)
+        if fill is not None and not fill.readers:
+            self._give_up(fill)
 
     def _lost(self, page: str) -> None:
-        log.warning("a page has gone from its place", page=page)
+        log.warning("a page is damaged or gone, and dropped", page=page)
         self._forget(page)
         self.cache.remove(page)
 
-
-class _Whole:
-    """A page on the shelf, as one reader has it open."""
-
-    def __init__(self, pages: Pages, page: str, body: Body) -> None:
-        self._pages = pages
-        self._page = page
-        self._body = body
-
-    async def pieces(self, start: int, stop: int) -> AsyncIterator[bytes]:
-        while start < stop:
-            piece = self._body.read(start, min(PIECE_BYTES, stop - start))
-            if not piece:
-                self._pages._lost(self._page)
-                raise Unavailable(f"page {self._page} is damaged, and dropped", hint="ask again")
-            start += len(piece)
-            yield piece
+    def _remember(self, page: str, subscriptions: int = 0) -> None:
+        """So many more of our subscriptions matched it. Of pages that were not heard of for long
+        and are not here, nothing is known any more."""
+        self._matched[page] = self._matched.pop(page, 0) + subscriptions
+        while len(self._matched) > REMEMBERED + len(self.cache):
+            oldest, count = self._matched.popitem(last=False)
+            if oldest in self.cache:
+                self._matched[oldest] = count
+            else:
+                self.cache.remove(oldest)

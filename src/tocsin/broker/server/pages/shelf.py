@@ -21,27 +21,38 @@ from tocsin.model import is_attachment_id
 
 log = structlog.get_logger()
 
+SMALL_BYTES = 64 * 1024  # so large a file is checked as a whole before anything is read of it
 _CHECKED_AT_ONCE_BYTES = 1024 * 1024
+_COMING_BYTES = 256 * 1024  # of a page that comes, so much lies in memory; more on disk
 
 
 class Body(Protocol):
-    """The bytes of one page, or of its beginning."""
+    """The bytes of one page."""
 
-    def write(self, data: bytes) -> None: ...
+    @property
+    def sure(self) -> bool:
+        """They cannot have changed since they were checked."""
+
     def read(self, start: int, most_bytes: int) -> bytes:
-        """None at its end."""
+        """Empty at its end."""
 
     def close(self) -> None:
         """It is read no more. What is not on a shelf is gone then."""
 
 
+class Growing(Body, Protocol):
+    """The bytes of a page that comes, as far as they are here."""
+
+    def write(self, data: bytes) -> None: ...
+
+
 class Shelf(Protocol):
-    def new(self) -> Body: ...
-    def put(self, page: str, body: Body) -> None:
+    def new(self) -> Growing: ...
+    def put(self, page: str, body: Growing) -> None:
         """The body is whole."""
 
-    def open(self, page: str) -> Body | None:
-        """For one reader; None: it is not there."""
+    def open(self, page: str, size_bytes: int) -> Body | None:
+        """For one reader; None: it is not there, or is not what it was."""
 
     def drop(self, page: str) -> None:
         """Those who read it go on."""
@@ -51,6 +62,8 @@ class Shelf(Protocol):
 
 
 class _File:
+    sure = False
+
     def __init__(self, handle: int, path: Path | None = None) -> None:
         self._handle = handle
         self.path = path  # while it lies aside
@@ -59,6 +72,10 @@ class _File:
         view = memoryview(data)
         while view:
             view = view[os.write(self._handle, view) :]
+
+    @property
+    def size_bytes(self) -> int:
+        return os.fstat(self._handle).st_size
 
     def read(self, start: int, most_bytes: int) -> bytes:
         return os.pread(self._handle, most_bytes, start)
@@ -75,6 +92,8 @@ class DirectoryShelf:
         self._aside = root / "incoming"
         try:
             self._aside.mkdir(parents=True, exist_ok=True)
+            for left in self._aside.iterdir():  # by a crash
+                left.unlink(missing_ok=True)
             tempfile.TemporaryFile(dir=self._aside).close()
         except OSError as error:
             raise SettingError(
@@ -85,7 +104,7 @@ class DirectoryShelf:
         path = self._aside / f"{uuid.uuid4().hex}.part"
         return _File(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path)
 
-    def put(self, page: str, body: Body) -> None:
+    def put(self, page: str, body: Growing) -> None:
         assert isinstance(body, _File)
         assert body.path is not None
         target = self._path(page)
@@ -93,18 +112,24 @@ class DirectoryShelf:
         os.replace(body.path, target)
         body.path = None
 
-    def open(self, page: str) -> _File | None:
+    def open(self, page: str, size_bytes: int) -> Body | None:
         try:
-            return _File(os.open(self._path(page), os.O_RDONLY | os.O_CLOEXEC))
-        except FileNotFoundError:
+            file = _File(os.open(self._path(page), os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
             return None
+        if file.size_bytes != size_bytes:
+            file.close()
+            return None
+        if size_bytes > SMALL_BYTES:
+            return file
+        data = file.read(0, size_bytes)
+        file.close()
+        return _Memory(data) if hashlib.sha256(data).hexdigest() == page else None
 
     def drop(self, page: str) -> None:
         self._path(page).unlink(missing_ok=True)
 
     def found(self) -> list[tuple[str, int]]:
-        for left in self._aside.iterdir():
-            left.unlink(missing_ok=True)
         files = [path for path in self._root.glob("??/*") if is_attachment_id(path.name)]
         whole = []
         for path in sorted(files, key=lambda one: one.stat().st_mtime):
@@ -128,34 +153,55 @@ def _hash_of(path: Path) -> str:
 
 
 class _Memory:
-    def __init__(self) -> None:
-        self._data = bytearray()
+    sure = True
 
-    def write(self, data: bytes) -> None:
-        self._data += data
+    def __init__(self, data: bytes) -> None:
+        self._data = data
 
     def read(self, start: int, most_bytes: int) -> bytes:
-        return bytes(memoryview(self._data)[start : start + most_bytes])
+        return self._data[start : start + most_bytes]
 
     def close(self) -> None:
         pass
 
 
+class _Spool:
+    """On its way to memory. The budget counts what is kept, and not what many large pages take that
+    come at once: these wait on disk."""
+
+    sure = False
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(_COMING_BYTES)  # noqa: SIM115 (see close)
+
+    def write(self, data: bytes) -> None:
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(data)
+
+    def read(self, start: int, most_bytes: int) -> bytes:
+        self._file.seek(start)
+        return self._file.read(most_bytes)
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class MemoryShelf:
     def __init__(self) -> None:
-        self._bodies: dict[str, Body] = {}
+        self._pages: dict[str, bytes] = {}
 
-    def new(self) -> _Memory:
-        return _Memory()
+    def new(self) -> _Spool:
+        return _Spool()
 
-    def put(self, page: str, body: Body) -> None:
-        self._bodies[page] = body
+    def put(self, page: str, body: Growing) -> None:
+        self._pages[page] = body.read(0, -1)
 
-    def open(self, page: str) -> Body | None:
-        return self._bodies.get(page)
+    def open(self, page: str, size_bytes: int) -> Body | None:
+        data = self._pages.get(page)
+        return None if data is None else _Memory(data)
 
     def drop(self, page: str) -> None:
-        self._bodies.pop(page, None)
+        self._pages.pop(page, None)
 
     def found(self) -> list[tuple[str, int]]:
         return []
