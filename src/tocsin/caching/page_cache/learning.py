@@ -53,7 +53,7 @@ class Learner(Generic[K]):
 
     def _pass_on(self, key: K, page: Held, operation: int) -> None:
         age, group, weight = page.age, page.group, page.weight
-        assay.surprises(self._known, age, group, weight, page.notified, page.browsed)
+        assay.surprises(self._known, age, group, weight, page.browsed)
         assay.moves(self._known, age, group, -weight, operation)
         assay.moves(self._known, age + 1, group, weight, operation)
         page.age = age + 1

@@ -8,9 +8,8 @@ in the moments between events.
 - **limit**: a price for a byte in each moment, as in `dual`. At given prices each stay is for
   itself: it is worth a hit, and pays for its bytes as long as it lasts. The sum of what is left to
   those that gain, and the price of the whole cache, is no less than the hits of any choice.
-- **reached**: stays are chosen one after the other, the cheapest at these prices first, as long as
-  all of its moments have room; then each that was left out is tried in the place of one that costs
-  more.
+- **reached**: stays are chosen one after the other, the cheapest at these prices first, if all of
+  their moments have room.
 
 What is superseded may stay in the limit; in what is reached it does not, once it is.
 """
@@ -84,7 +83,7 @@ def certify_pages(operations: Operations, budget_bytes: int) -> Interval:
     cost = stays.size_bytes * (paid[stays.end] - paid[stays.begin])
     span = stays.size_bytes * (stays.end - stays.begin)
     order = np.lexsort((span, cost))
-    chosen = _choose(stays, budget_bytes, order, cost, np.zeros(len(operations)))
+    chosen = _choose(stays, budget_bytes, order, np.zeros(len(operations)))
     # Hits are whole numbers.
     return Interval(float(chosen), float(np.floor(limit)))
 
@@ -132,7 +131,7 @@ def _buy(
 
 
 @compiled
-def _choose(stays: Stays, budget_bytes: int, order: Longs, cost: Floats, held: Floats) -> int:
+def _choose(stays: Stays, budget_bytes: int, order: Longs, held: Floats) -> int:
     """How many stays have room."""
     count = 0
     for one in order:

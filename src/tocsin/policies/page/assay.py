@@ -3,15 +3,15 @@
 Every other policy assumes how subscriptions become requests. This one counts, over all pages that
 were published, by how many subscriptions matched them (`group_of`) and how old they were: how many
 requests came, led by notifications or not, and for how long there could have come some. From that
-it learns three things: how requests fall with a page's age (`rate`), how many of either kind a page
-has in all (`means`), and how far single pages scatter around that (`scatter`). A page is worth the
-requests that it is expected to have in the next operation, for each of its bytes.
+it learns how requests fall with a page's age (`rate`), how many of either kind a subscription
+stands for (`means`), and how far pages scatter in what is browsed (`scatter`).
 
 Functions over arrays, called by live caches, and compiled by the lab. None calls another.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -29,13 +29,13 @@ ENDS = tuple(round(YOUNG * STEP**age) for age in range(AGES - 1))
 WIDTHS = tuple(
     end - begin for begin, end in zip((0, *ENDS), (*ENDS, round(ENDS[-1] * STEP)), strict=True)
 )
-EVERY = 32  # operations between two looks at what was counted
+EVERY = 16  # operations between two looks at what was counted
 REMEMBERED = 100_000.0  # requests; then all that was counted counts half
-SMOOTH = 1.0  # requests at each age, as if seen: FALL times as many as at the age before
+SMOOTH = 10.0  # requests at each age, as if seen: FALL times as many as at the age before
 FALL = 0.7
 ALIKE = 2.0  # pages of each group, as if seen: all groups convert alike
 LEAST_EXPECTED = 0.3  # requests of a page so far, to learn from it how far pages scatter
-DOUBT = 2.0  # requests as if seen, that say scatter is 0.5
+DOUBT = 2.0  # requests as if seen, which say that scatter is a half
 NOTIFIED, BROWSED = range(2)
 
 Floats = NDArray[np.float64]
@@ -48,11 +48,11 @@ class Knowledge(NamedTuple):
     since: Floats  # the operation up to which their time was counted
     time: Floats  # subscriptions × operations
     asked: Floats  # requests, by kind
-    means: Floats  # requests of a page in its life, by group and kind, for each subscription
+    means: Floats  # requests in a page's life for each subscription, by group and kind
     rate: Floats  # by age: the part of a page's requests that comes in one operation
     before: Floats  # by age: the part that has come by the middle of it
-    surprise: Floats  # by kind: squares of what was not expected, and requests that were
-    scatter: Floats  # by kind: variance of a page's requests, in squares of their mean
+    surprise: Floats  # browsing: squares of what was not expected, and requests that were
+    scatter: Floats  # browsing: the variance of what a page has, in squares of its mean
     clock: Floats  # operations since the last look
 
 
@@ -66,8 +66,8 @@ def new_knowledge() -> Knowledge:
         np.ones((GROUPS, 2)),
         np.ones(AGES),
         np.zeros(AGES),
-        np.zeros((2, 2)),
-        np.ones(2),
+        np.zeros(2),
+        np.ones(1),
         np.zeros(1),
     )
 
@@ -88,49 +88,33 @@ def moves(known: Knowledge, age: int, group: int, weight: int, now: int) -> None
     known.there[age, group] += weight
 
 
-def surprises(
-    known: Knowledge, age: int, group: int, weight: int, notified: int, browsed: int
-) -> None:
-    """A page has passed an age: how far were its requests from what was expected?"""
-    share = known.before[age + 1]
-    for kind in range(2):
-        each = known.means[group, kind]
-        mean = each * weight * share
-        if mean > LEAST_EXPECTED:
-            off = (notified if kind == NOTIFIED else browsed) - mean
-            by_chance = 1 - each * share if kind == NOTIFIED else 1 - 0.0 * share
-            known.surprise[kind, 0] += off * off / mean - by_chance
-            known.surprise[kind, 1] += mean
+def surprises(known: Knowledge, age: int, group: int, weight: int, browsed: int) -> None:
+    """A page has passed an age: how far was its browsing from what was expected?"""
+    mean = known.means[group, BROWSED] * weight * known.before[age + 1]
+    if mean > LEAST_EXPECTED:
+        off = browsed - mean
+        known.surprise[0] += off * off / mean - 1
+        known.surprise[1] += mean
 
 
 def expected(
     known: Knowledge, age: int, group: int, weight: int, notified: int, browsed: int
 ) -> float:
-    """Requests in the next operation.
+    """Between the requests that are still to come (all that a page is good for) and those that come
+    next (how long its bytes are taken for that): the geometric mean of both.
 
-    A page has P requests, of mean m and variance v = scatter·m². By now a share has come, a of them
-    to this page. The best linear estimate of the rest is m − a + v·(a − share·m) / (share·v +
-    (1 − share)·m): with v = 0 subscriptions are trusted (m − a, as SG2), with a large v only
-    requests are (a, as GD*).
+    A share of all requests has come at this age. Subscribers ask once, a part q of them: of those
+    that have not, q·(1 − share)/(1 − q·share) will. With q = 1 that is s − a_S, as HUG has it.
+    Browsing is Poisson's, of a mean that scatters from page to page: those who browsed count the
+    more, the larger that scatter is (Gamma and Poisson).
     """
     share = known.before[age]
-    rest = 0.0
-    for kind in range(2):
-        each = known.means[group, kind]
-        mean = each * weight
-        if mean > 0.0:
-            seen = notified if kind == NOTIFIED else browsed
-            variance = known.scatter[kind] * mean * mean
-            variance += mean * (1 - each) if kind == NOTIFIED else mean
-            left = mean - seen
-            spread = share * variance + (1 - share) * mean
-            if spread > 0.0:
-                left += variance * (seen - share * mean) / spread
-            if kind == NOTIFIED:
-                left = min(left, weight - seen)
-            if left > 0.0:
-                rest += left
-    return rest * known.rate[age] / (1 - share)
+    later = 1 - share
+    part = known.means[group, NOTIFIED]
+    rest = max(0.0, (weight - notified) * part * later / (1 - part * share))
+    mean, scatter = known.means[group, BROWSED] * weight, known.scatter[0]
+    rest += mean * later * (1 + scatter * browsed) / (1 + scatter * mean * share)
+    return rest * math.sqrt(known.rate[age] / later)
 
 
 def looks(known: Knowledge, now: int) -> None:
@@ -151,9 +135,8 @@ def looks(known: Knowledge, now: int) -> None:
                 known.time[age, group] /= 2
                 known.asked[age, group, NOTIFIED] /= 2
                 known.asked[age, group, BROWSED] /= 2
-        for kind in range(2):
-            known.surprise[kind, 0] /= 2
-            known.surprise[kind, 1] /= 2
+        known.surprise[0] /= 2
+        known.surprise[1] /= 2
     # How requests fall with age: requests for each that is expected of a page in its whole life.
     passed, part = 0.0, 1 - FALL
     for age in range(AGES):
@@ -187,8 +170,8 @@ def looks(known: Knowledge, now: int) -> None:
             known.means[group, kind] = asked / life
             if kind == NOTIFIED:  # nobody is told twice
                 known.means[group, kind] = min(1.0, known.means[group, kind])
-        off = known.surprise[kind, 0] + DOUBT / 2
-        known.scatter[kind] = max(0.0, off / (known.surprise[kind, 1] + DOUBT))
+    squares, requests = known.surprise[0] + DOUBT / 2, known.surprise[1] + DOUBT
+    known.scatter[0] = max(0.0, squares / requests)
 
 
 @PAGE.register("assay")

@@ -282,7 +282,7 @@ def _grow_older(
                 setting.due = min(setting.due, life.born_at + ENDS[age])
                 break
             passed[age] += 1
-            _surprises(known, age, life.group, life.weight, item.notified, item.browsed)
+            _surprises(known, age, life.group, life.weight, item.browsed)
             _moves(known, age, life.group, -life.weight, operation)
             _moves(known, age + 1, life.group, life.weight, operation)
             life.age = age + 1
