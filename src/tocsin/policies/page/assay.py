@@ -29,7 +29,8 @@ ENDS = tuple(round(YOUNG * STEP**age) for age in range(AGES - 1))
 WIDTHS = tuple(
     end - begin for begin, end in zip((0, *ENDS), (*ENDS, round(ENDS[-1] * STEP)), strict=True)
 )
-EVERY = 16  # operations between two looks at what was counted
+EVERY = 16  # operations between two looks at what was counted, at first …
+PART = 64  # … and later a part of all that were counted
 REMEMBERED = 100_000.0  # requests; then all that was counted counts half
 SMOOTH = 10.0  # requests at each age, as if seen: FALL times as many as at the age before
 FALL = 0.7
@@ -114,13 +115,13 @@ def expected(
     rest = max(0.0, (weight - notified) * part * later / (1 - part * share))
     mean, scatter = known.means[group, BROWSED] * weight, known.scatter[0]
     rest += mean * later * (1 + scatter * browsed) / (1 + scatter * mean * share)
-    return rest * math.sqrt(known.rate[age] / later)
+    return float(rest * math.sqrt(known.rate[age] / later))
 
 
 def looks(known: Knowledge, now: int) -> None:
     """An operation begins; now and then, what was counted is looked at anew."""
     known.clock[0] += 1
-    if known.clock[0] < EVERY:
+    if known.clock[0] < EVERY + min(float(now), REMEMBERED) / PART:
         return
     known.clock[0] = 0
     all_asked = 0.0
