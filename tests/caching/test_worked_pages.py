@@ -605,7 +605,7 @@ def test_what_assay_has_learnt_survives_another_policy(between: str) -> None:
 
 def test_assay_knows_how_old_pages_are_that_came_before_it() -> None:
     cache = cache_of("hug", 2)
-    play(cache, "push a 1 s1\n" + "browse b 1\n" * 40)
+    play(cache, "push a 1 s1\n" + "browse a 1\n" * 20 + "browse b 1\n" * 20)
     cache.set_policy(parse_page_policy("assay"))
     assert cache.request("a", 1, True).outcome == "hit"
     assert cache._known["a"].age > cache._known["b"].age > 0
