@@ -17,9 +17,13 @@ KINDS = (PUBLISH, PUBLISH, BROWSE, BROWSE, NOTIFIED, NOTIFIED, NOTIFIED, SUPERSE
 
 @st.composite
 def operations(
-    draw: st.DrawFn, *, sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 7, 10), most: int = 80
+    draw: st.DrawFn,
+    *,
+    sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 7, 10),
+    most: int = 80,
+    pages: int = 12,
 ) -> Operations:
-    pages = draw(st.integers(2, 12))
+    pages = draw(st.integers(2, pages))
     size = draw(st.lists(st.sampled_from(sizes), min_size=pages, max_size=pages))
     one = st.tuples(st.sampled_from(KINDS), st.integers(0, pages - 1), st.integers(0, 8))
     rows = draw(st.lists(one, min_size=1, max_size=most))

@@ -34,14 +34,20 @@ def did(cache: PageCache[int], row: Told) -> Step[int]:
 
 
 def standing(cache: PageCache[int], *, but: int) -> Any:
-    """All that decides what happens next, but for what is remembered of one page."""
+    """All that decides what happens next, but for what is remembered of one page, and for values
+    that time alone changes."""
+    timeless = not cache.policy.learns
     return [
         (
             one.limit_bytes,
             one.size_bytes,
             one.age,
             one.evicted_at,
-            {key: (held.value, held.set_at) for key, held in one.pages.items() if key != but},
+            {
+                key: (held.value, held.set_at) if timeless else ()
+                for key, held in one.pages.items()
+                if key != but
+            },
         )
         for one in cache._portions
     ]

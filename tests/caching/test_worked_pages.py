@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from caching.pages_told import check
+from caching.pages_told import cache_of, check, did, play
+from tocsin.policies.page import parse_page_policy
 
 
 def test_gdstar_evicts_the_smallest_value_and_ages() -> None:
@@ -548,3 +549,74 @@ def test_a_page_published_again_is_worth_what_is_said_last() -> None:
         push d 1 s1   -> aborted             # 2 is not above a's 2
         """,
     )
+
+
+def test_assay_begins_by_trusting_subscriptions_and_browsing_alike() -> None:
+    """Before its first look, a subscription stands for a reader and for one who browses, and those
+    who browsed make more of these likely: f = max(0, s − a_S) + s·(1 + a_NS)."""
+    check(
+        "assay",
+        4,
+        """
+        push a 2 s3     -> stored            # V = (3 + 3)/2
+        push b 2 s1     -> stored            # V = (1 + 1)/2
+        push c 2 s2     -> stored b          # V = (2 + 2)/2; no L
+        note c 2        -> hit               # V = (1 + 2)/2
+        push d 2 s1     -> aborted           # V = 1
+        browse d 2      -> miss-not-stored   # V = (1 + 2)/2, not more than c's
+        browse d 2      -> miss-stored c     # V = (1 + 3)/2
+        push e 2 s0     -> none
+        new a           -> none
+        push f 2 s1     -> stored a          # what is superseded is worth nothing
+        """,
+    )
+
+
+def test_assay_learns_who_never_comes() -> None:
+    """Ten pages of ten subscriptions each that nobody opens; and one of one, which somebody does.
+    After some looks a new page of ten is worth less than the one that is opened again and again."""
+    story = "push small 1 s1\n"
+    for number in range(12):
+        story += f"push large{number} 1 s10\n" + "browse small 1\n" * 20
+    cache = cache_of("assay", 1)
+    outcomes = play(cache, story)
+    assert outcomes[1] == "stored small"
+    assert outcomes[-21] == "aborted"
+    assert "small" in cache
+
+
+@pytest.mark.parametrize("between", ["hug", "dc", "gdstar"])
+def test_what_assay_has_learnt_survives_another_policy(between: str) -> None:
+    story = "push small 1 s1\n"
+    for number in range(12):
+        story += f"push large{number} 1 s10\n" + "browse small 1\n" * 20
+    cache = cache_of("assay", 2)
+    play(cache, story)
+    cache.set_policy(parse_page_policy(between), 1)
+    play(cache, "note other 1\nbrowse small 1")
+    cache.set_policy(parse_page_policy("assay"))
+    play(cache, "browse small 1\nbrowse small 1")
+    assert did(cache, "push late 1 s10") == "aborted"
+    fresh = cache_of(between, 1)
+    fresh.set_policy(parse_page_policy("assay"))
+    play(fresh, "push small 1 s1\nbrowse small 1\nbrowse small 1")
+    assert did(fresh, "push late 1 s10") == "stored small"
+
+
+def test_assay_knows_how_old_pages_are_that_came_before_it() -> None:
+    cache = cache_of("hug", 2)
+    play(cache, "push a 1 s1\n" + "browse a 1\n" * 20 + "browse b 1\n" * 20)
+    cache.set_policy(parse_page_policy("assay"))
+    assert cache.request("a", 1, True).outcome == "hit"
+    assert cache._known["a"].age > cache._known["b"].age > 0
+
+
+def test_assay_forgets_a_page_that_is_removed() -> None:
+    cache = cache_of("assay", 4)
+    play(cache, "push a 1 s3\npush b 1 s2")
+    cache.remove("a")
+    cache.remove("a")
+    play(cache, "browse b 1\n" * 100)
+    learner = cache._learner
+    assert learner is not None
+    assert learner._known.there.sum() == 2  # b's subscriptions

@@ -52,9 +52,9 @@ def test_every_policy_can_be_named_alone(name: str) -> None:
     assert parse_page_policy(name).text == name
 
 
-def test_papers_policies_and_the_worlds_are_there() -> None:
+def test_papers_policies_the_worlds_and_ours_are_there() -> None:
     papers = {"gdstar", "sg1", "sg2", "rsg2", "hug", "dc", "dc-ta"}
-    assert set(page_policy_names()) == papers | {"lru", "gdsf", "none"}
+    assert set(page_policy_names()) == papers | {"lru", "gdsf", "none"} | {"assay"}
 
 
 def test_numbers_are_taken_in_order_and_the_others_have_defaults() -> None:

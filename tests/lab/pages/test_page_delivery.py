@@ -12,7 +12,7 @@ from tocsin.lab.declaring.claims import judge
 from tocsin.lab.declaring.plan import Options, plan
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.experiments.page_delivery import EXPERIMENT
-from tocsin.lab.subjects.pages import PAGES, Caches, play
+from tocsin.lab.subjects.pages import PAGES, Caches, bound, play
 from tocsin.lab.sweeps.sweep import tasks_of
 from tocsin.lab.sweeps.tasks import Place, perform
 from tocsin.lab.workloads.pages.news import News, NewsSettings, news
@@ -32,6 +32,38 @@ def test_points_have_what_figures_and_claims_look_at(tmp_path: Path) -> None:
     judged = judge(EXPERIMENT.claims, points, EXPERIMENT.axis)
     # The quick look leaves out some qualities, none of the claims.
     assert "not tested" not in {one.finding.verdict for one in judged}
+
+
+def test_bound_and_our_policy_stand_in_every_figure_and_nobody_passes_it() -> None:
+    for figure in EXPERIMENT.figures:
+        assert figure.bound == "gain"
+        assert "assay" in (figure.series[0].policies or ())
+    made = news(SMALL, 1)
+    best = bound(made, 100, Caches())
+    for policy in EXPERIMENT.policies:
+        found = play(made, policy, 100, Caches())
+        assert found["miss_ratio"] >= best["best_miss_ratio"]
+        assert found["gain"] <= best["best_gain"]
+    assert best["reached_gain"] <= best["best_gain"] < 1
+    assert best["reached_hit_ratio"] == pytest.approx(1 - best["reached_miss_ratio"])
+    base = play(made, "gdstar", 100, Caches())["miss_ratio"]
+    assert best["best_gain"] == pytest.approx(1 - best["best_miss_ratio"] / base)
+
+
+def test_held_out_seeds_are_others_than_those_of_the_paper() -> None:
+    ours = experiment_named("assay")
+    assert ours.full.first_seed > EXPERIMENT.full.first_seed + EXPERIMENT.full.seeds
+    assert plan(ours, Options()).points > 5000
+    papers = {one.name: one.settings for one in EXPERIMENT.readings}
+    assert all(papers[one.name] == one.settings for one in ours.readings if one.name in papers)
+
+
+@pytest.mark.parametrize(("notified", "quality"), [(1.0, 1.0), (1.0, 0.1), (0.25, 0.1)])
+def test_assay_learns_how_far_subscriptions_can_be_trusted(notified: float, quality: float) -> None:
+    """Where all are trusted HUG is good, where few are DC: assay is at least as good as either."""
+    made = news(NewsSettings(servers=4, requests=8_000, notified=notified, quality=quality), 5)
+    found = {p: play(made, p, 100, Caches())["miss_ratio"] for p in ("hug", "dc", "assay")}
+    assert found["assay"] <= min(found["hug"], found["dc"]) + 0.001
 
 
 def test_gain_is_the_part_of_gdstars_misses_that_is_spared() -> None:

@@ -1,7 +1,8 @@
 """Which pages a broker keeps: the policies of the *delivery* paper over pushes and requests.
 
-Sans-I/O. Time is the number of the operation. What a page was worth to its readers is remembered
-after it is evicted (delivery; NOTES), until `remove` says that it is gone for good.
+Sans-I/O. Time is the number of the operation, twice: in between, pages grow older. What a page was
+worth to its readers is remembered after it is evicted (delivery; NOTES), until `remove` says that
+it is gone for good.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from msgspec.structs import replace
+
+from tocsin.caching.page_cache.learning import Learner
 from tocsin.caching.page_cache.portion import Held, Portion
 from tocsin.caching.page_cache.steps import PageCounters, Step
 from tocsin.errors import InvalidInput
@@ -33,7 +37,9 @@ class PageCache(Generic[K]):
         self.counters = PageCounters()
         self._cost = cost
         self._known: dict[K, Held] = {}
+        self._operation = 0
         self._now = 0
+        self._learner: Learner[K] | None = None
         self._divide(policy, capacity_bytes)
 
     def _divide(self, policy: PagePolicy, capacity_bytes: int) -> None:
@@ -41,13 +47,18 @@ class PageCache(Generic[K]):
             raise InvalidInput(
                 f"the capacity is {capacity_bytes} bytes", field="capacity", hint="0 or more"
             )
+        rule = policy.first
+        if policy.learns:
+            if self._learner is None:
+                self._learner = Learner(self._known, self._operation)
+            rule = replace(rule, frequency=self._learner.frequency)
         self.policy = policy
         self.capacity_bytes = capacity_bytes
         self._least_bytes = least_bytes(policy, capacity_bytes)
         self._names = portion_names(policy)
         first, second = limits(policy, capacity_bytes)
         self._portions: tuple[Portion[K], Portion[K]] = (
-            Portion(policy.first, first, self._cost, FIRST),
+            Portion(rule, first, self._cost, FIRST),
             Portion(policy.second, second, self._cost, SECOND),
         )
 
@@ -85,10 +96,9 @@ class PageCache(Generic[K]):
     def publish(self, page: K, size_bytes: int, subscriptions: int) -> Step[K]:
         """A page was made that so many subscriptions here matched: is it stored at once? If the
         same page is published again, the last word on its subscriptions counts."""
-        self._now += 1
+        self._begin()
         self.counters.publications += 1
-        held = self._seen(page, size_bytes)
-        held.subscriptions = subscriptions
+        held = self._seen(page, size_bytes, subscriptions)
         if not self.policy.pushes or subscriptions < 1 or held.superseded:
             return Step("none")
         portion = self._portions[FIRST]
@@ -108,7 +118,7 @@ class PageCache(Generic[K]):
 
     def request(self, page: K, size_bytes: int, notification: bool) -> Step[K]:
         """Somebody opens a page, led by a notification or browsing."""
-        self._now += 1
+        self._begin()
         held = self._seen(page, size_bytes)
         counters = self.counters
         counters.requests += 1
@@ -117,6 +127,8 @@ class PageCache(Generic[K]):
             held.notified += 1
         else:
             held.browsed += 1
+        if self._learner is not None:
+            self._learner.asked(held, notification)
         if held.portion >= 0:
             counters.hits += 1
             counters.hit_bytes += held.size_bytes
@@ -135,7 +147,7 @@ class PageCache(Generic[K]):
         held = self._known.setdefault(page, Held())
         if not is_so and not held.superseded:
             return
-        self._now += 1
+        self._begin()
         held.superseded = is_so
         if held.portion >= 0:
             self._portions[held.portion].value_anew(page, held, self._now)
@@ -143,6 +155,8 @@ class PageCache(Generic[K]):
     def remove(self, page: K) -> bool:
         """The page is gone for good (or its bytes were damaged): forget it. Was it there?"""
         held = self._known.pop(page, None)
+        if held is not None and held.born_at >= 0 and self._learner is not None:
+            self._learner.gone(held, self._operation)
         if held is None or held.portion < 0:
             return False
         self._portions[held.portion].take_out(page)
@@ -176,12 +190,29 @@ class PageCache(Generic[K]):
 
     # -- rules -------------------------------------------------------------------------------------
 
-    def _seen(self, page: K, size_bytes: int) -> Held:
+    def _begin(self) -> None:
+        """An operation begins. Pages that come to another age with it are valued anew first."""
+        self._operation += 1
+        self._now += 2
+        if self._learner is not None:
+            for key, held in self._learner.older(self._operation):
+                if self.policy.learns and held.portion >= 0 and not held.superseded:
+                    self._portions[held.portion].value_anew(key, held, self._now - 1)
+
+    def _seen(self, page: K, size_bytes: int, subscriptions: int | None = None) -> Held:
         held = self._known.get(page)
         if held is None:
             held = self._known[page] = Held()
         if held.portion < 0:
             held.size_bytes = max(1, size_bytes)  # an empty page takes a byte: values are finite
+        if subscriptions is not None:
+            held.subscriptions = subscriptions
+        if held.born_at < 0:
+            held.born_at = self._operation
+            if self._learner is not None:
+                self._learner.begins(page, held, self._operation)
+        elif subscriptions is not None and self._learner is not None:
+            self._learner.published(held, self._operation)
         return held
 
     def _hit(self, page: K, held: Held, notification: bool) -> list[tuple[K, str]]:

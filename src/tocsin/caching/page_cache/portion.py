@@ -25,6 +25,11 @@ class Held(Page):
     set_at: int = NEVER  # when the value was set: the number of an operation
     portion: int = NEVER
     superseded: bool = False
+    born_at: int = NEVER  # the operation that first told of it
+    age: int = 0  # for policies that learn, as they count ages and subscriptions
+    group: int = 0
+    weight: int = 0
+    forgotten: bool = False
 
 
 class Portion(Generic[K]):

@@ -38,6 +38,10 @@ class Relaxation:
         self._change_bytes = np.zeros(demand.objects + 1)
         self._choice = np.zeros(_most_choices(demand), np.int32)
 
+    @property
+    def arrivals(self) -> int:
+        return self.demand.objects
+
     def bound(self, price: Floats) -> float:
         """No feasible schedule has a higher value. `price` is by arrival, none of them negative."""
         paid = paid_before(price)

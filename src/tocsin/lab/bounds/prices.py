@@ -9,15 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from tocsin.lab.bounds.demand import Floats, Ints
-from tocsin.lab.bounds.dual import Relaxation
 
 LEVELS = (1, 16, 128, 1024)  # bins; each number divides the next
 ROUNDS = (8, 6, 6, 14)  # at most
 IDLE = 1e-5  # two rounds that lower the bound by a smaller part end a level
+
+
+class Relaxed(Protocol):
+    """A problem whose parts no longer compete for room once it has a price."""
+
+    budget_bytes: int
+    leaves: Ints  # what is bought at the last prices
+    held_bytes: Floats  # and how many bytes that is, by arrival
+
+    @property
+    def arrivals(self) -> int: ...
+
+    def bound(self, price: Floats) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -30,13 +43,13 @@ class Priced:
 
 
 def best_prices(
-    relaxation: Relaxation,
+    relaxation: Relaxed,
     *,
     bins: int = LEVELS[-1],
     progress: Callable[[float], None] = lambda part: None,
 ) -> Priced:
     """Up to so many bins; `progress` is told the part that is done."""
-    arrivals = relaxation.demand.objects
+    arrivals = relaxation.arrivals
     found = Priced(
         relaxation.bound(np.zeros(arrivals)), np.zeros(arrivals), relaxation.leaves.copy()
     )

@@ -39,7 +39,7 @@ LINE_STYLES = {"solid": "-", "dashed": (0, (5, 3)), "dotted": (0, (1.2, 1.8))}
 PLOTLY_DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
 ROW = 3  # panels side by side
 BAND = 0.12  # opacity of confidence bands
-OURS = "homing"  # stands out: it is what the others are compared with
+OURS = ("homing", "assay")  # stand out: they are what the others are compared with
 
 
 def rows_and_columns(panels: int) -> tuple[int, int]:
@@ -58,9 +58,9 @@ def look(policy: str, policies: Sequence[str]) -> Look:
     """By the policy's place in the list; ours is black, a curve of no policy grey."""
     if policy == REFERENCE:
         return Look("#666666", "", 2.0)
-    if policy == OURS:
+    if policy in OURS:
         return Look("#000000", "*", 2.4, 10.0)
-    others = [name for name in policies if name != OURS]
+    others = [name for name in policies if name not in OURS]
     place = others.index(policy)
     # After nine colours they come again, each with another mark.
     marker = MARKERS[(place + place // len(COLOURS)) % len(MARKERS)]

@@ -11,9 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tocsin.errors import InvalidInput
+from tocsin.lab.bounds.interval import Interval
+from tocsin.lab.bounds.pages import certify_pages
+from tocsin.lab.declaring.columns import bound_columns
 from tocsin.lab.declaring.subject import Row, Subject
 from tocsin.lab.simulators.page_cache.simulator import simulate
 from tocsin.lab.workloads.pages.news import News, NewsSettings, news
+from tocsin.lab.workloads.pages.operations import Operations
 from tocsin.policies.page import PagePolicy, parse_page_policy
 
 BASELINE = "gdstar"
@@ -66,21 +70,41 @@ def play(made: News, policy: str, value: int, caches: Caches) -> Row:
     }
 
 
+def bound(made: News, value: int, caches: Caches) -> Row:
+    """Where the best choice of all servers lies: pages may be placed as they are published, if
+    subscriptions match them, and whenever they are requested."""
+    baseline = _summed(made, parse_page_policy(BASELINE), caches)
+    requests, missed = baseline["requests"], baseline["requests"] - baseline["hits"]
+    found = [certify_pages(one, _capacity(one, caches)) for one in made.each()]
+    ends = [sum(one.reached for one in found), sum(one.limit for one in found)]
+    row: Row = {}
+    for metric, interval in {
+        "hit_ratio": Interval(*(hits / requests for hits in ends)),
+        "miss_ratio": Interval(*(1 - hits / requests for hits in ends)),
+        "gain": Interval(*((hits - baseline["hits"]) / missed for hits in ends)),
+    }.items():
+        best, reached = bound_columns(metric)
+        row[best], row[reached] = interval.limit, interval.reached
+    return row
+
+
+def _capacity(operations: Operations, caches: Caches) -> int:
+    return int(caches.share * operations.requested_bytes)
+
+
 def _summed(made: News, policy: PagePolicy, caches: Caches) -> dict[str, Any]:
     if caches.beta != 1.0:
         policy = _with_beta(policy, caches.beta)
     sums: dict[str, Any] = dict.fromkeys(SUMS, 0)
-    for number in range(made.servers):
-        operations = made.server(number)
-        capacity_bytes = int(caches.share * operations.requested_bytes)
-        row = simulate(operations, policy, capacity_bytes).row()
+    for operations in made.each():
+        row = simulate(operations, policy, _capacity(operations, caches)).row()
         for name in SUMS:
             sums[name] += row[name]
     return sums
 
 
 def _with_beta(policy: PagePolicy, beta: float) -> PagePolicy:
-    """Rules with an L draw the root; DC's push portion has none (equation 5)."""
+    """Rules with an L draw the root; DC's push portion and `assay` have none (equation 5)."""
     first = replace(policy.first, beta=beta) if policy.first.ages else policy.first
     return replace(policy, first=first, second=replace(policy.second, beta=beta))
 
@@ -97,7 +121,9 @@ PAGES = Subject(
     make=news,
     load=News.load,
     play=play,
+    bound=bound,
     at=at,
     functions=functions,
     played_by=("tocsin.lab.simulators.page_cache.simulator", "tocsin.lab.subjects.pages"),
+    bounded_by=("tocsin.lab.bounds.pages", "tocsin.lab.simulators.page_cache.simulator"),
 )

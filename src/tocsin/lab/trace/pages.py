@@ -34,7 +34,7 @@ COLUMNS = ("operation", "page", "size", "subscriptions", "notification")
 KINDS = {"publish": PUBLISH, "request": BROWSE, "superseded": SUPERSEDED}
 MOST_BYTES = 2**53  # beyond it, a value is not exact
 MOST_SUBSCRIPTIONS = 2**31 - 1
-MOST_ROWS = 2**31 - 1
+MOST_ROWS = 2**30 - 2  # twice a row's number is a time
 
 
 @dataclass(frozen=True, slots=True)

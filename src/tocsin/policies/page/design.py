@@ -51,6 +51,7 @@ class PagePolicy(Struct, frozen=True):
     layout: int = WHOLE
     pushes: bool = True  # stores pages as they are published
     share: float = 1.0  # the first portion's, of the capacity
+    learns: bool = False  # its f is what the cache has learnt (`assay`), not its rule's
 
 
 Build = Callable[..., PagePolicy]
@@ -58,8 +59,10 @@ Build = Callable[..., PagePolicy]
 PAGE: Registry[Build] = Registry("page cache")
 
 
-def undivided(text: str, rule: Rule, *, pushes: bool, share: float = 1.0) -> PagePolicy:
-    return PagePolicy(text, rule, rule, pushes=pushes, share=share)
+def undivided(
+    text: str, rule: Rule, *, pushes: bool, share: float = 1.0, learns: bool = False
+) -> PagePolicy:
+    return PagePolicy(text, rule, rule, pushes=pushes, share=share, learns=learns)
 
 
 def worth(frequency: float, cost: float, size_bytes: int, beta: float) -> float:

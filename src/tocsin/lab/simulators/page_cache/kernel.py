@@ -1,7 +1,7 @@
 """A page cache, compiled: `caching.page_cache` operation by operation, with the very policies.
 
-Time is the number of the operation. In DC's access portion values are set by requests alone, so
-that a value's time is that of the last request.
+Time is the number of the operation, twice: in between, pages grow older. In DC's access portion
+values are set by requests alone, so that a value's time is that of the last request.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from tocsin.lab.compiling.records import record_dtype, records
 from tocsin.lab.simulators.page_cache.ranking import ENTRY, SPARE, front, is_own, pop, push
 from tocsin.lab.workloads.pages.operations import NOTIFIED, PUBLISH
 from tocsin.lab.workloads.pages.operations import SUPERSEDED as SUPERSEDE
+from tocsin.policies.page import assay
+from tocsin.policies.page.assay import AGES, ENDS
 from tocsin.policies.page.design import (
     NOTIFIED_BROWSED,
     PUSHED_REQUESTED,
@@ -45,20 +47,36 @@ PORTION = record_dtype(
     ]
 )
 SETTING = record_dtype(
-    [("layout", "i8"), ("pushes", "i8"), ("least_bytes", "i8"), ("cost", "f8"), ("steps", "i8")]
+    [
+        ("layout", "i8"),
+        ("pushes", "i8"),
+        ("least_bytes", "i8"),
+        ("cost", "f8"),
+        ("steps", "i8"),
+        ("learns", "i8"),
+        ("born", "i8"),  # pages, so far
+        ("due", "i8"),  # the operation when the next page comes to an age
+    ]
+)
+LIFE = record_dtype(
+    [("born_at", "i8"), ("weight", "i8"), ("age", "i4"), ("group", "i4")]  # born_at 0: not yet
 )
 _COUNTS = ("request_bytes", "hit_bytes", "evicted", "evicted_bytes", "max_bytes", "size_bytes")
 TOTALS = record_dtype([(name, "i8") for name in _COUNTS])
 STORED, ABORTED, NONE, HIT, MISS_STORED, MISS_NOT_STORED = range(6)
 FIRST, SECOND = range(2)
 UNINTERESTING = -np.inf
+NEVER = 2**62
 _worth = fused(worth)
+_expected, _group_of = fused(assay.expected), fused(assay.group_of)
+_moves, _surprises, _looks = fused(assay.moves), fused(assay.surprises), compiled(assay.looks)
 
 
-def new_state(pages: int, steps: int) -> tuple[Any, ...]:
+def new_state(pages: int, steps: int, learning: int) -> tuple[Any, ...]:
     """Pages, both portions' rankings, and how many entries they have; portions, setting, totals,
-    counts of outcomes, room for thought; and what is told of steps: outcomes, evicted pages and
-    their portions, up to which each."""
+    counts of outcomes, room for thought; what is told of steps: outcomes, evicted pages and
+    their portions, up to which each; and, for so many pages, what is learnt: their lives, the order
+    in which they began, how many have passed each age, and all that is known."""
     portions = records(2, PORTION)
     portions["evicted_at"] = -1
     room = 2 * pages + SPARE
@@ -75,12 +93,26 @@ def new_state(pages: int, steps: int) -> tuple[Any, ...]:
         np.zeros(steps, np.int32),
         np.zeros(steps, np.uint8),
         np.zeros(steps, np.int64),
+        (
+            records(learning, LIFE),
+            np.zeros(learning, np.int32),
+            np.zeros(AGES, np.int64),
+            assay.new_knowledge(),
+        ),
     )
 
 
-@inlined
-def _value_now(item: Any, at: int, portion: Any, cost: float, first: Any, second: Any) -> float:
-    frequency = first(item) if at == FIRST else second(item)
+@fused
+def _value_now(
+    items: Any, number: int, at: int, portion: Any, cost: float, first: Any, second: Any,
+    learns: bool, lives: Any, known: Any,
+) -> float:  # fmt: skip
+    item = items[number]
+    if learns:
+        life = lives[number]
+        frequency = _expected(known, life.age, life.group, life.weight, item.notified, item.browsed)
+    else:
+        frequency = first(item) if at == FIRST else second(item)
     value: float = portion.age + _worth(frequency, cost, item.size_bytes, portion.beta)
     return value
 
@@ -195,6 +227,72 @@ def _stale(
     return taken if found >= needed_bytes else 0
 
 
+@inlined
+def _borrowed(known: Any) -> Any:
+    return assay.Knowledge(
+        borrow(known.there), borrow(known.since), borrow(known.time), borrow(known.asked),
+        borrow(known.means), borrow(known.rate), borrow(known.before), borrow(known.surprise),
+        borrow(known.scatter), borrow(known.clock),
+    )  # fmt: skip
+
+
+@compiled
+def _learn(
+    items: Any, number: int, what: int, subscriptions: int, operation: int, entries: Any,
+    count: Any, portion: Any, first: Any, setting: Any, lives: Any, order: Any, passed: Any,
+    known: Any,
+) -> None:  # fmt: skip
+    """An operation begins: pages come to other ages, and its own teaches."""
+    _looks(known, operation)
+    if operation >= setting.due:
+        _grow_older(
+            items, operation, entries, count, portion, first, setting, lives, order, passed, known
+        )
+    if what == SUPERSEDE:
+        return
+    life = lives[number]
+    if life.born_at == 0:
+        life.born_at = operation
+        order[setting.born] = number
+        setting.born += 1
+        setting.due = min(setting.due, operation + ENDS[0])
+        life.weight = 1
+        _moves(known, 0, 0, 1, operation)
+    if what == PUBLISH:
+        _moves(known, life.age, life.group, -life.weight, operation)
+        life.group = _group_of(subscriptions)
+        life.weight = max(1, subscriptions)
+        _moves(known, life.age, life.group, life.weight, operation)
+    if what != PUBLISH:
+        kind = assay.NOTIFIED if what == NOTIFIED else assay.BROWSED
+        known.asked[life.age, life.group, kind] += 1
+
+
+@compiled
+def _grow_older(
+    items: Any, operation: int, entries: Any, count: Any, portion: Any, first: Any, setting: Any,
+    lives: Any, order: Any, passed: Any, known: Any,
+) -> None:  # fmt: skip
+    setting.due = NEVER
+    for age in range(AGES - 1):
+        while passed[age] < setting.born:
+            number = order[passed[age]]
+            item, life = items[number], lives[number]
+            if operation < life.born_at + ENDS[age]:
+                setting.due = min(setting.due, life.born_at + ENDS[age])
+                break
+            passed[age] += 1
+            _surprises(known, age, life.group, life.weight, item.browsed)
+            _moves(known, age, life.group, -life.weight, operation)
+            _moves(known, age + 1, life.group, life.weight, operation)
+            life.age = age + 1
+            if item.portion > 0 and not item.superseded:
+                value = _value_now(
+                    items, number, FIRST, portion, setting.cost, first, first, True, lives, known
+                )
+                _value_anew(items, number, FIRST, value, 2 * operation - 1, entries, count)
+
+
 @compiled
 def run(
     kind: Any, page: Any, size_bytes: Any, subscriptions: Any, state: Any, first: Any, second: Any
@@ -208,16 +306,24 @@ def run(
     )  # fmt: skip
     cost, layout, dual = setting.cost, setting.layout, setting.layout == PUSHED_REQUESTED
     waiting, chosen = room[0], room[1]
-    for now in range(kind.shape[0]):
-        what = kind[now]
-        number = page[now]
+    lives, order, passed = borrow(state[12][0]), borrow(state[12][1]), borrow(state[12][2])
+    known, learns = _borrowed(state[12][3]), setting.learns != 0
+    for row in range(kind.shape[0]):
+        now = 2 * row + 2
+        what = kind[row]
+        number = page[row]
         item = items[number]
+        if learns:
+            _learn(
+                items, number, what, subscriptions[row], row + 1, heaps[0], count, portions[0],
+                first, setting, lives, order, passed, known,
+            )  # fmt: skip
         there = item.portion - 1
         outcome = NONE
         at = FIRST  # where it shall be placed
         placing = False
         if there < 0:
-            item.size_bytes = size_bytes[now]
+            item.size_bytes = size_bytes[row]
         if what == SUPERSEDE:
             item.superseded = 1
             if there >= 0:
@@ -226,14 +332,17 @@ def run(
                     heaps[0] if there == FIRST else heaps[1], count,
                 )  # fmt: skip
         elif what == PUBLISH:
-            item.subscriptions = subscriptions[now]
-            if setting.pushes and subscriptions[now] > 0 and not item.superseded:
+            item.subscriptions = subscriptions[row]
+            if setting.pushes and subscriptions[row] > 0 and not item.superseded:
                 if there < 0:
                     placing = True
                     outcome = ABORTED
                     item.accesses = 0
                 elif there == FIRST:
-                    value = _value_now(item, FIRST, portions[0], cost, first, second)
+                    value = _value_now(
+                        items, number, FIRST, portions[0], cost, first, second, learns, lives,
+                        known,
+                    )  # fmt: skip
                     _value_anew(items, number, FIRST, value, now, heaps[0], count)
         else:
             notified = what == NOTIFIED
@@ -250,12 +359,14 @@ def run(
                 elif dual and there == FIRST:
                     _move(
                         items, number, now, heaps, count, portions, total, setting, gone,
-                        gone_from, first, second,
+                        gone_from, first, second, lives, known,
                     )  # fmt: skip
                 elif layout != NOTIFIED_BROWSED or notified == (there == FIRST):
                     item.accesses += 1
                     portion = portions[there]
-                    value = _value_now(item, there, portion, cost, first, second)
+                    value = _value_now(
+                        items, number, there, portion, cost, first, second, learns, lives, known,
+                    )  # fmt: skip
                     _value_anew(
                         items, number, there, value, now,
                         heaps[0] if there == FIRST else heaps[1], count,
@@ -275,7 +386,9 @@ def run(
             fits = size <= portion.limit_bytes
             below = 0
             if needed > 0 and portion.aborts:
-                value = _value_now(item, at, portion, cost, first, second)
+                value = _value_now(
+                        items, number, at, portion, cost, first, second, learns, lives, known,
+                    )  # fmt: skip
                 below = _bytes_below(items, entries, count[at], at, value, needed, waiting)
                 fits = fits and below >= needed
                 if not fits and dual:
@@ -295,22 +408,24 @@ def run(
                 _evict_until(
                     items, entries, count, portion, at, size, now, total, setting, gone, gone_from,
                 )  # fmt: skip
-                value = _value_now(item, at, portion, cost, first, second)
+                value = _value_now(
+                        items, number, at, portion, cost, first, second, learns, lives, known,
+                    )  # fmt: skip
                 _put(items, number, at, value, now, entries, count, portion)
                 total.max_bytes = max(
                     total.max_bytes, portions[0].size_bytes + portions[1].size_bytes
                 )
         counts[outcome] += 1
         if setting.steps:
-            told[now] = outcome
-            until[now] = total.evicted
+            told[row] = outcome
+            until[row] = total.evicted
     total.size_bytes = portions[0].size_bytes + portions[1].size_bytes
 
 
 @compiled
 def _move(
     items: Any, number: int, now: int, heaps: Any, count: Any, portions: Any, total: Any,
-    setting: Any, gone: Any, gone_from: Any, first: Any, second: Any,
+    setting: Any, gone: Any, gone_from: Any, first: Any, second: Any, lives: Any, known: Any,
 ) -> None:  # fmt: skip
     """DC: a pushed page is asked for, and belongs to the access portion now."""
     item, pushed, requested = items[number], portions[0], portions[1]
@@ -325,5 +440,7 @@ def _move(
             items, heaps[1], count, requested, SECOND, size, now, total, setting, gone, gone_from,
         )  # fmt: skip
         item.accesses = 1
-        value = _value_now(item, SECOND, requested, setting.cost, first, second)
+        value = _value_now(
+            items, number, SECOND, requested, setting.cost, first, second, False, lives, known,
+        )  # fmt: skip
         _put(items, number, SECOND, value, now, heaps[1], count, requested)

@@ -17,9 +17,12 @@ SPARE = 64  # entries that no longer hold, at least, before they are cleared awa
 
 
 @inlined
-def _precedes(score: float, tie: int, other: Any) -> bool:
-    """Of equal values, the one set longest ago comes first (delivery; NOTES)."""
-    return bool(score < other.score or (score == other.score and tie < other.tie))
+def _precedes(score: float, tie: int, key: int, other: Any) -> bool:
+    """Of equal values, the one set longest ago comes first (delivery; NOTES). Those set at once,
+    since they came to an age together, go by their numbers."""
+    if score != other.score:
+        return bool(score < other.score)
+    return bool(tie < other.tie or (tie == other.tie and key < other.key))
 
 
 @inlined
@@ -32,7 +35,7 @@ def is_own(items: Any, entry: Any, at: int) -> bool:
 def _up(entries: Any, place: int, score: float, tie: int, key: int) -> None:
     while place > 0:
         parent = (place - 1) >> 2
-        if not _precedes(score, tie, entries[parent]):
+        if not _precedes(score, tie, key, entries[parent]):
             break
         entries[place] = entries[parent]
         place = parent
@@ -49,7 +52,7 @@ def _least_child(entries: Any, count: int, place: int) -> int:
     least = begin
     for child in range(begin + 1, min(begin + 4, count)):
         one = entries[child]
-        if _precedes(one.score, one.tie, entries[least]):
+        if _precedes(one.score, one.tie, one.key, entries[least]):
             least = child
     return least
 
@@ -75,7 +78,7 @@ def _replace(entries: Any, count: int, score: float, tie: int, key: int) -> None
     """Another value for the front."""
     place = 0
     child = _least_child(entries, count, 0)
-    while child >= 0 and not _precedes(score, tie, entries[child]):
+    while child >= 0 and not _precedes(score, tie, key, entries[child]):
         entries[place] = entries[child]
         place = child
         child = _least_child(entries, count, place)

@@ -40,7 +40,9 @@ def _run(
         raise InvalidInput(
             f"the capacity is {capacity_bytes} bytes", field="capacity", hint="0 or more"
         )
-    state = kernel.new_state(operations.pages, len(operations) if told else 0)
+    state = kernel.new_state(
+        operations.pages, len(operations) if told else 0, operations.pages if policy.learns else 0
+    )
     portions, setting, totals, counts = state[3:7]
     portions["limit_bytes"] = limits(policy, capacity_bytes)
     for at, rule in enumerate((policy.first, policy.second)):
@@ -52,6 +54,8 @@ def _run(
     setting["least_bytes"] = least_bytes(policy, capacity_bytes)
     setting["cost"] = cost
     setting["steps"] = told
+    setting["learns"] = policy.learns
+    setting["due"] = kernel.NEVER
     first = callback(policy.first.frequency, FREQUENCY)
     second = callback(policy.second.frequency, FREQUENCY)
     started = time.perf_counter()

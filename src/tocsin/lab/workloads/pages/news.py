@@ -9,6 +9,7 @@ there is one publisher.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -96,7 +97,7 @@ class News:
     def load(cls, directory: Path) -> News:
         try:
             found = {
-                one.name: np.load(directory / f"{one.name}.npy", mmap_mode="r")
+                one.name: np.load(directory / f"{one.name}.npy", mmap_mode="c")
                 for one in fields(cls)
             }
         except (OSError, EOFError, ValueError) as problem:
@@ -112,6 +113,10 @@ class News:
             self.subscriptions[part],
             int(self.pages[number]),
         )
+
+    def each(self) -> Iterator[Operations]:
+        """Server by server."""
+        return (self.server(number) for number in range(self.servers))
 
 
 def news(settings: NewsSettings, seed: int) -> News:

@@ -1,0 +1,150 @@
+"""How many hits a page cache could have that knows the future, as an interval.
+
+A page can be placed when it is published, if a subscription matches it, and whenever it is
+requested (NOTES). From one of its events to its next request it *stays* in the cache or it does
+not, and that alone decides whether the request is a hit. Stays compete for the bytes of the cache
+in the moments between events.
+
+- **limit**: a price for a byte in each moment, as in `dual`. At given prices each stay is for
+  itself: it is worth a hit, and pays for its bytes as long as it lasts. The sum of what is left to
+  those that gain, and the price of the whole cache, is no less than the hits of any choice.
+- **reached**: stays are chosen one after the other, the cheapest at these prices first, if all of
+  their moments have room.
+
+What is superseded may stay in the limit; in what is reached it does not, once it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tocsin.lab.bounds.demand import Floats, Ints, Longs
+from tocsin.lab.bounds.interval import ROUNDING, Interval
+from tocsin.lab.bounds.prices import best_prices
+from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.workloads.pages.operations import PUBLISH, SUPERSEDED, Operations
+
+
+class Stays(NamedTuple):
+    """From after the operation `begin` until the operation `end`, which is a request."""
+
+    begin: Longs
+    end: Longs
+    size_bytes: Longs
+    outdated: Ints  # 1: a newer version is there when it begins
+
+
+def stays_of(operations: Operations) -> Stays:
+    found = np.zeros((4, operations.requests), np.int64)
+    count = _find(
+        operations.kind,
+        operations.page,
+        operations.size_bytes,
+        operations.subscriptions,
+        np.full(operations.pages, -1),
+        np.zeros(operations.pages, np.int64),
+        found,
+    )
+    begin, end, size_bytes, outdated = found[:, :count]
+    return Stays(begin, end, size_bytes, outdated.astype(np.int32))
+
+
+class PageRelaxation:
+    """The relaxed problem of one cache."""
+
+    def __init__(self, stays: Stays, moments: int, budget_bytes: int) -> None:
+        self.stays = stays
+        self.arrivals = moments
+        self.budget_bytes = budget_bytes
+        # What the last prices made of it:
+        self.leaves = np.zeros(len(stays.begin), np.int32)  # 1: it would stay
+        self.held_bytes = np.zeros(moments)
+        self._change_bytes = np.zeros(moments + 1)
+
+    def bound(self, price: Floats) -> float:
+        paid = np.concatenate(([0.0], np.cumsum(price)))
+        bought = _buy(self.stays, self.budget_bytes, paid, self.leaves, self._change_bytes)
+        self.held_bytes = np.cumsum(self._change_bytes[:-1])
+        return bought + self.budget_bytes * float(paid[-1])
+
+
+def certify_pages(operations: Operations, budget_bytes: int) -> Interval:
+    """Hits that can be reached, and that nobody passes."""
+    stays = stays_of(operations)
+    relaxation = PageRelaxation(stays, len(operations), budget_bytes)
+    fitting = int((stays.size_bytes <= budget_bytes).sum())
+    if budget_bytes == 0 or fitting == 0:
+        return Interval(0.0, 0.0)
+    priced = best_prices(relaxation)
+    limit = min(priced.bound * (1 + ROUNDING), float(fitting))
+    paid = np.concatenate(([0.0], np.cumsum(priced.price)))
+    cost = stays.size_bytes * (paid[stays.end] - paid[stays.begin])
+    span = stays.size_bytes * (stays.end - stays.begin)
+    order = np.lexsort((span, cost))
+    chosen = _choose(stays, budget_bytes, order, np.zeros(len(operations)))
+    # Hits are whole numbers.
+    return Interval(float(chosen), float(np.floor(limit)))
+
+
+@compiled
+def _find(
+    kind: Ints, page: Ints, size_bytes: Longs, subscriptions: Ints, since: Longs, old: Longs,
+    found: Longs,
+) -> int:  # fmt: skip
+    """`since` is when a page could last be placed, -1 if never."""
+    count = 0
+    for now in range(kind.shape[0]):
+        one = page[now]
+        if kind[now] == SUPERSEDED:
+            old[one] = 1
+        elif kind[now] == PUBLISH:
+            if since[one] < 0 and subscriptions[now] > 0:
+                since[one] = now
+        else:
+            if since[one] >= 0:
+                found[0, count] = since[one]
+                found[1, count] = now
+                found[2, count] = size_bytes[now]
+                found[3, count] = old[one]
+                count += 1
+            since[one] = now
+    return count
+
+
+@compiled
+def _buy(
+    stays: Stays, budget_bytes: int, paid: Floats, chosen: Ints, change_bytes: Floats
+) -> float:
+    change_bytes[:] = 0.0
+    total = 0.0
+    for one in range(stays.begin.shape[0]):
+        begin, end, size = stays.begin[one], stays.end[one], stays.size_bytes[one]
+        gain = 1.0 - size * (paid[end] - paid[begin])
+        chosen[one] = size <= budget_bytes and gain > 0.0
+        if chosen[one]:
+            total += gain
+            change_bytes[begin] += size
+            change_bytes[end] -= size
+    return total
+
+
+@compiled
+def _choose(stays: Stays, budget_bytes: int, order: Longs, held: Floats) -> int:
+    """How many stays have room."""
+    count = 0
+    for one in order:
+        size = stays.size_bytes[one]
+        begin, end = stays.begin[one], stays.end[one]
+        room = budget_bytes - size
+        fits = room >= 0 and stays.outdated[one] == 0
+        moment = begin
+        while fits and moment < end:
+            fits = held[moment] <= room
+            moment += 1
+        if fits:
+            for moment in range(begin, end):
+                held[moment] += size
+            count += 1
+    return count
