@@ -150,7 +150,7 @@ def test_an_object_store_without_its_packages_is_a_setting_to_mend(tmp_path: Pat
     with pytest.raises(SettingError) as refused:
         open_content("s3://bucket/folder", tmp_path)
     assert refused.value.field == "attachments"
-    assert "pip install fsspec s3fs" in str(refused.value)
+    assert "pip install tocsin[s3]" in str(refused.value)
 
 
 def test_a_directory_that_cannot_be_is_a_setting_to_mend(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Stays(NamedTuple):
 def stays_of(operations: Operations) -> Stays:
     found = np.zeros((4, operations.requests), np.int64)
     count = _find(
-        operations.kind,
+        operations.kind.astype(np.int32),
         operations.page,
         operations.size_bytes,
         operations.subscriptions,

@@ -14,7 +14,7 @@ from tocsin.storage.content.store import ContentStore, Incoming, unknown
 __all__ = ["ContentStore", "Incoming", "Kept", "open_content", "unknown"]
 
 FIELD = "attachments"
-_REMEDY = "pip install fsspec s3fs"
+_REMEDY = "pip install tocsin[s3]"
 
 
 def open_content(address: str, data: Path) -> ContentStore:
