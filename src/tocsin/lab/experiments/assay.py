@@ -7,9 +7,9 @@ from tocsin.lab.declaring.checks import beats, within_bound
 from tocsin.lab.declaring.claims import Claim
 from tocsin.lab.declaring.experiment import Experiment, Extent, Reading
 from tocsin.lab.declaring.figures import Figure, Series
-from tocsin.lab.experiments.page_delivery import DC, FEWER, HUG, ODT, OURS, SG1, SHARES
+from tocsin.lab.experiments.page_delivery import DC, FEWER, HUG, OURS, SG1, SHARES
 from tocsin.lab.experiments.page_delivery import EXPERIMENT as PAGE_DELIVERY
-from tocsin.lab.subjects.pages import BASELINE
+from tocsin.lab.subjects.pages import BASELINE, ODT
 
 HELD_OUT = 1001  # design and tests use small seeds
 RIVALS = (SG1, HUG, DC, ODT)
@@ -41,7 +41,7 @@ EXPERIMENT = Experiment(
     axis=PAGE_DELIVERY.axis,
     readings=(*SHARES, *OTHERS),
     policies=(BASELINE, *RIVALS, OURS),
-    full=Extent(values=PAGE_DELIVERY.full.values, seeds=10, first_seed=HELD_OUT, bound_seeds=1),
+    full=Extent(values=PAGE_DELIVERY.full.values, seeds=10, first_seed=HELD_OUT, bound_seeds=10),
     quick=Extent(
         values=(10, 100),
         seeds=2,

@@ -207,7 +207,7 @@ EXPERIMENT = Experiment(
     axis=Axis(column="quality", label="SQ", plural="qualities", suffix="", unit=100.0),
     readings=READINGS,
     policies=POLICIES,
-    full=Extent(values=(10, 25, 50, 75, 100), seeds=10, bound_seeds=2),
+    full=Extent(values=(10, 25, 50, 75, 100), seeds=10, bound_seeds=10),
     quick=Extent(
         values=(10, 50, 100),
         seeds=4,
