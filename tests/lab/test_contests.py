@@ -8,8 +8,9 @@ import pytest
 from lab.made_up import Value, table
 from tocsin.lab.declaring.axis import CACHE_SIZES
 from tocsin.lab.declaring.claims import Claim, Judged, judge
+from tocsin.lab.declaring.experiment import Winners
 from tocsin.lab.experiments.homing import CLAIMS
-from tocsin.lab.reports.contests import LOST, TIED, WON, contests
+from tocsin.lab.reports.contests import LOST, TIED, WON, contests, winners
 
 OTHERS = {"lru": -0.3, "lsc": -0.1}
 
@@ -75,3 +76,25 @@ def _theirs(one: Judged) -> Claim:
 
 def test_one_seed_is_taken_at_its_word() -> None:
     assert cell(judged(OTHERS, seeds=1)) == f"{WON} lsc +0.1000"
+
+
+@pytest.mark.parametrize(
+    ("more", "wobble", "winner"),
+    [
+        (True, 0.0, "lsc"),
+        (False, 0.0, "lru"),
+        (True, 1.0, "lsc or lru"),  # one seed says this, the next one that
+        (False, 1.0, "lru or lsc"),
+    ],
+)
+def test_the_winner_is_named_and_those_that_seeds_do_not_tell_from_it(
+    more: bool, wobble: float, winner: str
+) -> None:
+    def value(policy: str, size: int, seed: int) -> float:
+        return seed + {"lru": 0.1, "lsc": 0.2 + wobble * (-1) ** seed, "exp": 0.15}[policy]
+
+    points = table({"hit_ratio": value}, policies=("lru", "lsc", "exp"), seeds=4)
+    asked = Winners(title="winners", policies=("lsc", "lru"), metric="hit_ratio", more=more)
+    found = winners(asked, points, CACHE_SIZES)
+    assert found.columns == ["reading", "50 MB", "100 MB"]
+    assert [row[1:] for row in found.rows] == [[winner, winner]] * len(found.rows)

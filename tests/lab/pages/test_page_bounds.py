@@ -83,6 +83,14 @@ def test_a_page_without_subscriptions_is_not_there_at_its_first_request() -> Non
     assert certify_pages(told(*matched), 0).limit == 0
 
 
+def test_a_page_larger_than_the_cache_takes_no_part() -> None:
+    pair = [(PUBLISH, 0, 3, 1), (PUBLISH, 1, 3, 1)]
+    pair += [(BROWSE, page, 3, 0) for _ in range(10) for page in (0, 1)]
+    alone = [(BROWSE, 2, 5, 0)] * 11
+    found = certify_pages(told(*pair, *alone), 4)
+    assert found.limit <= 4 / 3 * 10 + 2  # two that compete; and not ten of 4/5 besides
+
+
 def test_two_pages_that_do_not_fit_together_are_told_apart() -> None:
     done = told(
         (PUBLISH, 0, 3, 1),

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tocsin.lab.bounds.demand import Floats, Ints, Longs
 from tocsin.lab.bounds.interval import ROUNDING, Interval
@@ -90,8 +91,8 @@ def certify_pages(operations: Operations, budget_bytes: int) -> Interval:
 
 @compiled
 def _find(
-    kind: Ints, page: Ints, size_bytes: Longs, subscriptions: Ints, since: Longs, old: Longs,
-    found: Longs,
+    kind: NDArray[np.uint8], page: Ints, size_bytes: Longs, subscriptions: Ints, since: Longs,
+    old: Longs, found: Longs,
 ) -> int:  # fmt: skip
     """`since` is when a page could last be placed, -1 if never."""
     count = 0

@@ -59,6 +59,15 @@ class Recording(Struct, frozen=True, kw_only=True):
     digest: str
 
 
+class Winners(Struct, frozen=True, kw_only=True):
+    """A table that names the best of some policies in a metric, cell by cell."""
+
+    title: str
+    policies: tuple[str, ...]
+    metric: str
+    more: bool  # whether more of it is better
+
+
 class Experiment(Struct, frozen=True, kw_only=True):
     name: str
     purpose: str  # one line
@@ -72,6 +81,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
     means: dict[str, str]  # metrics whose means are told in tables, and the titles of those
+    winners: tuple[Winners, ...] = ()
     settings: dict[str, Any] = {}  # what is not as the subject has it, in all readings
     recordings: Callable[[Path], list[Recording]] | None = None  # what is in a file or directory
     live: Live | None = None

@@ -41,7 +41,7 @@ EXPERIMENT = Experiment(
     axis=PAGE_DELIVERY.axis,
     readings=(*SHARES, *OTHERS),
     policies=(BASELINE, *RIVALS, OURS),
-    full=Extent(values=PAGE_DELIVERY.full.values, seeds=10, first_seed=HELD_OUT, bound_seeds=1),
+    full=Extent(values=PAGE_DELIVERY.full.values, seeds=10, first_seed=HELD_OUT, bound_seeds=10),
     quick=Extent(
         values=(10, 100),
         seeds=2,

@@ -1,12 +1,16 @@
-"""Our own claims against everybody, cell by cell: where one policy wins, ties and loses."""
+"""Who wins, cell by cell: one policy of ours against everybody, or the best of several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
 from msgspec import Struct
 
-from tocsin.lab.declaring.claims import Case, Judged
+from tocsin.lab.declaring.axis import Axis
+from tocsin.lab.declaring.claims import Case, Judged, View, difference
+from tocsin.lab.declaring.experiment import Winners
+from tocsin.lab.declaring.statistics import Estimate, estimate
 from tocsin.lab.reports.verdicts import shown
 
 WON, TIED, LOST = "✔", "≈", "✘"
@@ -14,6 +18,10 @@ KEY = (
     "✔ better than each of the others; ≈ the seeds do not tell it from some of them; ✘ worse than "
     "at least one. Named is the rival that comes nearest (or is furthest ahead), with the "
     "difference to it, paired by seed, and its 95 % confidence interval."
+)
+WINNERS_KEY = (
+    "The best mean, and after it those that the seeds do not tell from it (differences are paired "
+    "by seed, with 95 % confidence)."
 )
 
 
@@ -34,6 +42,36 @@ def contests(judged: Sequence[Judged]) -> list[Contest]:
         if one.claim.own and alike:
             by_claim.setdefault(one.claim.name, []).append(one)
     return [_contest(found) for found in by_claim.values()]
+
+
+def winners(declared: Winners, points: pd.DataFrame, axis: Axis) -> Contest:
+    """A row a reading of this axis, a column a value of it."""
+    readings = dict.fromkeys(str(reading) for reading in points["reading"])
+    views = [View(points, reading, axis) for reading in readings]
+    places = sorted({at for view in views for at in view.places})
+    rows = [[view.reading, *(_winners(declared, view, at) for at in places)] for view in views]
+    return Contest(declared.title, ["reading", *(axis.told(at) for at in places)], rows)
+
+
+def _winners(declared: Winners, view: View, at: int) -> str:
+    sign = -1 if declared.more else 1
+    means = {
+        policy: sign * estimate(view.values(declared.metric, policy, at)).mean
+        for policy in declared.policies
+        if policy in view.policies
+    }
+    ranked = [policy for policy in sorted(means, key=lambda one: means[one]) if at in view.places]
+    first, *others = ranked or [""]
+    near = [
+        other
+        for other in others
+        if not _behind(difference(view, declared.metric, other, first, at), declared.more)
+    ]
+    return " or ".join([first, *near])
+
+
+def _behind(apart: Estimate, more: bool) -> bool:
+    return apart.below(0) if more else apart.above(0)
 
 
 def _contest(found: list[Judged]) -> Contest:

@@ -23,7 +23,7 @@ from tocsin.lab.declaring.experiment import RECORDED, Experiment
 from tocsin.lab.declaring.plan import Conditions
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.reports import interactive, pictures, verdicts
-from tocsin.lab.reports.contests import KEY, contests
+from tocsin.lab.reports.contests import KEY, WINNERS_KEY, contests, winners
 from tocsin.lab.reports.curves import bound_of, panels
 from tocsin.lab.reports.kinds import about_live, told_apart
 from tocsin.lab.sweeps.points import read_points, write_whole
@@ -76,13 +76,17 @@ def write_report(directory: Path) -> Report:
     verdicts.write_cases(judged, directory / "claims.parquet")
     about = _about(experiment, conditions, made) + about_live(made)
     parts = _by_axis(points, axis)
-    tables = _contests(judged) + [
-        _means(here, metric, f"{title}, by {along.label}" if len(parts) > 1 else title, along)
-        for metric, title in experiment.means.items()
-        if metric in points
-        for along, here in parts
-        if here[metric].notna().any()
-    ]
+    tables = (
+        _winners(experiment, parts)
+        + _contests(judged)
+        + [
+            _means(here, metric, f"{title}, by {along.label}" if len(parts) > 1 else title, along)
+            for metric, title in experiment.means.items()
+            if metric in points
+            for along, here in parts
+            if here[metric].notna().any()
+        ]
+    )
     still = [f"![{figure.title}](figures/{figure.name}.png)" for figure, _ in drawn]
     write_whole(
         directory / "report.md", _markdown(experiment, about, tables, still, judged).encode()
@@ -100,6 +104,16 @@ class _Table(Struct, frozen=True):
     rows: list[list[str]]
     words: int  # columns of text before those of numbers
     key: str = ""
+
+
+def _winners(experiment: Experiment, parts: list[tuple[Axis, pd.DataFrame]]) -> list[_Table]:
+    found = [
+        winners(one, here, along)
+        for one in experiment.winners
+        for along, here in parts
+        if one.metric in here
+    ]
+    return [_Table(one.says, one.columns, one.rows, len(one.columns), WINNERS_KEY) for one in found]
 
 
 def _contests(judged: list[Judged]) -> list[_Table]:
