@@ -16,7 +16,7 @@ from tocsin.broker.server.pages import Coming, Pages
 from tocsin.broker.server.pages.calls import PageCalls, page_routes
 from tocsin.broker.server.pages.shelf import DirectoryShelf, MemoryShelf, Shelf
 from tocsin.errors import NotFound
-from tocsin.service.serving import listen, port_of, serving
+from tocsin.service.serving import configure_logs, listen, port_of, serving
 from tocsin.service.web import application
 
 CAPACITY_BYTES = 1 << 30
@@ -61,4 +61,5 @@ async def main(kind: str, directory: str, secret: str) -> None:
 
 
 if __name__ == "__main__":
+    configure_logs("warning", "json")  # standard output is the benchmark's
     uvloop.run(main(*sys.argv[1:]))

@@ -318,8 +318,10 @@ async def test_a_fetch_that_nobody_waits_for_is_given_up_and_begun_anew(world: W
         http = await world.http(broker, "ann")
         asking = asyncio.create_task(http.get(path_of(PHOTO)))
         await until(lambda: pages.fetched_bytes > 0)
+        fetch = pages._fills[id_of(PHOTO)].task
         asking.cancel()
-        await until(lambda: not pages.filling)
+        await until(fetch.done)
+    assert fetch.cancelled()
     assert (await http.get(path_of(PHOTO))).content == PHOTO
     assert world.cluster.content.asked == [id_of(PHOTO)] * 2
 
@@ -333,8 +335,10 @@ async def test_a_budget_that_shrinks_gives_up_what_is_on_its_way(world: World) -
         value = world.cluster.content.value(PHOTO)
         world.cluster.produce("floods", {"type": "flood"}, [{"photo": value}])
         await until(lambda: pages.fetched_bytes > 0)
+        fetch = pages._fills[value["id"]].task
         pages.set_policy("none", 0)
-        await until(lambda: not pages.filling)
+        await until(fetch.done)
+    assert fetch.cancelled()
     assert pages.fetched_bytes < len(PHOTO)
     assert not pages._sizes
 

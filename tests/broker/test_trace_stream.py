@@ -17,6 +17,7 @@ from tocsin.lab.simulators.page_cache.replay import replay_pages
 from tocsin.lab.trace import EventTrace, read_trace
 from tocsin.lab.trace.pages import read_page_trace
 from tocsin.lab.trace.recording import Recorded, record
+from tocsin.lab.workloads.pages.operations import PUBLISH
 from tocsin.policies.page import parse_page_policy
 
 FLOOD = {"type": "flood"}
@@ -143,6 +144,7 @@ async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
     alice = await world.client("alice")
     await alice.subscribe("floods", **FLOOD)
     (subscription,) = broker.driver.core.attachments.frontends
+    await (await world.client("bob")).subscribe("floods", **FLOOD)
     pages, counters = broker.driver.pages, broker.driver.pages.cache.counters
     async with recording(broker, tmp_path / "trace.parquet") as made:
         ids = []
@@ -157,6 +159,7 @@ async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
                 assert (await http.get(f"/v1/attachments/{id}{led_by}")).is_success
                 await until(lambda: not pages.filling)
     trace = read_page_trace(made.path)
+    assert set(trace.operations.subscriptions[trace.operations.kind == PUBLISH]) == {2}
     outcome, steps = replay_pages(trace, parse_page_policy("dc"), 10_000)
     assert len(list(steps.told())) == len(trace.operations)
     row = outcome.row()
