@@ -41,7 +41,7 @@ servers: setup ## install Kafka, PostgreSQL and MariaDB for tests, as far as pos
 
 pytest: setup check servers
 	$(call heading,tests (pytest))
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: setup ## every speed claim, measured here and now
 	@$(WITH_JAVA) $(BIN)/python -m bench $(ARGS)

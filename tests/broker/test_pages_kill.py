@@ -37,6 +37,7 @@ async def test_a_killed_broker_serves_whole_pages_only(world: World, tmp_path: P
                 base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20
             ) as http:
                 assert (await http.get(path_of(MAP))).content == MAP
+                await until(lambda: id_of(MAP) in files(tmp_path))
                 if life == 1:
                     with halted(world.cluster):
                         asking = asyncio.create_task(http.get(path_of(PHOTO)))

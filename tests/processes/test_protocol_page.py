@@ -204,7 +204,8 @@ async def test_rest_calls_are_answered_as_printed(stage: Stage) -> None:
     policy = (await stage.call("GET", f"{stage.broker}/v1/cache"))["policy"]
     results = stage.printed(RESULTS)
     del results["op"], results["ref"]
-    cache: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
+    photo = await stage.call("POST", f"{stage.live.cluster_url}/v1/attachments", "photo", 201)
     await stage.keep_fires()
     for request, answer in table(section("REST at the broker")):
         for method, path, body in _calls(named(request, **stage.names)):
@@ -218,16 +219,20 @@ async def test_rest_calls_are_answered_as_printed(stage: Stage) -> None:
             elif "/results" in path:
                 await stage.publish(2)
                 agree(results, await stage.call(method, url), path)
-            elif (method, path) == ("PUT", "/v1/cache"):
-                agree(cache | {"policy": "lru"}, await stage.call(method, url, body), path)
+            elif "/attachments/" in path:
+                told = await stage.http.get(url.replace("{id}", photo["id"]).partition("?")[0])
+                assert told.json() == "photo"
+            elif method == "PUT" and path in shown:
+                agree(shown[path] | body, await stage.call(method, url, body), path)
             elif path == "/v1/recall":
                 agree(stage.printed(spans(answer)[0]), await stage.recalled(url, body), path)
             else:
                 expected = stage.printed(spans(answer)[0])
                 agree(expected, await stage.call(method, url, body), path)
-                if path == "/v1/cache":
-                    cache = expected
+                shown[path] = expected
     await stage.call("PUT", f"{stage.broker}/v1/cache", {"policy": policy})
+    pages = {"policy": "dc", "capacity_bytes": stage.live.settings.page_cache_bytes}
+    await stage.call("PUT", f"{stage.broker}/v1/pages", pages)
     messages = {"policy": "sel-sub-prt", "slots": 1000}
     await stage.call("PUT", f"{stage.broker}/v1/overlay/messages", messages)
 
