@@ -91,7 +91,7 @@ def test_the_winner_is_named_and_those_that_seeds_do_not_tell_from_it(
     more: bool, wobble: float, winner: str
 ) -> None:
     def value(policy: str, size: int, seed: int) -> float:
-        return seed + {"lru": 0.1, "lsc": 0.2 + wobble * (-1) ** seed, "exp": 0.15}[policy]
+        return float(seed + {"lru": 0.1, "lsc": 0.2 + wobble * (-1) ** seed, "exp": 0.15}[policy])
 
     points = table({"hit_ratio": value}, policies=("lru", "lsc", "exp"), seeds=4)
     asked = Winners(title="winners", policies=("lsc", "lru"), metric="hit_ratio", more=more)

@@ -115,7 +115,7 @@ def _count(run: Any, world: Any, message: Any, copies: int) -> None:
     age = (run.now - message.published_at) / run.age_width_s
     at = min(int(age), world.ages.shape[0] - 1)
     into = age - at
-    messages = (copies > 0) - (before > 0)
+    messages = int(copies > 0) - int(before > 0)
     more, squares = copies - before, copies * copies - before * before
     ages = world.ages[at]
     ages[0] += messages
