@@ -321,12 +321,12 @@ def _begin(run: Any, world: Any, keeps: Any, random: Any) -> None:
         cell.clients, cell.under, cell.cached = 0, 0, 0
     for message in range(messages):
         world.copies[message], world.absorbed_s[message] = 0, 0.0
-        for broker in range(brokers):
-            there = random.poisson(run.load)
-            _count(run, world, broker, message, there)
-            for _ in range(there):
-                world.crowd[run.listed] = message * brokers + broker
-                run.listed += 1
+    # So many at each broker for each message: Poisson's number, of all of them, thrown at random.
+    run.listed = random.poisson(brokers * messages * run.load)
+    for client in range(run.listed):
+        message, broker = int(random.random() * messages), int(random.random() * brokers)
+        world.crowd[client] = message * brokers + broker
+        _count(run, world, broker, message, 1)
     for message in range(messages):
         _publish(run, world, int(random.random() * brokers), message, keeps)
     run.begun = 1
