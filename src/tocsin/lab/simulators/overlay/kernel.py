@@ -34,29 +34,32 @@ RUN = record_dtype(
     + [(name, "i8") for name in ("alive", "clients", "listed", "events", "begun")]
     + [(name, "i8") for name in COUNTS]
 )
+BROKER = record_dtype(
+    [("parent", "i4"), ("first", "u4"), ("end", "u4")]
+    + [(name, "i4") for name in ("top", "bottom", "filled")]
+)
+"""`parent` is nearer to broker 0 (its own: NONE); neighbours are those in `beside` from `first` to
+`end`; then its cache."""
 CELL = record_dtype([(name, "i4") for name in ("clients", "under", "cached", "above", "below")])
 """Of one message at one broker: the message × brokers + the broker. `under` counts the clients at
 the broker and below it in the tree."""
-CACHE = record_dtype([(name, "i4") for name in ("top", "bottom", "filled")])
+MESSAGE = record_dtype([("absorbed_s", "f8"), ("copies", "i4"), ("place", "u4")])
+"""`place` is that in the list of living messages."""
+VISIT = record_dtype([("broker", "u4"), ("through", "i4"), ("depth", "u4"), ("answer", "u4")])
+"""Of a broker by a request: through which visit it came, and how far that is. Beside it, one of the
+visits that found an answer, as many as there are."""
 
 
 class World(NamedTuple):
     """The tree, and all that changes but for the numbers of the run."""
 
-    parent: Any  # broker → broker; of broker 0: NONE
-    first: Any  # broker → where its neighbours begin in `beside`
-    beside: Any
+    brokers: Any
+    beside: Any  # neighbours
     cells: Any
-    caches: Any
-    copies: Any  # of each message
-    live: Any  # messages that are in a cache …
-    listed: Any  # … and where each is among them
-    absorbed_s: Any  # of each message
+    messages: Any
+    live: Any  # messages that are in a cache
     crowd: Any  # clients: their cells
-    reached: Any  # by a request: brokers, nearest first …
-    through: Any  # … the place of the one it came through …
-    depth: Any  # … and how far that is
-    answers: Any  # places of those that answer
+    visits: Any  # nearest first
 
 
 # -- caches ---------------------------------------------------------------------------------------
@@ -66,18 +69,18 @@ class World(NamedTuple):
 def _unlink(world: Any, broker: int, cell: int) -> None:
     above, below = world.cells[cell].above, world.cells[cell].below
     if above == NONE:
-        world.caches[broker].top = below
+        world.brokers[broker].top = below
     else:
         world.cells[above].below = below
     if below == NONE:
-        world.caches[broker].bottom = above
+        world.brokers[broker].bottom = above
     else:
         world.cells[below].above = above
 
 
 @fused
 def _link_top(world: Any, broker: int, cell: int) -> None:
-    cache = world.caches[broker]
+    cache = world.brokers[broker]
     first = cache.top
     world.cells[cell].above, world.cells[cell].below = NONE, first
     if first == NONE:
@@ -89,7 +92,7 @@ def _link_top(world: Any, broker: int, cell: int) -> None:
 
 @fused
 def _link_bottom(world: Any, broker: int, cell: int) -> None:
-    cache = world.caches[broker]
+    cache = world.brokers[broker]
     last = cache.bottom
     world.cells[cell].above, world.cells[cell].below = last, NONE
     if last == NONE:
@@ -102,11 +105,11 @@ def _link_bottom(world: Any, broker: int, cell: int) -> None:
 @fused
 def _forget(run: Any, world: Any, message: int) -> None:
     """It is in no cache any more."""
-    world.absorbed_s[message] = run.now
+    world.messages[message].absorbed_s = run.now
     run.alive -= 1
     last = world.live[run.alive]
-    world.live[world.listed[message]] = last
-    world.listed[last] = world.listed[message]
+    world.live[world.messages[message].place] = last
+    world.messages[last].place = world.messages[message].place
     run.clients -= world.cells[message * run.brokers].under
 
 
@@ -114,32 +117,32 @@ def _forget(run: Any, world: Any, message: int) -> None:
 def _drop(run: Any, world: Any, broker: int, cell: int) -> None:
     _unlink(world, broker, cell)
     world.cells[cell].cached = 0
-    world.caches[broker].filled -= 1
+    world.brokers[broker].filled -= 1
     message = cell // run.brokers
-    world.copies[message] -= 1
-    if world.copies[message] == 0 and run.begun:
+    world.messages[message].copies -= 1
+    if world.messages[message].copies == 0 and run.begun:
         _forget(run, world, message)
 
 
 @fused
 def _put(run: Any, world: Any, broker: int, cell: int) -> None:
     """On top; the one at the bottom makes room."""
-    if world.caches[broker].filled == run.slots:
-        _drop(run, world, broker, world.caches[broker].bottom)
-    world.copies[cell // run.brokers] += 1
+    if world.brokers[broker].filled == run.slots:
+        _drop(run, world, broker, world.brokers[broker].bottom)
+    world.messages[cell // run.brokers].copies += 1
     world.cells[cell].cached = 1
-    world.caches[broker].filled += 1
+    world.brokers[broker].filled += 1
     _link_top(world, broker, cell)
 
 
 @fused
 def _move(run: Any, world: Any, broker: int, cell: int, where: int) -> None:
     if where == TOP:
-        if world.caches[broker].top != cell:
+        if world.brokers[broker].top != cell:
             _unlink(world, broker, cell)
             _link_top(world, broker, cell)
     elif where == BOTTOM:
-        if world.caches[broker].bottom != cell:
+        if world.brokers[broker].bottom != cell:
             _unlink(world, broker, cell)
             _link_bottom(world, broker, cell)
     elif where != STAY:
@@ -156,14 +159,14 @@ def _count(run: Any, world: Any, broker: int, message: int, by: int) -> None:
     cells[base + broker].clients += by
     while broker != NONE:
         cells[base + broker].under += by
-        broker = world.parent[broker]
+        broker = world.brokers[broker].parent
 
 
 @fused
 def _behind(run: Any, world: Any, broker: int, neighbour: int, message: int) -> int:
     """Clients of the message behind a neighbour of a broker."""
     base = message * run.brokers
-    if world.parent[neighbour] == broker:
+    if world.brokers[neighbour].parent == broker:
         return int(world.cells[base + neighbour].under)
     return int(world.cells[base].under - world.cells[base + broker].under)
 
@@ -172,7 +175,7 @@ def _behind(run: Any, world: Any, broker: int, neighbour: int, message: int) -> 
 def _interested(run: Any, world: Any, broker: int, besides: int, message: int) -> int:
     """Neighbours that subscribed to the message, but for one."""
     found = 0
-    for at in range(world.first[broker], world.first[broker + 1]):
+    for at in range(world.brokers[broker].first, world.brokers[broker].end):
         neighbour = world.beside[at]
         if neighbour != besides and _behind(run, world, broker, neighbour, message) > 0:
             found += 1
@@ -184,19 +187,19 @@ def _spread(
     run: Any, world: Any, origin: int, message: int, to_nobody: int, to_somebody: int
 ) -> int:
     """From neighbour to neighbour, wherever there is interest (or not): how many are reached."""
-    world.reached[0], world.through[0], world.depth[0] = origin, NONE, 0
+    world.visits[0].broker, world.visits[0].through, world.visits[0].depth = origin, NONE, 0
     count, at = 1, 0
     while at < count:
-        broker = world.reached[at]
-        came = NONE if at == 0 else world.reached[world.through[at]]
-        for place in range(world.first[broker], world.first[broker + 1]):
+        broker = world.visits[at].broker
+        came = NONE if at == 0 else world.visits[world.visits[at].through].broker
+        for place in range(world.brokers[broker].first, world.brokers[broker].end):
             neighbour = world.beside[place]
             if neighbour == came:
                 continue
             interest = _behind(run, world, broker, neighbour, message) > 0
             if to_somebody if interest else to_nobody:
-                world.reached[count], world.through[count] = neighbour, at
-                world.depth[count] = world.depth[at] + 1
+                world.visits[count].broker, world.visits[count].through = neighbour, at
+                world.visits[count].depth = world.visits[at].depth + 1
                 count += 1
         at += 1
     return count
@@ -206,8 +209,8 @@ def _spread(
 def _publish(run: Any, world: Any, broker: int, message: int, keeps: Any) -> None:
     base = message * run.brokers
     for at in range(_spread(run, world, broker, message, 0, 1)):
-        here = world.reached[at]
-        came = NONE if at == 0 else world.reached[world.through[at]]
+        here = world.visits[at].broker
+        came = NONE if at == 0 else world.visits[world.visits[at].through].broker
         beside = _interested(run, world, here, came, message)
         if keeps(world.cells[base + here].clients, beside):
             _put(run, world, here, base + here)
@@ -220,26 +223,26 @@ def _request(run: Any, world: Any, origin: int, message: int, keeps: Any) -> Non
     count = _spread(run, world, origin, message, run.to_nobody, run.to_somebody)
     slots, answers = 0, 0
     for at in range(count):
-        broker = world.reached[at]
+        broker = world.visits[at].broker
         if run.to_somebody if cells[base + broker].clients > 0 else run.to_nobody:
-            slots += world.caches[broker].filled
+            slots += world.brokers[broker].filled
             if cells[base + broker].cached:
-                world.answers[answers] = at
+                world.visits[answers].answer = at
                 answers += 1
     if answers == 0:
         return
     run.answered += 1
-    run.hops += world.depth[world.answers[0]]
+    run.hops += world.visits[world.visits[0].answer].depth
     run.responses += answers
     run.slots_searched += slots
     run.links += count - 1
     for number in range(answers):
         # A response goes back, until a broker that answers itself drops it.
-        at = world.answers[number]
+        at = world.visits[number].answer
         while at > 0:
-            came = world.reached[at]
-            at = world.through[at]
-            broker = world.reached[at]
+            came = world.visits[at].broker
+            at = world.visits[at].through
+            broker = world.visits[at].broker
             cell = cells[base + broker]
             run.links += 1
             if cell.cached and (run.to_somebody if cell.clients > 0 else run.to_nobody):
@@ -264,7 +267,7 @@ def _come(run: Any, world: Any, broker: int, message: int, keeps: Any, moves: An
     if cell.cached:
         _move(run, world, broker, at, moves(cell.clients, True))
     run.requests += 1
-    if world.copies[message] > 0:
+    if world.messages[message].copies > 0:
         _request(run, world, broker, message, keeps)
 
 
@@ -280,10 +283,8 @@ def _leave(run: Any, world: Any, broker: int, message: int, moves: Any) -> None:
 @compiled
 def _lent(given: Any) -> Any:
     return World(
-        borrow(given.parent), borrow(given.first), borrow(given.beside), borrow(given.cells),
-        borrow(given.caches), borrow(given.copies), borrow(given.live), borrow(given.listed),
-        borrow(given.absorbed_s), borrow(given.crowd), borrow(given.reached),
-        borrow(given.through), borrow(given.depth), borrow(given.answers),
+        borrow(given.brokers), borrow(given.beside), borrow(given.cells), borrow(given.messages),
+        borrow(given.live), borrow(given.crowd), borrow(given.visits),
     )  # fmt: skip
 
 
@@ -309,18 +310,18 @@ def tell(
 @fused
 def _begin(run: Any, world: Any, keeps: Any, random: Any) -> None:
     """Clients are there as if they had always come and gone; then all messages are published."""
-    brokers, messages = run.brokers, world.copies.shape[0]
+    brokers, messages = run.brokers, world.messages.shape[0]
     run.now, run.alive, run.clients, run.listed, run.begun = 0.0, 0, 0, 0, 0
     run.requests, run.answered, run.hops, run.responses = 0, 0, 0, 0
     run.delivered, run.slots_searched, run.links = 0, 0, 0
     for broker in range(brokers):
-        cache = world.caches[broker]
+        cache = world.brokers[broker]
         cache.top, cache.bottom, cache.filled = NONE, NONE, 0
     for at in range(brokers * messages):
         cell = world.cells[at]
         cell.clients, cell.under, cell.cached = 0, 0, 0
     for message in range(messages):
-        world.copies[message], world.absorbed_s[message] = 0, 0.0
+        world.messages[message].copies, world.messages[message].absorbed_s = 0, 0.0
     # So many at each broker for each message: Poisson's number, of all of them, thrown at random.
     run.listed = random.poisson(brokers * messages * run.load)
     for client in range(run.listed):
@@ -329,10 +330,11 @@ def _begin(run: Any, world: Any, keeps: Any, random: Any) -> None:
         _count(run, world, broker, message, 1)
     for message in range(messages):
         _publish(run, world, int(random.random() * brokers), message, keeps)
+    run.events += messages
     run.begun = 1
     for message in range(messages):
-        if world.copies[message] > 0:
-            world.live[run.alive], world.listed[message] = message, run.alive
+        if world.messages[message].copies > 0:
+            world.live[run.alive], world.messages[message].place = message, run.alive
             run.alive += 1
             run.clients += world.cells[message * brokers].under
 
@@ -343,7 +345,7 @@ def _tidy(run: Any, world: Any) -> None:
     kept = 0
     for at in range(run.listed):
         cell = world.crowd[at]
-        if world.copies[cell // run.brokers] > 0:
+        if world.messages[cell // run.brokers].copies > 0:
             world.crowd[kept] = cell
             kept += 1
     run.listed = kept
@@ -369,7 +371,7 @@ def _next_event(run: Any, world: Any, keeps: Any, moves: Any, random: Any) -> No
             run.listed -= 1
             crowd[at] = crowd[run.listed]
             message = cell // brokers
-            if world.copies[message] > 0:
+            if world.messages[message].copies > 0:
                 break
             at = int(random.random() * run.listed)  # it does not count: another one
         run.clients -= 1
@@ -400,14 +402,14 @@ def play(
                     return False
             _next_event(run, world, keeps, moves, random)
         for at in range(run.alive):
-            world.absorbed_s[world.live[at]] = run.now
+            world.messages[world.live[at]].absorbed_s = run.now
             gone[number, world.live[at]] = False
         if run.duration_s > 0.0:
             run.now = run.duration_s  # clients ask on, though nothing is left
         for_nothing_s = 0.0
         for message in range(absorbed_s.shape[1]):
-            absorbed_s[number, message] = world.absorbed_s[message]
-            for_nothing_s += run.now - world.absorbed_s[message]
+            absorbed_s[number, message] = world.messages[message].absorbed_s
+            for_nothing_s += run.now - world.messages[message].absorbed_s
         # Whoever asks for a message that is gone is not played: nobody answers.
         for_nothing = random.poisson(run.brokers * run.client_rate * for_nothing_s)
         counts[number, 0], counts[number, 1] = run.requests + for_nothing, run.answered

@@ -42,7 +42,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     delivered: Values
     slots_searched: Values
     links: Values
-    events: int
+    events: int  # publications, and clients that came or left
     seconds: float  # that the runs took
 
 
@@ -105,38 +105,30 @@ def new_world(load: TreeLoad, policy: MessagePolicy, tree: Tree) -> tuple[Any, k
     run["load"], run["duration_s"] = load.client_load, load.duration_s
     cells = records(brokers * load.messages, kernel.CELL)
     cells["above"] = cells["below"] = kernel.NONE
-    caches = records(brokers, kernel.CACHE)
-    caches["top"] = caches["bottom"] = kernel.NONE
-    parent, first, beside = rooted(tree)
     return run, kernel.World(
-        parent=parent,
-        first=first,
-        beside=beside,
+        *rooted(tree),
         cells=cells,
-        caches=caches,
-        copies=np.zeros(load.messages, np.int64),
-        live=np.zeros(load.messages, np.int64),
-        listed=np.zeros(load.messages, np.int64),
-        absorbed_s=np.zeros(load.messages),
-        crowd=np.zeros(int(2 * (clients + 20 * math.sqrt(clients) + 100)), np.int64),
-        reached=np.zeros(brokers, np.int64),
-        through=np.zeros(brokers, np.int64),
-        depth=np.zeros(brokers, np.int64),
-        answers=np.zeros(brokers, np.int64),
+        messages=records(load.messages, kernel.MESSAGE),
+        live=np.zeros(load.messages, np.uint32),
+        crowd=np.zeros(int(2 * (clients + 20 * math.sqrt(clients) + 100)), np.uint32),
+        visits=records(brokers, kernel.VISIT),
     )
 
 
-def rooted(tree: Tree) -> tuple[Any, Any, Any]:
-    """Parents, seen from the first broker; and the neighbours of each, one after the other."""
+def rooted(tree: Tree) -> tuple[Any, Any]:
+    """Brokers with nothing cached, seen from the first one; and the neighbours of each, one after
+    the other."""
     places = {name: place for place, name in enumerate(tree.brokers)}
     beside = [[places[name] for name in tree.neighbours(broker)] for broker in tree.brokers]
-    parent = np.full(len(beside), kernel.NONE, np.int64)
+    brokers = records(len(beside), kernel.BROKER)
+    brokers["top"] = brokers["bottom"] = brokers["parent"] = kernel.NONE
     waiting = [0]
     while waiting:
         here = waiting.pop()
         for neighbour in beside[here]:
-            if neighbour != parent[here]:
-                parent[neighbour] = here
+            if neighbour != brokers["parent"][here]:
+                brokers["parent"][neighbour] = here
                 waiting.append(neighbour)
-    ends = np.cumsum([0, *(len(one) for one in beside)])
-    return parent, ends.astype(np.int64), np.array([n for one in beside for n in one], np.int64)
+    brokers["end"] = np.cumsum([len(one) for one in beside])
+    brokers["first"][1:] = brokers["end"][:-1]
+    return brokers, np.array([place for one in beside for place in one], np.uint32)

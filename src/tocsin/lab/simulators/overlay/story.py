@@ -54,8 +54,8 @@ def told_by_kernel(
 
 
 def _cached(world: kernel.World, broker: int) -> list[int]:
-    found, cell = [], int(world.caches["top"][broker])
+    found, cell = [], int(world.brokers["top"][broker])
     while cell != kernel.NONE:
-        found.append(cell // len(world.caches))
+        found.append(cell // len(world.brokers))
         cell = int(world.cells["below"][cell])
     return found
