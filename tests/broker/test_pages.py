@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from broker.world import World, small_socket, token, until
 from contracts.fake_cluster import FakeCluster
 from tocsin.broker.server import Broker
+from tocsin.client import Client
 from tocsin.service.tokens import mint
 
 PHOTO = b"\x89PNG " + bytes(range(256)) * 400  # about 100 kB
@@ -428,3 +429,34 @@ async def test_a_form_streams_through_a_broker_whatever_its_size(world: World) -
     sent = await http.post("/v1/datasets/reports/records", files=form)
     assert sent.json()["accepted"] == 1
     assert PHOTO in world.cluster.content.forms[0]
+
+
+async def test_an_upload_streams_through_a_broker_for_who_knows_no_cluster(
+    world: World, tmp_path: Path
+) -> None:
+    broker = await world.broker(body_limit_bytes=10_000)
+    file = tmp_path / "flood.png"
+    file.write_bytes(PHOTO)
+    async with Client(broker=broker.url, token=token("ann", "publish")) as client:
+        await client.publish("reports", {"photo": file})
+    assert world.cluster.content.bytes == {id_of(PHOTO): PHOTO}
+    ((_, (published,)),) = world.cluster.published
+    assert published["photo"]["id"] == id_of(PHOTO)
+    listener = await world.http(broker, "eve", "subscribe")
+    assert (await listener.put(path_of(MAP), content=MAP)).status_code == 403
+    assert id_of(MAP) not in world.cluster.content.bytes
+
+
+async def test_half_an_upload_through_a_broker_is_none(world: World) -> None:
+    broker = await world.broker()
+    http = await world.http(broker, "ann", "publish")
+
+    async def half() -> AsyncIterator[bytes]:
+        yield PHOTO[:50_000]
+        raise EOFError
+
+    headers = {"content-length": str(len(PHOTO)), "content-type": "image/png"}
+    with pytest.raises(EOFError):
+        await http.put(path_of(PHOTO), content=half(), headers=headers)
+    assert (await http.put(path_of(MAP), content=MAP, headers={"content-type": "x/y"})).is_success
+    assert list(world.cluster.content.bytes) == [id_of(MAP)]

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from docs.test_tutorial import Page
@@ -65,12 +66,13 @@ async def test_python_of_the_page_reads_what_it_published(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flood.png").write_bytes(PICTURE)
     token = live.token("other", "admin", "publish", "subscribe")
-    async with Client(live.coordinator_url, cluster=live.cluster_url, token=token) as client:
-        await client.sql(
+    async with Client(cluster=live.cluster_url, token=token) as admin:
+        await admin.sql(
             "CREATE DATASET shown (id STRING, kind STRING, photo ATTACHMENT) PRIMARY KEY (id);"
             "CREATE CONTINUOUS CHANNEL news(kind STRING) AS"
             " SELECT r.id, r.photo FROM NEW shown r WHERE r.kind = :kind"
         )
+    async with Client(live.coordinator_url, token=token) as client:  # uploads through a broker
         names: dict[str, Any] = {"client": client, "Path": Path, "seen": []}
         reading = asyncio.create_task(run(f"{read}    seen.append(data); break\n", names))
         for _ in range(60):  # until the subscription is there and the result has come
@@ -80,3 +82,9 @@ async def test_python_of_the_page_reads_what_it_published(
                 break
         await reading
     assert names["seen"] == [PICTURE]
+    broker = next(iter(live.broker_urls.values()))
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {token}"}) as http:
+        again = await http.post(f"{broker}/v1/attachments", content=PICTURE)
+        assert (again.status_code, again.json()["size"]) == (200, len(PICTURE))
+        wrong = await http.put(f"{broker}/v1/attachments/{'0' * 64}", content=PICTURE)
+        assert (wrong.status_code, wrong.json()["error"]["field"]) == (400, "id")

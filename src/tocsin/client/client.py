@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
 from tocsin.client.attachments import AttachedFile, attached
@@ -19,6 +19,8 @@ from tocsin.client.feed import Gap, Result
 from tocsin.client.http import Http, Token
 from tocsin.errors import Conflict, InvalidInput, TocsinError, Unavailable
 from tocsin.model import FILTERED
+
+T = TypeVar("T")
 
 Acknowledge = Literal["auto", "manual"]
 SETTLE_S = 5.0  # how long leaving a subscription waits for its last acknowledgement
@@ -220,11 +222,11 @@ class Client:
         value is a file: it is uploaded, and becomes the value of a column of type ATTACHMENT."""
         many = [records] if isinstance(records, Mapping) else list(records)
         many = [await self._with_uploads(record) for record in many]
-        return await self._publish(lambda at, key: at.publish(dataset, many, key))
+        return await self._publishing(lambda at, key: at.publish(dataset, many, key))
 
     async def publish_file(self, dataset: str, path: str | Path) -> Published:
         """Publish a file, once though an answer be lost (see `Cluster.publish`)."""
-        return await self._publish(lambda at, key: at.publish_file(dataset, path, key))
+        return await self._publishing(lambda at, key: at.publish_file(dataset, path, key))
 
     async def _with_uploads(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         files = {name: value for name, value in record.items() if isinstance(value, Path)}
@@ -235,9 +237,8 @@ class Client:
     async def upload(
         self, source: str | Path | bytes, type: str | None = None, name: str | None = None
     ) -> dict[str, Any]:
-        """Upload a file, or bytes, to the cluster: the value that a column of type ATTACHMENT
-        takes."""
-        return await self._require_cluster().upload(source, type, name)
+        """Upload a file, or bytes: the value that a column of type ATTACHMENT takes."""
+        return await self._publishing(lambda at, _: at.upload(source, type, name))
 
     def attachment(self, result: Result, field: str) -> AttachedFile:
         """The attachment that a field of a result holds: `await ….read()`, or
@@ -263,7 +264,7 @@ class Client:
             self._pages = name, Http(told["url"], self._token)
         return self._pages[1]
 
-    async def _publish(self, publish: Callable[[Cluster, str], Awaitable[Published]]) -> Published:
+    async def _publishing(self, publish: Callable[[Cluster, str], Awaitable[T]]) -> T:
         """At the cluster; else through a broker, and through another one if that fails us."""
         key = uuid.uuid4().hex
         if self._cluster is not None or self._finder is None:

@@ -218,14 +218,33 @@ class ClusterLink:
         self, dataset: str, body: bytes | AsyncIterator[bytes], headers: dict[str, str]
     ) -> Relayed:
         """Pass a publication on, in the publisher's name."""
-        url = f"{self.url}/v1/datasets/{quote(dataset, safe='')}/records"
+        path = f"/v1/datasets/{quote(dataset, safe='')}/records"
+        hint = "publish again, with the same Idempotency-Key"
+        return await self._relay("POST", path, body, headers, hint)
+
+    async def upload(
+        self, id: str | None, body: AsyncIterator[bytes], headers: dict[str, str]
+    ) -> Relayed:
+        """Pass an attachment on as it comes, in the publisher's name."""
+        method, path = ("PUT", f"/{quote(id, safe='')}") if id else ("POST", "")
+        return await self._relay(method, f"/v1/attachments{path}", body, headers, "upload it again")
+
+    async def _relay(
+        self,
+        method: str,
+        path: str,
+        body: bytes | AsyncIterator[bytes],
+        headers: dict[str, str],
+        hint: str,
+    ) -> Relayed:
         try:
-            answer = await self._http.post(url, content=body, headers=headers, timeout=PUBLISH_S)
+            answer = await self._http.request(
+                method, self.url + path, content=body, headers=headers, timeout=PUBLISH_S
+            )
         except NO_ANSWER as error:
             reason = str(error) or type(error).__name__
             raise Unavailable(
-                f"no answer from the cluster at {self.url}: {reason}",
-                hint="publish again, with the same Idempotency-Key",
+                f"no answer from the cluster at {self.url}: {reason}", hint=hint
             ) from error
         return Relayed(answer.status_code, answer.content, answer.headers.get("content-type", ""))
 

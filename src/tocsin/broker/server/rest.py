@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tocsin.broker.effects import Answer
-from tocsin.broker.server.cluster_link import Interest, News
+from tocsin.broker.server.cluster_link import Interest, News, Relayed
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import ResultsBody, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
@@ -33,7 +33,23 @@ from tocsin.service.web import Call, Route, application
 LONGEST_WAIT_S = 60.0
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)]
 SUBSCRIBE = ("subscribe",)
-PASSED_ON = ("content-type", "idempotency-key")
+
+
+def _passed_on(call: Call, *names: str) -> dict[str, str]:
+    """Headers for the cluster: these, and who asks."""
+    given = call.request.headers
+    token = bearer(given.get("authorization")) or call.query("token", str, "")
+    return {name: given[name] for name in names if name in given} | {
+        "authorization": f"Bearer {token}"
+    }
+
+
+async def _relayed(answer: Awaitable[Relayed]) -> Response:
+    try:
+        told = await answer
+    except ClientDisconnect:
+        raise InvalidInput("the body was cut short", field="body") from None
+    return Response(told.body, told.status, media_type=told.media_type)
 
 
 class NewSubscription(Struct, frozen=True):
@@ -262,17 +278,15 @@ class Rest:
 
     async def publish(self, call: Call) -> Response:
         """Publishers need to know one address only. The cluster decides, as if it were asked."""
-        given = call.request.headers
-        token = bearer(given.get("authorization")) or call.query("token", str, "")
-        headers = {"authorization": f"Bearer {token}"}
-        headers |= {name: given[name] for name in PASSED_ON if name in given}
-        form = is_form(given.get("content-type"))  # with attachments: it streams through
+        form = is_form(call.request.headers.get("content-type"))  # with attachments: as it comes
         body = call.request.stream() if form else await call.bytes()
-        try:
-            relayed = await self._driver.link.publish(call.path["name"], body, headers)
-        except ClientDisconnect:
-            raise InvalidInput("the form was cut short", field="body") from None
-        return Response(relayed.body, relayed.status, media_type=relayed.media_type)
+        headers = _passed_on(call, "content-type", "idempotency-key")
+        return await _relayed(self._driver.link.publish(call.path["name"], body, headers))
+
+    async def upload(self, call: Call) -> Response:
+        headers = _passed_on(call, "content-type", "content-length")
+        body = call.request.stream()
+        return await _relayed(self._driver.link.upload(call.path.get("id"), body, headers))
 
     async def cache(self, _: Call) -> CacheInfo:
         core = self._driver.core
@@ -390,6 +404,16 @@ def _routes(rest: Rest) -> list[Route]:
             rest.publish,
             ("publish",),
             "Publish records: passed on to the cluster, whose answer comes back",
+        ),
+        Route(
+            "POST", "/v1/attachments", rest.upload, ("publish",), "Upload an attachment: passed on"
+        ),
+        Route(
+            "PUT",
+            "/v1/attachments/{id}",
+            rest.upload,
+            ("publish",),
+            "The same under the SHA-256 of its bytes",
         ),
         Route(
             "POST",
