@@ -21,6 +21,7 @@ class Fill:
         self.page = page
         self.size_bytes: int | None = None  # None: the cluster has not answered yet
         self.whole = False
+        self.over = False  # nothing more comes, and who keeps it has been told
         self.readers = 0
         self.task: asyncio.Task[None]  # that fetches it
         self._body = body

@@ -205,7 +205,7 @@ class Pages:
         fill.readers -= 1
         if fill.readers:
             return
-        if fill.task.done():
+        if fill.over:
             fill.close()
         elif fill.page not in self.cache:
             self._give_up(fill)
@@ -242,6 +242,7 @@ class Pages:
 
     def _filled(self, fill: Fill) -> None:
         """Its task has ended, however."""
+        fill.over = True
         if self._fills.get(fill.page) is fill:
             del self._fills[fill.page]
             if not fill.whole:
