@@ -11,9 +11,8 @@ import hashlib
 from collections.abc import AsyncIterator
 
 from tocsin.broker.server.pages.shelf import Growing
+from tocsin.broker.server.pages.sums import BLOCK_BYTES
 from tocsin.errors import TocsinError, Unavailable
-
-PIECE_BYTES = 64 * 1024
 
 
 class Fill:
@@ -79,7 +78,7 @@ class Fill:
             if start >= there:
                 await self._more()
                 continue
-            piece = self._body.read(start, min(PIECE_BYTES, min(there, stop) - start))
+            piece = self._body.read(start, min(BLOCK_BYTES, min(there, stop) - start))
             start += len(piece)
             yield piece
 

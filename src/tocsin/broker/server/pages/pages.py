@@ -161,14 +161,15 @@ class Pages:
 
     # Requests
 
-    async def open(self, page: str, notification: bool) -> Reading:
-        """Somebody reads it. NotFound or Unavailable if it cannot be had."""
+    async def open(self, page: str, notification: bool, start: Callable[[int], int]) -> Reading:
+        """Somebody reads it, from where `start` makes of its size. NotFound or Unavailable if it
+        cannot be had."""
         size_bytes = self._sizes.get(page)
         if size_bytes is not None:
-            body = self._shelf.open(page, size_bytes)
+            body = self._shelf.open(page, start(size_bytes))
             if body is not None:
                 self._request(page, size_bytes, notification)
-                whole = Whole(page, size_bytes, body, lambda: self._lost(page))
+                whole = Whole(body, lambda: self._lost(page))
                 return Reading(size_bytes, self._counted(whole), body.close)
             self._lost(page)
         self._waiting.pop(page, None)
