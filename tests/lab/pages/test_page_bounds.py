@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from caching.made_up_pages import CAPACITIES, POLICIES, operations
+from tocsin.lab.bounds.interval import Interval
 from tocsin.lab.bounds.pages import certify_pages, stays_of
 from tocsin.lab.simulators.page_cache.live import run_live
 from tocsin.lab.workloads.pages.news import NewsSettings, news
@@ -102,6 +103,15 @@ def test_two_pages_that_do_not_fit_together_are_told_apart() -> None:
     )
     found = certify_pages(done, 4)
     assert (found.reached, found.limit) == (2, 2)  # 1 and 2; not 0 and one of them
+
+
+def test_a_page_that_is_published_again_may_be_placed_then() -> None:
+    done = told(
+        (PUBLISH, 0, 1, 1), (PUBLISH, 1, 3, 1), (PUBLISH, 2, 7, 1), (BROWSE, 0, 1, 0),
+        (PUBLISH, 1, 3, 1), (BROWSE, 1, 3, 0), (BROWSE, 2, 7, 0),
+    )  # fmt: skip
+    assert optimum(done, 10) == 3  # 1 has room once 0 was asked for
+    assert certify_pages(done, 10) == Interval(3, 3)
 
 
 def test_stays_go_from_an_event_of_a_page_to_its_next_request() -> None:

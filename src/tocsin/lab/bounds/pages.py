@@ -101,7 +101,7 @@ def _find(
         if kind[now] == SUPERSEDED:
             old[one] = 1
         elif kind[now] == PUBLISH:
-            if since[one] < 0 and subscriptions[now] > 0:
+            if subscriptions[now] > 0:
                 since[one] = now
         else:
             if since[one] >= 0:
