@@ -133,11 +133,14 @@ class Pages:
 
     def _version(self, story: tuple[str, str, bytes], page: str, made_at: float) -> None:
         outdated = self._stories.tell(story, page, made_at)
-        if outdated != page:
-            self.cache.superseded(page, False)
+        if outdated != page and self.cache.is_superseded(page):
+            self._supersede(page, False)
         if outdated is not None:
-            self.cache.superseded(outdated)
-            self._watcher().page_superseded(outdated)
+            self._supersede(outdated, True)
+
+    def _supersede(self, page: str, is_so: bool) -> None:
+        self._watcher().page_superseded(page, is_so)
+        self.cache.superseded(page, is_so)
 
     def _publish(self) -> None:
         news, self._news = self._news, {}
