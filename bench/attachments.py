@@ -2,7 +2,7 @@
 
 Each in a process of its own with one thread, the same clients, connections that stay open. What
 counts is what a second of the server's CPU gives, so that the clients' work does not. The broker
-checks a token and the hash of every page it reads from disk; nginx checks nothing.
+checks a token and every block that it reads from disk; nginx checks nothing.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from bench.control import answer, orders
 from tocsin.broker.server.pages import Coming, Pages
 from tocsin.broker.server.pages.calls import PageCalls, page_routes
 from tocsin.broker.server.pages.shelf import DirectoryShelf, MemoryShelf, Shelf
+from tocsin.broker.server.pages.sums import BLOCK_BYTES
 from tocsin.errors import NotFound
 from tocsin.service.serving import configure_logs, listen, port_of, serving
 from tocsin.service.web import application
@@ -38,9 +39,10 @@ def _shelf(kind: str, directory: Path) -> Shelf:
     in_memory.found = on_disk.found  # type: ignore[method-assign]
     for page, size_bytes in on_disk.found():
         body = in_memory.new()
-        found = on_disk.open(page, size_bytes)
+        found = on_disk.open(page, 0)
         assert found is not None
-        body.write(found.read(0, size_bytes))
+        for start in range(0, size_bytes, BLOCK_BYTES):
+            body.write(found.read(start, BLOCK_BYTES))
         in_memory.put(page, body)
     return in_memory
 

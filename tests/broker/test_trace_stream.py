@@ -17,7 +17,7 @@ from tocsin.lab.simulators.page_cache.replay import replay_pages
 from tocsin.lab.trace import EventTrace, read_trace
 from tocsin.lab.trace.pages import read_page_trace
 from tocsin.lab.trace.recording import Recorded, record
-from tocsin.lab.workloads.pages.operations import PUBLISH
+from tocsin.lab.workloads.pages.operations import PUBLISH, RENEWED
 from tocsin.policies.page import parse_page_policy
 
 FLOOD = {"type": "flood"}
@@ -136,7 +136,8 @@ async def test_a_recording_ends_with_its_token(world: World, tmp_path: Path) -> 
 async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
     world: World, tmp_path: Path
 ) -> None:
-    """The recording under the broker's own policy and budget: the same decisions, one by one."""
+    """The recording under the broker's own policy and budget: the same decisions, one by one. The
+    last stories return to pages that had been superseded."""
     content = world.cluster.content
     content.fields["floods"] = ["photo"], ["key"]
     broker = await world.broker(page_policy="dc", page_cache_bytes=10_000)
@@ -148,8 +149,9 @@ async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
     pages, counters = broker.driver.pages, broker.driver.pages.cache.counters
     async with recording(broker, tmp_path / "trace.parquet") as made:
         ids = []
-        for number in range(12):
-            value = content.value(bytes([number]) * (1000 + 300 * number))
+        for number in range(14):
+            told = number % 10
+            value = content.value(bytes([told]) * (1000 + 300 * told))
             ids.append(value["id"])
             result = {"key": number % 5, "photo": value}
             world.cluster.produce("floods", FLOOD, [result])
@@ -159,7 +161,9 @@ async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
                 assert (await http.get(f"/v1/attachments/{id}{led_by}")).is_success
                 await until(lambda: not pages.filling)
     trace = read_page_trace(made.path)
-    assert set(trace.operations.subscriptions[trace.operations.kind == PUBLISH]) == {2}
+    published = trace.operations.kind == PUBLISH
+    assert trace.operations.subscriptions[published].tolist() == [2] * 10 + [4] * 4
+    assert (trace.operations.kind == RENEWED).sum() == 4
     outcome, steps = replay_pages(trace, parse_page_policy("dc"), 10_000)
     assert len(list(steps.told())) == len(trace.operations)
     row = outcome.row()

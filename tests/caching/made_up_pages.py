@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tocsin.lab.workloads.pages.operations import BROWSE, NOTIFIED, PUBLISH, SUPERSEDED, Operations
+from tocsin.lab.workloads.pages.operations import (
+    BROWSE,
+    NOTIFIED,
+    PUBLISH,
+    RENEWED,
+    SUPERSEDED,
+    Operations,
+)
 from tocsin.policies.page import page_policy_names
 
 POLICIES = st.sampled_from(
     [*page_policy_names(), "gdstar(2)", "sg2(2)", "hug(0.5)", "dc(2)", "dc-ta(0.25)", "dc-ta(1)"]
 )
 CAPACITIES = st.integers(0, 40)
-KINDS = (PUBLISH, PUBLISH, BROWSE, BROWSE, NOTIFIED, NOTIFIED, NOTIFIED, SUPERSEDED)
+KINDS = (PUBLISH, PUBLISH, BROWSE, BROWSE, NOTIFIED, NOTIFIED, NOTIFIED, SUPERSEDED, RENEWED)
 
 
 @st.composite

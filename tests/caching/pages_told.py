@@ -1,4 +1,4 @@
-"""Traces of page caches in words: `push a 2 s3`, `note a 2`, `browse a 2`, `new a`."""
+"""Traces of page caches in words: `push a 2 s3`, `note a 2`, `browse a 2`, `new a`, `again a`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def play(cache: PageCache[str], story: str) -> list[str]:
 
 def did(cache: PageCache[str], line: str) -> str:
     what, page, *numbers = line.split("#")[0].split()
-    if what == "new":
-        cache.superseded(page)
+    if what in ("new", "again"):
+        cache.superseded(page, what == "new")
         return "none"
     size = int(numbers[0])
     if what == "push":

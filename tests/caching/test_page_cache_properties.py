@@ -12,7 +12,14 @@ from caching.made_up_pages import CAPACITIES, POLICIES, operations
 from tocsin.caching.page_cache import PageCache, Step
 from tocsin.errors import InvalidInput
 from tocsin.lab.simulators.page_cache.live import run_live
-from tocsin.lab.workloads.pages.operations import NOTIFIED, PUBLISH, SUPERSEDED, Operations
+from tocsin.lab.workloads.pages.operations import (
+    BROWSE,
+    NOTIFIED,
+    PUBLISH,
+    RENEWED,
+    SUPERSEDED,
+    Operations,
+)
 from tocsin.policies.page import parse_page_policy
 
 Told = tuple[int, int, int, int]
@@ -25,8 +32,8 @@ def rows(done: Operations) -> list[Told]:
 
 def did(cache: PageCache[int], row: Told) -> Step[int]:
     kind, page, size_bytes, subscriptions = row
-    if kind == SUPERSEDED:
-        cache.superseded(page)
+    if kind in (SUPERSEDED, RENEWED):
+        cache.superseded(page, kind == SUPERSEDED)
         return Step("none")
     if kind == PUBLISH:
         return cache.publish(page, size_bytes, subscriptions)
@@ -84,7 +91,7 @@ def test_hits_and_misses_are_all_requests(done: Operations, policy: str, capacit
     for row in rows(done):
         there = row[1] in cache
         step = did(cache, row)
-        if row[0] not in (PUBLISH, SUPERSEDED):
+        if row[0] in (BROWSE, NOTIFIED):
             assert (step.outcome == "hit") == there
     counters = cache.counters
     assert counters.hits + counters.misses == counters.requests == done.requests

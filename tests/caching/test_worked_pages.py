@@ -1,7 +1,8 @@
 """Page caches, worked by hand: one story for each policy and each rule of the delivery paper.
 
 `push a 2 s3`: page a of 2 bytes is published, 3 subscriptions match. `note` and `browse` are
-requests, `new a`: a newer version of a's story exists. Costs are 1 and β = 1 if nothing is said.
+requests, `new a`: a newer version of a's story exists, `again a`: a is the newest once more. Costs
+are 1 and β = 1 if nothing is said.
 """
 
 from __future__ import annotations
@@ -534,6 +535,29 @@ def test_superseded_pages_are_stale_in_dc_and_stay_where_they_are() -> None:
         """,
     )
     assert cache.portion_of("p") == "push"
+
+
+def test_a_page_that_is_the_newest_again_is_worth_what_it_would_be() -> None:
+    check(
+        "sg1",
+        3,
+        """
+        push a 1 s2   -> stored              # 2
+        push b 1 s1   -> stored              # 1
+        push c 1 s1   -> stored              # 1
+        new a         -> none
+        new b         -> none
+        again a       -> none                # 2
+        push d 1 s1   -> stored b            # a stays; no L, b left without a trace
+        push b 1 s9   -> none                # still superseded
+        again b       -> none
+        push b 1 s9   -> stored c            # L = 1, V(b) = 10
+        new a         -> none
+        again a       -> none                # 1 + 2
+        push e 1 s2   -> stored d            # 1 + 2; L stays 1
+        push f 1 s2   -> aborted             # a is worth as much
+        """,
+    )
 
 
 def test_a_page_published_again_is_worth_what_is_said_last() -> None:

@@ -46,8 +46,8 @@ class Watcher:
     def page_requested(self, page: str, size_bytes: int, notification: bool, hit: bool) -> None:
         """Somebody opened a page, led there by a notification or not."""
 
-    def page_superseded(self, page: str) -> None:
-        """A newer version of its story came."""
+    def page_superseded(self, page: str, is_so: bool) -> None:
+        """A newer version of its story came; or it is the newest of one again."""
 
 
 NOBODY = Watcher()

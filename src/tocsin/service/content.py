@@ -55,6 +55,14 @@ def range_of(header: str | None, size_bytes: int) -> Span | None:
     return Span(start, stop)
 
 
+def begin_of(header: str | None, size_bytes: int) -> int:
+    """The first byte that an answer to this range needs."""
+    try:
+        return (range_of(header, size_bytes) or Span(0, size_bytes)).start
+    except ValueError:
+        return 0
+
+
 def names_tag(header: str | None, tag: str) -> bool:
     """Whether If-None-Match knows this version."""
     told = [one.strip().removeprefix("W/") for one in (header or "").split(",")]

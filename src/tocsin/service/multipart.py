@@ -1,19 +1,24 @@
-"""multipart/form-data as it comes: parts, and the pieces of their bodies. Pure; holds little of it.
+"""multipart/form-data as it comes: parts, and the pieces of their bodies. Holds headers alone.
 
-RFC 7578, as browsers and curl send it. Headers are read by the standard library.
+python-multipart reads it, and bounds the headers: eight a part, of four kilobytes each. Here are
+what a part is to us, and our errors.
 """
 
 from __future__ import annotations
 
-from email.message import Message
-from email.parser import BytesHeaderParser
+import logging
 from typing import NamedTuple
+
+from python_multipart.exceptions import MultipartParseError
+from python_multipart.multipart import MultipartParser, parse_options_header
 
 from tocsin.errors import InvalidInput
 
 KIND = "multipart/form-data"
-MOST_HEADER_BYTES = 8 * 1024
-MOST_BOUNDARY_CHARACTERS = 70
+MOST_BOUNDARY_BYTES = 70  # RFC 2046
+
+# What it complains of is told to whoever sent it, and is no line of a service's log.
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL + 1)
 
 
 class Part(NamedTuple):
@@ -25,75 +30,66 @@ class Part(NamedTuple):
 
 
 def is_form(content_type: str | None) -> bool:
-    return (content_type or "").partition(";")[0].strip().lower() == KIND
+    return parse_options_header(content_type)[0] == KIND.encode()
 
 
 def boundary_of(content_type: str) -> bytes:
-    told = Message()
-    told["content-type"] = content_type
-    found = told.get_boundary() or ""
-    if not 0 < len(found) <= MOST_BOUNDARY_CHARACTERS or not found.isascii():
+    found = parse_options_header(content_type)[1].get(b"boundary", b"")
+    if not 0 < len(found) <= MOST_BOUNDARY_BYTES:
         raise _broken("its Content-Type names no boundary")
-    return found.encode()
+    return found
 
 
 class Multipart:
     def __init__(self, boundary: bytes) -> None:
         self.whole = False  # its last boundary came
-        self._mark = b"\r\n--" + boundary
-        self._buffer = b"\r\n"  # the first boundary may stand at the very beginning
-        self._in_body = False
-        self._at_mark = False
-        self._ignored = 0
+        self._begun = False
+        self._told: list[Part | bytes] = []
+        self._headers: dict[bytes, bytes] = {}
+        self._field, self._value = bytearray(), bytearray()
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_header_field": lambda data, start, end: self._field.extend(data[start:end]),
+                "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
+                "on_header_end": self._header,
+                "on_headers_finished": self._part,
+                "on_part_data": lambda data, start, end: self._told.append(data[start:end]),
+                "on_end": self._end,
+            },
+        )
 
     def feed(self, data: bytes) -> list[Part | bytes]:
         """What the next bytes tell: parts that begin, and pieces of the body of the last one."""
-        self._buffer += data
-        told: list[Part | bytes] = []
-        while not self.whole and (self._head(told) if self._at_mark else self._body(told)):
-            pass
+        if not self._begun:  # it would pass over what follows empty lines, by how that is cut
+            data = data.lstrip(b"\r\n")
+            self._begun = bool(data)
+        try:
+            self._parser.write(data)
+        except MultipartParseError as error:
+            raise _broken(str(error)) from None
+        told, self._told = self._told, []
         return told
 
-    def _body(self, told: list[Part | bytes]) -> bool:
-        """Up to the next mark, of which the end of the buffer may be the beginning."""
-        at = self._buffer.find(self._mark)
-        end = max(0, len(self._buffer) - len(self._mark) + 1) if at < 0 else at
-        piece = self._buffer[:end]
-        if self._in_body and piece:
-            told.append(piece)
-        elif not self._in_body:
-            self._ignored += len(piece)
-            if self._ignored > MOST_HEADER_BYTES:
-                raise _broken("its first boundary does not come")
-        self._buffer = self._buffer[end if at < 0 else at + len(self._mark) :]
-        self._at_mark = at >= 0
-        return self._at_mark
+    def _header(self) -> None:
+        self._headers[bytes(self._field.lower())] = bytes(self._value)
+        self._field.clear()
+        self._value.clear()
 
-    def _head(self, told: list[Part | bytes]) -> bool:
-        """The headers of a part, from the end of the mark's line; or the end of all."""
-        if self._buffer.startswith(b"--"):
-            self.whole = True
-            return False
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._buffer) > MOST_HEADER_BYTES:
-                raise _broken("the headers of a part do not end")
-            return False
-        line, _, headers = self._buffer[: end + 2].partition(b"\r\n")
-        if line.strip():
-            raise _broken("something follows a boundary")
-        told.append(_part(headers))
-        self._buffer = self._buffer[end + 4 :]
-        self._at_mark, self._in_body = False, True
-        return True
+    def _part(self) -> None:
+        headers, self._headers = self._headers, {}
+        told = parse_options_header(headers.get(b"content-disposition"))[1]
+        name, filename = _text(told.get(b"name")), _text(told.get(b"filename"))
+        if not name:
+            raise _broken("a part has no name")
+        self._told.append(Part(name, filename, _text(headers.get(b"content-type"))))
+
+    def _end(self) -> None:
+        self.whole = True
 
 
-def _part(headers: bytes) -> Part:
-    told = BytesHeaderParser().parsebytes(headers)
-    name = told.get_param("name", header="content-disposition")
-    if not isinstance(name, str) or not name:
-        raise _broken("a part has no name")
-    return Part(name, told.get_filename(), told.get("content-type"))
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")
 
 
 def _broken(why: str) -> InvalidInput:

@@ -9,10 +9,18 @@ import numpy as np
 from hypothesis import given, settings
 
 from caching.made_up_pages import CAPACITIES, POLICIES, operations
+from tocsin.lab.bounds.interval import Interval
 from tocsin.lab.bounds.pages import certify_pages, stays_of
 from tocsin.lab.simulators.page_cache.live import run_live
 from tocsin.lab.workloads.pages.news import NewsSettings, news
-from tocsin.lab.workloads.pages.operations import BROWSE, NOTIFIED, PUBLISH, SUPERSEDED, Operations
+from tocsin.lab.workloads.pages.operations import (
+    BROWSE,
+    NOTIFIED,
+    PUBLISH,
+    RENEWED,
+    SUPERSEDED,
+    Operations,
+)
 from tocsin.policies.page import parse_page_policy
 
 Event = tuple[int, int, int, int]
@@ -53,7 +61,7 @@ def optimum(done: Operations, capacity: int) -> int:
 @settings(max_examples=40)
 @given(operations(most=18, pages=5), CAPACITIES)
 def test_the_optimum_lies_in_the_interval(done: Operations, capacity: int) -> None:
-    plain = done.kind != SUPERSEDED  # all may stay: the optimum is of those that are told nothing
+    plain = done.kind < SUPERSEDED  # all may stay: the optimum is of those that are told nothing
     done = Operations(
         done.kind[plain],
         done.page[plain],
@@ -104,6 +112,15 @@ def test_two_pages_that_do_not_fit_together_are_told_apart() -> None:
     assert (found.reached, found.limit) == (2, 2)  # 1 and 2; not 0 and one of them
 
 
+def test_a_page_that_is_published_again_may_be_placed_then() -> None:
+    done = told(
+        (PUBLISH, 0, 1, 1), (PUBLISH, 1, 3, 1), (PUBLISH, 2, 7, 1), (BROWSE, 0, 1, 0),
+        (PUBLISH, 1, 3, 1), (BROWSE, 1, 3, 0), (BROWSE, 2, 7, 0),
+    )  # fmt: skip
+    assert optimum(done, 10) == 3  # 1 has room once 0 was asked for
+    assert certify_pages(done, 10) == Interval(3, 3)
+
+
 def test_stays_go_from_an_event_of_a_page_to_its_next_request() -> None:
     done = told(
         (PUBLISH, 0, 3, 1), (BROWSE, 1, 1, 0), (BROWSE, 0, 3, 0), (SUPERSEDED, 0, 3, 0),
@@ -115,6 +132,15 @@ def test_stays_go_from_an_event_of_a_page_to_its_next_request() -> None:
     ]  # fmt: skip
     assert certify_pages(done, 4).limit == 3
     assert certify_pages(done, 4).reached == 2  # what is superseded does not stay
+
+
+def test_what_is_renewed_may_stay_from_its_next_request_on() -> None:
+    done = told(
+        (PUBLISH, 0, 3, 1), (SUPERSEDED, 0, 3, 0), (RENEWED, 0, 3, 0), (BROWSE, 0, 3, 0),
+        (RENEWED, 0, 3, 0), (BROWSE, 0, 3, 0),
+    )  # fmt: skip
+    assert stays_of(done).outdated.tolist() == [1, 0]
+    assert certify_pages(done, 4) == Interval(1, 2)
 
 
 def test_the_interval_is_narrow_on_the_papers_workload() -> None:

@@ -42,7 +42,7 @@ def test_kernel_equals_cache_in_a_long_run(policy: str) -> None:
     size = np.maximum(1, random.lognormal(3, 1, pages)).astype(np.int64)
     page = np.minimum(random.zipf(1.3, length) - 1, pages - 1).astype(np.int32)
     page[::3] = random.integers(0, pages, len(page[::3]))
-    kind = random.choice(4, length, p=[0.3, 0.3, 0.395, 0.005]).astype(np.uint8)
+    kind = random.choice(5, length, p=[0.3, 0.3, 0.39, 0.005, 0.005]).astype(np.uint8)
     subscriptions = random.integers(0, 20, length).astype(np.int32)
     done = Operations(kind, page, size[page], subscriptions, pages)
     chosen = parse_page_policy(policy)

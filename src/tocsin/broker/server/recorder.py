@@ -44,7 +44,7 @@ KINDS = (
 """`size` tells later what a published object measured; `lost` that `position` records were
 dropped; `quiet` that nothing happened until then. Of page caches: `page` that `after` subscriptions
 matched the page `position`, `open` that somebody opened it (`after` is 1 if a notification led
-there), `outdated` that a newer version of it came."""
+there), `outdated` that a newer version of it came (`after` is 1 if it is the newest again)."""
 
 FIELDS = (
     ("at_s", "d"),
@@ -316,8 +316,8 @@ class Recorder(Watcher):
         )
 
     @_contained
-    def page_superseded(self, page: str) -> None:
-        self._write(OUTDATED, position=self._page(page))
+    def page_superseded(self, page: str, is_so: bool) -> None:
+        self._write(OUTDATED, after=not is_so, position=self._page(page))
 
     def _page(self, page: str) -> int:
         return self._pages.setdefault(page, len(self._pages))

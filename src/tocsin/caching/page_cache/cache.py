@@ -86,6 +86,9 @@ class PageCache(Generic[K]):
         held = self._known.get(page)
         return None if held is None or held.portion < 0 else held.size_bytes
 
+    def is_superseded(self, page: K) -> bool:
+        return page in self._known and self._known[page].superseded
+
     def portion_of(self, page: K) -> str | None:
         """None: it is not there."""
         held = self._known.get(page)
@@ -145,8 +148,6 @@ class PageCache(Generic[K]):
         leaves before all others when room is needed, and is not stored again, unless it becomes
         the newest version once more."""
         held = self._known.setdefault(page, Held())
-        if not is_so and not held.superseded:
-            return
         self._begin()
         held.superseded = is_so
         if held.portion >= 0:

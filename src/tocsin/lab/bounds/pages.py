@@ -25,7 +25,7 @@ from tocsin.lab.bounds.demand import Floats, Ints, Longs
 from tocsin.lab.bounds.interval import ROUNDING, Interval
 from tocsin.lab.bounds.prices import best_prices
 from tocsin.lab.compiling.functions import compiled
-from tocsin.lab.workloads.pages.operations import PUBLISH, SUPERSEDED, Operations
+from tocsin.lab.workloads.pages.operations import PUBLISH, RENEWED, SUPERSEDED, Operations
 
 
 class Stays(NamedTuple):
@@ -34,7 +34,7 @@ class Stays(NamedTuple):
     begin: Longs
     end: Longs
     size_bytes: Longs
-    outdated: Ints  # 1: a newer version is there when it begins
+    outdated: Ints  # 1: meanwhile a newer version is there
 
 
 def stays_of(operations: Operations) -> Stays:
@@ -94,21 +94,24 @@ def _find(
     kind: NDArray[np.uint8], page: Ints, size_bytes: Longs, subscriptions: Ints, since: Longs,
     old: Longs, found: Longs,
 ) -> int:  # fmt: skip
-    """`since` is when a page could last be placed, -1 if never."""
+    """`since` is when a page could last be placed, -1 if never; `old` is up to when it was
+    superseded."""
     count = 0
     for now in range(kind.shape[0]):
         one = page[now]
         if kind[now] == SUPERSEDED:
-            old[one] = 1
+            old[one] = kind.shape[0]
+        elif kind[now] == RENEWED:
+            old[one] = min(old[one], now)
         elif kind[now] == PUBLISH:
-            if since[one] < 0 and subscriptions[now] > 0:
+            if subscriptions[now] > 0:
                 since[one] = now
         else:
             if since[one] >= 0:
                 found[0, count] = since[one]
                 found[1, count] = now
                 found[2, count] = size_bytes[now]
-                found[3, count] = old[one]
+                found[3, count] = old[one] > since[one]
                 count += 1
             since[one] = now
     return count

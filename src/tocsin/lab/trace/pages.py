@@ -4,6 +4,7 @@
     publish,a,2,3,
     request,a,2,,1
     superseded,a,2,,
+    renewed,a,2,,
 
 `subscriptions` counts for a publication, `notification` (1 or 0) for a request; elsewhere they may
 be left empty. What is wrong is told by row and field; rows are counted from 1, without the header.
@@ -28,10 +29,17 @@ from tocsin.lab.trace import journal
 from tocsin.lab.trace.events import EventTrace
 from tocsin.lab.trace.reading import MAGIC, read_trace
 from tocsin.lab.trace.schema import KEY
-from tocsin.lab.workloads.pages.operations import BROWSE, NOTIFIED, PUBLISH, SUPERSEDED, Operations
+from tocsin.lab.workloads.pages.operations import (
+    BROWSE,
+    NOTIFIED,
+    PUBLISH,
+    RENEWED,
+    SUPERSEDED,
+    Operations,
+)
 
 COLUMNS = ("operation", "page", "size", "subscriptions", "notification")
-KINDS = {"publish": PUBLISH, "request": BROWSE, "superseded": SUPERSEDED}
+KINDS = {"publish": PUBLISH, "request": BROWSE, "superseded": SUPERSEDED, "renewed": RENEWED}
 MOST_BYTES = 2**53  # beyond it, a value is not exact
 MOST_SUBSCRIPTIONS = 2**31 - 1
 MOST_ROWS = 2**30 - 2  # twice a row's number is a time
@@ -73,7 +81,7 @@ def read_page_trace(file: Path) -> PageTrace:
 
 def write_page_trace(operations: Operations, file: Path) -> None:
     """A file that `read_page_trace` reads; its pages are called by their numbers."""
-    words = np.empty(SUPERSEDED + 1, object)
+    words = np.empty(RENEWED + 1, object)
     for name, kind in KINDS.items():
         words[kind] = name
     words[NOTIFIED] = words[BROWSE]
@@ -119,7 +127,11 @@ def _recorded(file: Path) -> pd.DataFrame:
             hint="at that broker no attachments were mentioned or opened meanwhile",
         )
     kind = found["kind"]
-    words = np.select([kind == PAGE, kind == OPEN], ["publish", "request"], "superseded")
+    words = np.select(
+        [kind == PAGE, kind == OPEN, found["after"] == 1],
+        ["publish", "request", "renewed"],
+        "superseded",
+    )
     return pd.DataFrame(
         {
             "operation": words,

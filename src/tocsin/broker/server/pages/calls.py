@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -13,7 +14,7 @@ from tocsin.caching.page_cache import PageCounters
 from tocsin.client.frames import Position
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import check_attachment_id
-from tocsin.service.content import content_response, names_tag
+from tocsin.service.content import begin_of, content_response, names_tag
 from tocsin.service.web import Call, Route
 
 
@@ -56,7 +57,8 @@ class PageCalls:
         if known or call.request.method == "HEAD":  # no bytes are asked for
             size_bytes = await self._pages.size_bytes(id)
             return content_response(call.request, id, size_bytes, _nothing, self._stall_s)
-        reading = await self._pages.open(id, notification)
+        wanted = call.request.headers.get("range")
+        reading = await self._pages.open(id, notification, partial(begin_of, wanted))
 
         def gone(stalled: bool) -> None:
             reading.done()

@@ -11,9 +11,8 @@ import hashlib
 from collections.abc import AsyncIterator
 
 from tocsin.broker.server.pages.shelf import Growing
+from tocsin.broker.server.pages.sums import BLOCK_BYTES
 from tocsin.errors import TocsinError, Unavailable
-
-PIECE_BYTES = 64 * 1024
 
 
 class Fill:
@@ -21,6 +20,7 @@ class Fill:
         self.page = page
         self.size_bytes: int | None = None  # None: the cluster has not answered yet
         self.whole = False
+        self.over = False  # nothing more comes, and who keeps it has been told
         self.readers = 0
         self.task: asyncio.Task[None]  # that fetches it
         self._body = body
@@ -78,7 +78,7 @@ class Fill:
             if start >= there:
                 await self._more()
                 continue
-            piece = self._body.read(start, min(PIECE_BYTES, min(there, stop) - start))
+            piece = self._body.read(start, min(BLOCK_BYTES, min(there, stop) - start))
             start += len(piece)
             yield piece
 

@@ -133,11 +133,14 @@ class Pages:
 
     def _version(self, story: tuple[str, str, bytes], page: str, made_at: float) -> None:
         outdated = self._stories.tell(story, page, made_at)
-        if outdated != page:
-            self.cache.superseded(page, False)
+        if outdated != page and self.cache.is_superseded(page):
+            self._supersede(page, False)
         if outdated is not None:
-            self.cache.superseded(outdated)
-            self._watcher().page_superseded(outdated)
+            self._supersede(outdated, True)
+
+    def _supersede(self, page: str, is_so: bool) -> None:
+        self._watcher().page_superseded(page, is_so)
+        self.cache.superseded(page, is_so)
 
     def _publish(self) -> None:
         news, self._news = self._news, {}
@@ -161,14 +164,15 @@ class Pages:
 
     # Requests
 
-    async def open(self, page: str, notification: bool) -> Reading:
-        """Somebody reads it. NotFound or Unavailable if it cannot be had."""
+    async def open(self, page: str, notification: bool, start: Callable[[int], int]) -> Reading:
+        """Somebody reads it, from where `start` makes of its size. NotFound or Unavailable if it
+        cannot be had."""
         size_bytes = self._sizes.get(page)
         if size_bytes is not None:
-            body = self._shelf.open(page, size_bytes)
+            body = self._shelf.open(page, start(size_bytes))
             if body is not None:
                 self._request(page, size_bytes, notification)
-                whole = Whole(page, size_bytes, body, lambda: self._lost(page))
+                whole = Whole(body, lambda: self._lost(page))
                 return Reading(size_bytes, self._counted(whole), body.close)
             self._lost(page)
         self._waiting.pop(page, None)
@@ -205,7 +209,7 @@ class Pages:
         fill.readers -= 1
         if fill.readers:
             return
-        if fill.task.done():
+        if fill.over:
             fill.close()
         elif fill.page not in self.cache:
             self._give_up(fill)
@@ -242,6 +246,7 @@ class Pages:
 
     def _filled(self, fill: Fill) -> None:
         """Its task has ended, however."""
+        fill.over = True
         if self._fills.get(fill.page) is fill:
             del self._fills[fill.page]
             if not fill.whole:

@@ -2,7 +2,8 @@
 
 A page comes as a `Body` that grows aside and can be read while it does; put on the shelf, it is
 whole. Files are written aside and renamed, so that a crash leaves no half page under its name; what
-lies there at the next start is checked against its hash all the same.
+lies there at the next start is checked against its hash all the same. Files are read by blocks, and
+each is checked before a byte of it leaves.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Protocol
 
 import structlog
 
-from tocsin.errors import SettingError
+from tocsin.broker.server.pages.sums import BLOCK_BYTES, Sums
+from tocsin.errors import SettingError, Unavailable
 from tocsin.model import is_attachment_id
 
 log = structlog.get_logger()
 
-SMALL_BYTES = 64 * 1024  # so large a file is checked as a whole before anything is read of it
 _CHECKED_AT_ONCE_BYTES = 1024 * 1024
 _COMING_BYTES = 256 * 1024  # of a page that comes, so much lies in memory; more on disk
 
@@ -29,12 +30,8 @@ _COMING_BYTES = 256 * 1024  # of a page that comes, so much lies in memory; more
 class Body(Protocol):
     """The bytes of one page."""
 
-    @property
-    def sure(self) -> bool:
-        """They cannot have changed since they were checked."""
-
     def read(self, start: int, most_bytes: int) -> bytes:
-        """Empty at its end."""
+        """Some of those there are; Unavailable if they are not what they were."""
 
     def close(self) -> None:
         """It is read no more. What is not on a shelf is gone then."""
@@ -51,8 +48,8 @@ class Shelf(Protocol):
     def put(self, page: str, body: Growing) -> None:
         """The body is whole."""
 
-    def open(self, page: str, size_bytes: int) -> Body | None:
-        """For one reader; None: it is not there, or is not what it was."""
+    def open(self, page: str, start: int) -> Body | None:
+        """For one reader, who begins there; None: it is not there, or is not what it was."""
 
     def drop(self, page: str) -> None:
         """Those who read it go on."""
@@ -62,23 +59,34 @@ class Shelf(Protocol):
 
 
 class _File:
-    sure = False
-
-    def __init__(self, handle: int, path: Path | None = None) -> None:
+    def __init__(self, handle: int, sums: Sums, path: Path | None = None) -> None:
         self._handle = handle
+        self.sums = sums
         self.path = path  # while it lies aside
+        self._block = b""  # the last that was read, and where it begins
+        self._begin = 0
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._handle, view) :]
-
-    @property
-    def size_bytes(self) -> int:
-        return os.fstat(self._handle).st_size
+        self.sums.add(data)
 
     def read(self, start: int, most_bytes: int) -> bytes:
-        return os.pread(self._handle, most_bytes, start)
+        if not self._begin <= start < self._begin + len(self._block):
+            begin = start - start % BLOCK_BYTES
+            self._block, self._begin = self._checked(begin), begin
+        at = start - self._begin
+        return self._block[at : at + most_bytes]
+
+    def _checked(self, begin: int) -> bytes:
+        try:
+            block = os.pread(self._handle, BLOCK_BYTES, begin)
+        except OSError:
+            block = b""
+        if not self.sums.fit(begin, block):
+            raise Unavailable("a page is damaged, and dropped", hint="ask again")
+        return block
 
     def close(self) -> None:
         os.close(self._handle)
@@ -89,6 +97,7 @@ class _File:
 class DirectoryShelf:
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._sums: dict[str, Sums] = {}  # of each page
         self._aside = root / "incoming"
         try:
             self._aside.mkdir(parents=True, exist_ok=True)
@@ -102,7 +111,8 @@ class DirectoryShelf:
 
     def new(self) -> _File:
         path = self._aside / f"{uuid.uuid4().hex}.part"
-        return _File(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        return _File(handle, Sums(), path)
 
     def put(self, page: str, body: Growing) -> None:
         assert isinstance(body, _File)
@@ -111,30 +121,32 @@ class DirectoryShelf:
         target.parent.mkdir(exist_ok=True)
         os.replace(body.path, target)
         body.path = None
+        self._sums[page] = body.sums
 
-    def open(self, page: str, size_bytes: int) -> Body | None:
+    def open(self, page: str, start: int) -> Body | None:
         try:
-            file = _File(os.open(self._path(page), os.O_RDONLY | os.O_CLOEXEC))
+            file = _File(os.open(self._path(page), os.O_RDONLY | os.O_CLOEXEC), self._sums[page])
         except OSError:
             return None
-        if file.size_bytes != size_bytes:
+        try:
+            file.read(start, 1)
+        except Unavailable:
             file.close()
             return None
-        if size_bytes > SMALL_BYTES:
-            return file
-        data = file.read(0, size_bytes)
-        file.close()
-        return _Memory(data) if hashlib.sha256(data).hexdigest() == page else None
+        return file
 
     def drop(self, page: str) -> None:
         self._path(page).unlink(missing_ok=True)
+        self._sums.pop(page, None)
 
     def found(self) -> list[tuple[str, int]]:
         files = [path for path in self._root.glob("??/*") if is_attachment_id(path.name)]
         whole = []
         for path in sorted(files, key=lambda one: one.stat().st_mtime):
-            if _hash_of(path) == path.name:
-                whole.append((path.name, path.stat().st_size))
+            sums = _sums_of(path)
+            if sums is not None:
+                self._sums[path.name] = sums
+                whole.append((path.name, sums.size_bytes))
             else:
                 log.warning("a page is damaged, and dropped", page=path.name)
                 path.unlink()
@@ -144,17 +156,20 @@ class DirectoryShelf:
         return self._root / page[:2] / page
 
 
-def _hash_of(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(_CHECKED_AT_ONCE_BYTES):
-            found.update(piece)
-    return found.hexdigest()
+def _sums_of(path: Path) -> Sums | None:
+    """None: it is not what it is called."""
+    found, sums = hashlib.sha256(), Sums()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_CHECKED_AT_ONCE_BYTES):
+                found.update(piece)
+                sums.add(piece)
+    except OSError:
+        return None
+    return sums if found.hexdigest() == path.name else None
 
 
 class _Memory:
-    sure = True
-
     def __init__(self, data: bytes) -> None:
         self._data = data
 
@@ -168,8 +183,6 @@ class _Memory:
 class _Spool:
     """On its way to memory. The budget counts what is kept, and not what many large pages take that
     come at once: these wait on disk."""
-
-    sure = False
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(_COMING_BYTES)  # noqa: SIM115 (see close)
@@ -196,7 +209,7 @@ class MemoryShelf:
     def put(self, page: str, body: Growing) -> None:
         self._pages[page] = body.read(0, -1)
 
-    def open(self, page: str, size_bytes: int) -> Body | None:
+    def open(self, page: str, start: int) -> Body | None:
         data = self._pages.get(page)
         return None if data is None else _Memory(data)
 

@@ -14,6 +14,7 @@ from tocsin.lab.compiling.functions import borrow, compiled, fused, inlined
 from tocsin.lab.compiling.records import record_dtype, records
 from tocsin.lab.simulators.page_cache.ranking import ENTRY, SPARE, front, is_own, pop, push
 from tocsin.lab.workloads.pages.operations import NOTIFIED, PUBLISH
+from tocsin.lab.workloads.pages.operations import RENEWED as RENEW
 from tocsin.lab.workloads.pages.operations import SUPERSEDED as SUPERSEDE
 from tocsin.policies.page import assay
 from tocsin.policies.page.assay import AGES, ENDS
@@ -248,7 +249,7 @@ def _learn(
         _grow_older(
             items, operation, entries, count, portion, first, setting, lives, order, passed, known
         )
-    if what == SUPERSEDE:
+    if what in (SUPERSEDE, RENEW):
         return
     life = lives[number]
     if life.born_at == 0:
@@ -324,11 +325,17 @@ def run(
         placing = False
         if there < 0:
             item.size_bytes = size_bytes[row]
-        if what == SUPERSEDE:
-            item.superseded = 1
+        if what in (SUPERSEDE, RENEW):
+            item.superseded = what == SUPERSEDE
             if there >= 0:
+                value = UNINTERESTING
+                if what == RENEW:
+                    value = _value_now(
+                        items, number, there, portions[there], cost, first, second, learns, lives,
+                        known,
+                    )  # fmt: skip
                 _value_anew(
-                    items, number, there, UNINTERESTING, now,
+                    items, number, there, value, now,
                     heaps[0] if there == FIRST else heaps[1], count,
                 )  # fmt: skip
         elif what == PUBLISH:

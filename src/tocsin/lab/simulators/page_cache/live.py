@@ -8,7 +8,13 @@ import numpy as np
 
 from tocsin.caching.page_cache import OUTCOMES, Outcome, PageCache
 from tocsin.lab.simulators.page_cache.outcome import PageOutcome, Steps
-from tocsin.lab.workloads.pages.operations import NOTIFIED, PUBLISH, SUPERSEDED, Operations
+from tocsin.lab.workloads.pages.operations import (
+    NOTIFIED,
+    PUBLISH,
+    RENEWED,
+    SUPERSEDED,
+    Operations,
+)
 from tocsin.policies.page import PagePolicy, portion_names
 
 NUMBERS = {outcome: number for number, outcome in enumerate(OUTCOMES)}
@@ -26,8 +32,8 @@ def run_live(
     rows = zip(*(column.tolist() for column in columns), strict=True)
     started = time.perf_counter()
     for kind, page, size_bytes, subscriptions in rows:
-        if kind == SUPERSEDED:
-            cache.superseded(page)
+        if kind in (SUPERSEDED, RENEWED):
+            cache.superseded(page, kind == SUPERSEDED)
             outcomes.append("none")
         else:
             step = (

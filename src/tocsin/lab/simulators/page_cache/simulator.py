@@ -6,13 +6,12 @@ import time
 from typing import Any
 
 import numba
-import numpy as np
 
 from tocsin.errors import InvalidInput
 from tocsin.lab.compiling.functions import JIT, callback
 from tocsin.lab.simulators.page_cache import kernel
 from tocsin.lab.simulators.page_cache.outcome import PageOutcome, Steps
-from tocsin.lab.workloads.pages.operations import PUBLISH, SUPERSEDED, Operations
+from tocsin.lab.workloads.pages.operations import PUBLISH, Operations
 from tocsin.policies.page import PagePolicy, limits
 from tocsin.policies.page.design import least_bytes
 
@@ -75,12 +74,11 @@ def _run(
 def _outcome(operations: Operations, totals: Any, counts: list[int], seconds: float) -> PageOutcome:
     found = {name: totals[name][0].item() for name in kernel.TOTALS.names or ()}
     same = set(PageOutcome.__struct_fields__) & set(found)
-    told = np.bincount(operations.kind, minlength=SUPERSEDED + 1).tolist()
     return PageOutcome(
         **{name: found[name] for name in same},
         operations=len(operations),
-        publications=told[PUBLISH],
-        requests=len(operations) - told[PUBLISH] - told[SUPERSEDED],
+        publications=int((operations.kind == PUBLISH).sum()),
+        requests=operations.requests,
         hits=counts[kernel.HIT],
         stored=counts[kernel.STORED],
         aborted=counts[kernel.ABORTED],

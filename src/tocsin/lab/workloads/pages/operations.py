@@ -1,4 +1,4 @@
-"""What happens at one page cache, in order: pages published, requested, superseded.
+"""What happens at one page cache, in order: pages published, requested, superseded, renewed.
 
 Pages are numbers from 0 on; whoever made the operations knows their names.
 """
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-PUBLISH, BROWSE, NOTIFIED, SUPERSEDED = range(4)
-"""A request is browsing, or a notification led to it."""
+PUBLISH, BROWSE, NOTIFIED, SUPERSEDED, RENEWED = range(5)
+"""A request is browsing, or a notification led to it. A page that was superseded is renewed when it
+is the newest version of a story again."""
 
 
 @dataclass(frozen=True, slots=True)
