@@ -1,0 +1,95 @@
+"""An object store from its address: s3://bucket/folder, or what else fsspec speaks with.
+
+What no waiting mends (no such bucket, a wrong key) is raised at once. A store that does not answer
+is told in the log alone: everything but attachments works without it, and they do when it is back.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import structlog
+
+from tocsin.errors import SettingError
+from tocsin.settings import without_secrets
+from tocsin.storage.content.remote import RemoteMedium, why
+
+log = structlog.get_logger()
+
+FIELD = "attachments"
+OPTIONS = ("endpoint_url", "key", "secret")
+PART_BYTES = 8 * 1024 * 1024
+_REMEDY = "pip install tocsin[s3]"
+_KEYS = "look at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_SHAPE = "such as s3://bucket/folder"
+_REFUSALS = (errno.EINVAL, errno.EPERM)  # as s3fs names what S3 finds wrong with a request
+
+
+def open_remote(address: str, incoming: Path) -> RemoteMedium:
+    shown = without_secrets(address)
+    bare, _, query = address.partition("?")
+    options: dict[str, Any] = dict(parse_qsl(query))
+    for name in options:
+        if name not in OPTIONS:
+            raise SettingError(
+                f"attachments at {shown}: no option is called {name!r}",
+                field=FIELD,
+                hint=f"one of {', '.join(OPTIONS)}",
+            )
+    in_s3 = bare.startswith(("s3://", "s3a://"))
+    if in_s3:
+        options["config_kwargs"] = {
+            "connect_timeout": 5,
+            "read_timeout": 30,
+            "retries": {"mode": "standard", "max_attempts": 2},
+            "max_pool_connections": 40,  # as many as threads of the service may read at once
+        }
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise SettingError(
+            f"attachments at {shown} need fsspec, which is not installed",
+            field=FIELD,
+            hint=_REMEDY,
+        ) from None
+    try:
+        # Others may change what is there, and a memory of it would be wrong.
+        files, root = url_to_fs(bare, use_listings_cache=False, **options)
+    except ImportError as error:  # the package for this kind of address, s3fs for s3://
+        raise SettingError(f"attachments at {shown}: {error}", field=FIELD, hint=_REMEDY) from None
+    except (ValueError, TypeError) as error:
+        raise SettingError(f"attachments at {shown}: {error}", field=FIELD) from None
+    if in_s3:
+        _check(files, root, shown)
+    put_options = {"chunksize": PART_BYTES} if in_s3 else {}
+    return RemoteMedium(files, root, incoming, shown=shown, put_options=put_options)
+
+
+def _check(files: Any, root: str, shown: str) -> None:
+    """One request that needs the bucket, a good key and the right to list."""
+    from botocore.exceptions import NoCredentialsError, ParamValidationError
+
+    bucket = root.partition("/")[0]
+    try:
+        files.call_s3("list_objects_v2", Bucket=bucket, Prefix=root, MaxKeys=1)
+    except FileNotFoundError:
+        raise SettingError(
+            f"attachments at {shown}: there is no bucket {bucket!r}",
+            field=FIELD,
+            hint="make it first, or look at AWS_ENDPOINT_URL",
+        ) from None
+    except (NoCredentialsError, PermissionError) as error:
+        raise _refused(shown, error, _KEYS) from None
+    except (ParamValidationError, ValueError) as error:
+        raise _refused(shown, error, _SHAPE) from None
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _REFUSALS:
+            raise _refused(shown, error, _SHAPE) from None
+        log.warning("attachments cannot be reached yet", at=shown, reason=why(error))
+
+
+def _refused(shown: str, error: Exception, hint: str) -> SettingError:
+    return SettingError(f"attachments at {shown}: {why(error)}", field=FIELD, hint=hint)
