@@ -38,7 +38,10 @@ class Bucket:
         self.address = f"{name}/photos?{options}"
         self.root = f"{name.removeprefix('s3://')}/photos"
         self.other: Any = S3FileSystem(
-            **dict(parse_qsl(options)), use_listings_cache=False, skip_instance_cache=True
+            **dict(parse_qsl(options)),
+            use_listings_cache=False,
+            skip_instance_cache=True,
+            config_kwargs={"request_checksum_calculation": "when_required"},
         )
 
     def path(self, id: str) -> str:

@@ -22,6 +22,16 @@ log = structlog.get_logger()
 FIELD = "attachments"
 OPTIONS = ("endpoint_url", "key", "secret")
 PART_BYTES = 8 * 1024 * 1024
+TRIES = 2
+CONFIG = {
+    "connect_timeout": 5,
+    "read_timeout": 15,
+    "retries": {"mode": "standard", "max_attempts": TRIES},
+    "max_pool_connections": 40,  # so many threads of the service may read at once
+    # Not every store knows the newer checksums; bytes are checked by their hash anyway.
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+}
 _REMEDY = "pip install tocsin[s3]"
 _KEYS = "look at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _SHAPE = "such as s3://bucket/folder"
@@ -41,12 +51,7 @@ def open_remote(address: str, incoming: Path) -> RemoteMedium:
             )
     in_s3 = bare.startswith(("s3://", "s3a://"))
     if in_s3:
-        options["config_kwargs"] = {
-            "connect_timeout": 5,
-            "read_timeout": 30,
-            "retries": {"mode": "standard", "max_attempts": 2},
-            "max_pool_connections": 40,  # as many as threads of the service may read at once
-        }
+        options |= {"config_kwargs": CONFIG, "skip_instance_cache": True}
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -62,10 +67,12 @@ def open_remote(address: str, incoming: Path) -> RemoteMedium:
         raise SettingError(f"attachments at {shown}: {error}", field=FIELD, hint=_REMEDY) from None
     except (ValueError, TypeError) as error:
         raise SettingError(f"attachments at {shown}: {error}", field=FIELD) from None
-    if in_s3:
-        _check(files, root, shown)
-    put_options = {"chunksize": PART_BYTES} if in_s3 else {}
-    return RemoteMedium(files, root, incoming, shown=shown, put_options=put_options)
+    if not in_s3:
+        return RemoteMedium(files, root, incoming, shown=shown)
+    files.retries = TRIES  # above those of CONFIG
+    _check(files, root, shown)
+    parts = {"chunksize": PART_BYTES, "max_concurrency": 2}
+    return RemoteMedium(files, root, incoming, shown=shown, put_options=parts)
 
 
 def _check(files: Any, root: str, shown: str) -> None:
@@ -82,14 +89,16 @@ def _check(files: Any, root: str, shown: str) -> None:
             hint="make it first, or look at AWS_ENDPOINT_URL",
         ) from None
     except (NoCredentialsError, PermissionError) as error:
-        raise _refused(shown, error, _KEYS) from None
-    except (ParamValidationError, ValueError) as error:
-        raise _refused(shown, error, _SHAPE) from None
+        raise _refused(shown, why(error), _KEYS) from None
+    except ParamValidationError:
+        raise _refused(shown, f"{bucket!r} cannot name a bucket", _SHAPE) from None
+    except ValueError as error:
+        raise _refused(shown, why(error), _SHAPE) from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _REFUSALS:
-            raise _refused(shown, error, _SHAPE) from None
+            raise _refused(shown, why(error), _SHAPE) from None
         log.warning("attachments cannot be reached yet", at=shown, reason=why(error))
 
 
-def _refused(shown: str, error: Exception, hint: str) -> SettingError:
-    return SettingError(f"attachments at {shown}: {why(error)}", field=FIELD, hint=hint)
+def _refused(shown: str, reason: str, hint: str) -> SettingError:
+    return SettingError(f"attachments at {shown}: {reason}", field=FIELD, hint=hint)
