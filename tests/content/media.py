@@ -37,10 +37,9 @@ class Bucket:
         self.server = server
         self.address = f"{name}/photos?{options}"
         self.root = f"{name.removeprefix('s3://')}/photos"
-        self.other: Any = S3FileSystem(
+        self.other: Any = S3FileSystem(  # one for all tests: its start takes a while
             **dict(parse_qsl(options)),
             use_listings_cache=False,
-            skip_instance_cache=True,
             config_kwargs={"request_checksum_calculation": "when_required"},
         )
 

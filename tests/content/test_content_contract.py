@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from fsspec.registry import _registry
 
 from content.media import PLACES, Place
 from tocsin.errors import InvalidInput, NotFound, SettingError
@@ -149,6 +150,7 @@ def test_an_object_store_without_its_packages_is_a_setting_to_mend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    monkeypatch.delitem(_registry, "s3", raising=False)
     with pytest.raises(SettingError) as refused:
         open_content("s3://bucket/folder", tmp_path)
     assert refused.value.field == "attachments"

@@ -18,7 +18,7 @@ from content.media import Bucket
 from tocsin.dev.s3 import S3
 from tocsin.errors import NotFound, SettingError, Unavailable
 from tocsin.storage.content import ContentStore, open_content
-from tocsin.storage.content.opening import PART_BYTES
+from tocsin.storage.content.opening import CONFIG, PART_BYTES
 from tocsin.storage.content.remote import FETCH_BYTES
 
 SECRET_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")
@@ -39,8 +39,9 @@ def store(bucket: Bucket, tmp_path: Path) -> ContentStore:
 
 
 @pytest.fixture(autouse=True)
-def _nobody_elses_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whoever runs the tests may have an account."""
+def _impatient_and_without_an_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever runs the tests may have one."""
+    monkeypatch.setitem(CONFIG, "retries", {"mode": "standard", "total_max_attempts": 1})
     for name in SECRET_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -190,8 +191,8 @@ class Requests:
         monkeypatch.setattr(medium._files, "_call_s3", self._called)
 
     async def _called(self, method: str, *given: Any, **named: Any) -> Any:
-        answer = await self._call_s3(method, *given, **named)
         self.made.append(method)
+        answer = await self._call_s3(method, *given, **named)
         if method == "get_object":
             self.fetched.append(answer["ContentLength"])
         return answer

@@ -15,6 +15,7 @@ from tocsin.dev.s3_jars import S3PROXY
 
 NAME = "tocsin"
 """Of the first bucket, and of the key that may do everything."""
+PRIVATE = 0o750  # a folder that everybody may read is a public bucket
 
 
 class S3(JavaServer):
@@ -48,7 +49,7 @@ class S3(JavaServer):
     def fresh(self) -> str:
         """The address of a new, empty bucket."""
         bucket = f"{NAME}-{secrets.token_hex(6)}"
-        (self.data / bucket).mkdir()
+        (self.data / bucket).mkdir(PRIVATE)
         return self._url(bucket)
 
     def _url(self, bucket: str) -> str:
@@ -56,7 +57,8 @@ class S3(JavaServer):
         return f"s3://{bucket}?{options}"
 
     def _make_data(self, data: Path) -> None:
-        (data / NAME).mkdir(parents=True)
+        data.mkdir()
+        (data / NAME).mkdir(PRIVATE)
 
     def _launch(self) -> None:
         file = self.home / "s3proxy.properties"

@@ -39,8 +39,8 @@ _REFUSALS = (errno.EINVAL, errno.EPERM)  # as s3fs names what S3 finds wrong wit
 
 
 def open_remote(address: str, incoming: Path) -> RemoteMedium:
-    shown = without_secrets(address)
     bare, _, query = address.partition("?")
+    shown = without_secrets(bare)
     options: dict[str, Any] = dict(parse_qsl(query))
     for name in options:
         if name not in OPTIONS:
@@ -51,7 +51,7 @@ def open_remote(address: str, incoming: Path) -> RemoteMedium:
             )
     in_s3 = bare.startswith(("s3://", "s3a://"))
     if in_s3:
-        options |= {"config_kwargs": CONFIG, "skip_instance_cache": True}
+        options["config_kwargs"] = CONFIG
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -77,18 +77,28 @@ def open_remote(address: str, incoming: Path) -> RemoteMedium:
 
 def _check(files: Any, root: str, shown: str) -> None:
     """One request that needs the bucket, a good key and the right to list."""
-    from botocore.exceptions import NoCredentialsError, ParamValidationError
+    from botocore.exceptions import (
+        NoCredentialsError,
+        ParamValidationError,
+        PartialCredentialsError,
+        ProfileNotFound,
+    )
 
-    bucket = root.partition("/")[0]
+    bucket, _, folder = root.partition("/")
     try:
-        files.call_s3("list_objects_v2", Bucket=bucket, Prefix=root, MaxKeys=1)
+        files.call_s3("list_objects_v2", Bucket=bucket, Prefix=folder, MaxKeys=1)
     except FileNotFoundError:
         raise SettingError(
             f"attachments at {shown}: there is no bucket {bucket!r}",
             field=FIELD,
             hint="make it first, or look at AWS_ENDPOINT_URL",
         ) from None
-    except (NoCredentialsError, PermissionError) as error:
+    except (
+        NoCredentialsError,
+        PartialCredentialsError,
+        ProfileNotFound,
+        PermissionError,
+    ) as error:
         raise _refused(shown, why(error), _KEYS) from None
     except ParamValidationError:
         raise _refused(shown, f"{bucket!r} cannot name a bucket", _SHAPE) from None
