@@ -14,6 +14,7 @@ import pytest
 
 from tocsin.client import Client
 from tocsin.dev.s3 import S3
+from tocsin.storage.content import open_content
 from tocsin.system import System
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
@@ -37,9 +38,8 @@ async def test_from_an_upload_to_its_reader_and_its_end(
 ) -> None:
     photo, orphan = uuid.uuid4().bytes * 100_000, uuid.uuid4().bytes
     (tmp_path / "photo.png").write_bytes(photo)
+    open_content(live.settings.attachments, tmp_path).put(orphan)
     forgotten = object_of(live, s3, orphan)
-    forgotten.parent.mkdir(parents=True, exist_ok=True)
-    forgotten.write_bytes(orphan)
     os.utime(forgotten, (1, 1))  # as if it had been uploaded long ago
 
     token = live.token("keeper", "admin", "publish", "subscribe")
