@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fsspec.registry import _registry
@@ -14,6 +16,7 @@ from content.media import PLACES, Place
 from tocsin.errors import InvalidInput, NotFound, SettingError
 from tocsin.storage.content import open_content
 from tocsin.storage.content.port import PIECE_BYTES
+from tocsin.storage.content.remote import RemoteMedium
 
 LONG = bytes(range(256)) * (3 * PIECE_BYTES // 256) + b"the end"
 
@@ -49,7 +52,8 @@ def test_equal_bytes_lie_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "stop"), [(0, 1), (5, 5 + PIECE_BYTES + 3), (len(LONG) - 2, None), (7, 10**12)]
+    ("start", "stop"),
+    [(0, 1), (5, 5 + PIECE_BYTES + 3), (len(LONG) - 2, None), (7, 10**12), (10, 5)],
 )
 def test_a_part_can_be_read(place: Place, start: int, stop: int | None) -> None:
     place.store.put(LONG)
@@ -170,6 +174,14 @@ def test_it_is_told_when_content_came_and_came_again(place: Place) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.2)
         place.store.put(b"a flood")
+
+
+def test_where_no_time_is_told_content_never_grows_old(tmp_path: Path) -> None:
+    """Else it would be collected before a record mentions it."""
+    files = SimpleNamespace(info=lambda path: {"name": path, "size": 1, "LastModified": ""})
+    found = RemoteMedium(files, "bucket", tmp_path, shown="x").info(id_of(b"x"))
+    assert found is not None
+    assert found.modified_at == math.inf
 
 
 def test_a_directory_that_cannot_be_is_a_setting_to_mend(tmp_path: Path) -> None:

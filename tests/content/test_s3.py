@@ -136,6 +136,19 @@ def test_every_call_of_an_outage_names_the_store_and_all_goes_on_afterwards(
     assert b"".join(store.read(known)) == b"a flood"
 
 
+def test_a_server_that_hangs_is_not_waited_for_without_end(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CONFIG, "read_timeout", 0.3)
+    store = open_content(bucket.address, tmp_path)
+    id = store.put(b"a flood")
+    bucket.server.pause()
+    unreachable(bucket, lambda: store.put(b"a fire"))
+    unreachable(bucket, lambda: store.info(id))
+    bucket.server.resume()
+    assert b"".join(store.read(id)) == b"a flood"
+
+
 def test_a_bucket_that_is_gone_is_no_missing_attachment_to_an_upload(
     bucket: Bucket, store: ContentStore
 ) -> None:
