@@ -26,7 +26,7 @@ TRIES = 2
 CONFIG = {
     "connect_timeout": 5,
     "read_timeout": 15,
-    "retries": {"mode": "standard", "max_attempts": TRIES},
+    "retries": {"mode": "standard", "total_max_attempts": TRIES},
     "max_pool_connections": 40,  # so many threads of the service may read at once
     # Not every store knows the newer checksums; bytes are checked by their hash anyway.
     "request_checksum_calculation": "when_required",
