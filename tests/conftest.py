@@ -14,6 +14,7 @@ from real_servers import RealServers
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
+from tocsin.dev.s3 import S3
 from tocsin.dev.spark import SparkCluster
 
 if TYPE_CHECKING:
@@ -72,6 +73,12 @@ def postgresql(real_servers: RealServers) -> PostgreSQL:
 def mariadb(real_servers: RealServers) -> MariaDB:
     """`.url` of a database that all share, `.fresh()` for one of the test's own."""
     return real_servers.start(MariaDB)
+
+
+@pytest.fixture(scope="session")
+def s3(real_servers: RealServers) -> S3:
+    """`.fresh()` is the address of an empty bucket of the test's own."""
+    return real_servers.start(S3)
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,14 @@ import asyncio
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +24,7 @@ from tocsin.cluster.attachments import Keeper, Mentions, mentioned
 from tocsin.cluster.attachments.custody import Custody
 from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.intake import Intake
+from tocsin.errors import Unavailable
 from tocsin.model import Channel, Parameter
 from tocsin.storage.content import Kept
 from tocsin.storage.runs import Run
@@ -304,6 +308,74 @@ async def test_a_refused_record_holds_nothing_and_an_accepted_one_lets_go(tmp_pa
         refused = await cluster.publish("reports", bad, publisher="ann", source="test")
         assert refused.rejected == 2
         assert dict(held) == {}
+
+
+class AwayFor(FakeStore):
+    """It answers for all attachments but one."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(lambda: None)
+        self.files = dict.fromkeys(IDS, 1.0)
+        self._id = id
+
+    def info(self, id: str) -> Kept | None:
+        if id == self._id:
+            raise Unavailable("the store is away")
+        return super().info(id)
+
+
+def test_records_that_could_not_be_looked_at_hold_nothing() -> None:
+    """Neither the one whose attachment could not be looked for, nor those before it."""
+    keeper = Keeper(AwayFor(IDS[2]))  # type: ignore[arg-type]
+    intake = Intake(None, lambda _: REPORTS, 10_000, keeper)  # type: ignore[arg-type]
+    told = [{"id": id, "size": 1, "type": "image/png"} for id in IDS]
+    with pytest.raises(Unavailable):
+        intake.sort(REPORTS, [RawRecord(1, {"photo": one}) for one in told], "ann", "test")
+    assert dict(keeper._custody._held) == {}
+
+
+class Slow(FakeStore):
+    """Its network takes as long as the test wants."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+        self.files = dict.fromkeys(IDS[:1], 1.0)
+        self.dropping, self.go_on = Event(), Event()
+
+    def drop(self, id: str) -> None:
+        self.dropping.set()
+        assert self.go_on.wait(30)
+        super().drop(id)
+
+
+def test_a_slow_drop_keeps_nobody_waiting_but_those_who_want_it() -> None:
+    store = Slow()
+    keeper = Keeper(store)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(2) as threads:
+        collecting = threads.submit(keeper.collect, set, 0.0)
+        assert store.dropping.wait(30)
+        keeper.hold(IDS[1:])
+        keeper.release(IDS[1:])
+
+        def admit() -> int | None:
+            keeper.hold(IDS[:1])
+            return keeper.size_bytes(IDS[0])
+
+        admitting = threads.submit(admit)
+        assert wait([admitting], 0.1).not_done  # it would find what is just leaving
+        store.go_on.set()
+        assert collecting.result(30) == 1
+        assert admitting.result(30) is None
+
+
+def test_a_drop_that_fails_ends_the_collection_and_lets_all_go_on() -> None:
+    store = Slow()
+    store.drop = AwayFor(IDS[0]).info  # type: ignore[assignment]
+    keeper = Keeper(store)  # type: ignore[arg-type]
+    with pytest.raises(Unavailable):
+        keeper.collect(set, 0.0)
+    keeper.hold(IDS)
+    assert keeper.size_bytes(IDS[0]) == 1
 
 
 async def test_what_is_not_in_the_log_yet_is_held(tmp_path: Path) -> None:

@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from s3fs import S3FileSystem
 
-from tocsin.storage.content import ContentStore
-from tocsin.storage.content.directory import DirectoryMedium
-from tocsin.storage.content.remote import RemoteMedium
-
-
-class FilesInMemory:
-    """The few calls of fsspec's file systems that we make, as its documentation has them."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, tuple[bytes, float]] = {}
-
-    def info(self, path: str) -> dict[str, Any]:
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        data, at = self.files[path]
-        return {"name": path, "size": len(data), "type": "file", "mtime": at}
-
-    def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        pass
-
-    def put_file(self, local: str, remote: str) -> None:
-        self.files[remote] = Path(local).read_bytes(), time.time()
-
-    def open(self, path: str, mode: str) -> BinaryIO:
-        self.info(path)
-        return io.BytesIO(self.files[path][0])
-
-    def rm_file(self, path: str) -> None:
-        self.info(path)
-        del self.files[path]
-
-    def invalidate_cache(self) -> None:
-        pass
-
-    def find(self, root: str, detail: bool) -> dict[str, dict[str, Any]]:
-        return {path: self.info(path) for path in self.files if path.startswith(root + "/")}
-
-    def pipe_file(self, path: str, data: bytes) -> None:
-        self.files[path] = data, time.time()
+from tocsin.dev.s3 import S3
+from tocsin.storage.content import ContentStore, open_content
 
 
 class Place:
@@ -63,32 +28,56 @@ class Place:
         return list(self.store.incoming.iterdir())
 
 
-def _directory(tmp_path: Path) -> Place:
-    root = tmp_path / "content"
-    root.mkdir()
+class Bucket:
+    """An empty bucket of a real server, with a folder for attachments; and somebody else who reads
+    and writes there."""
+
+    def __init__(self, server: S3) -> None:
+        name, _, options = server.fresh().partition("?")
+        self.server = server
+        self.address = f"{name}/photos?{options}"
+        self.root = f"{name.removeprefix('s3://')}/photos"
+        self.other: Any = S3FileSystem(  # one for all tests: its start takes a while
+            **dict(parse_qsl(options)),
+            use_listings_cache=False,
+            config_kwargs={"request_checksum_calculation": "when_required"},
+        )
+
+    def path(self, id: str) -> str:
+        return f"{self.root}/{id[:2]}/{id[2:4]}/{id}"
+
+    @property
+    def objects(self) -> list[str]:
+        return list(self.other.find(self.root))
+
+
+def _directory(_: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    def spoil(id: str, data: bytes) -> None:
+        (tmp_path / "content" / id[:2] / id[2:4] / id).write_bytes(data)
+
+    return Place(open_content(str(tmp_path / "content"), tmp_path), spoil)
+
+
+def _memory(_: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    root = f"/{uuid.uuid4().hex}"
 
     def spoil(id: str, data: bytes) -> None:
-        (root / id[:2] / id[2:4] / id).write_bytes(data)
+        MemoryFileSystem().pipe_file(f"{root}/{id[:2]}/{id[2:4]}/{id}", data)
 
-    return Place(ContentStore(DirectoryMedium(root)), spoil)
+    return Place(open_content(f"memory:/{root}", tmp_path), spoil)
 
 
-def _remote(files: Any, tmp_path: Path) -> Place:
+def _s3(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    bucket = Bucket(request.getfixturevalue("s3"))
+
     def spoil(id: str, data: bytes) -> None:
-        files.pipe_file(f"/bucket/{id[:2]}/{id[2:4]}/{id}", data)
+        bucket.other.pipe_file(bucket.path(id), data)
 
-    return Place(ContentStore(RemoteMedium(files, "/bucket", tmp_path / "incoming")), spoil)
-
-
-def _fsspec(tmp_path: Path) -> Place:
-    memory = pytest.importorskip("fsspec.implementations.memory")
-    files = memory.MemoryFileSystem()
-    files.store.clear()
-    return _remote(files, tmp_path)
+    return Place(open_content(bucket.address, tmp_path), spoil)
 
 
-PLACES: dict[str, Callable[[Path], Place]] = {
+PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], Place]] = {
     "directory": _directory,
-    "object store": lambda tmp_path: _remote(FilesInMemory(), tmp_path),
-    "fsspec": _fsspec,
+    "memory": _memory,
+    "s3": _s3,
 }

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import math
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from fsspec.registry import _registry
 
 from content.media import PLACES, Place
 from tocsin.errors import InvalidInput, NotFound, SettingError
 from tocsin.storage.content import open_content
-from tocsin.storage.content.store import PIECE_BYTES
+from tocsin.storage.content.port import PIECE_BYTES
+from tocsin.storage.content.remote import RemoteMedium
 
 LONG = bytes(range(256)) * (3 * PIECE_BYTES // 256) + b"the end"
 
 
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return PLACES[request.param](tmp_path)
+    return PLACES[request.param](request, tmp_path)
 
 
 def id_of(data: bytes) -> str:
@@ -47,7 +52,8 @@ def test_equal_bytes_lie_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "stop"), [(0, 1), (5, 5 + PIECE_BYTES + 3), (len(LONG) - 2, None), (7, 10**12)]
+    ("start", "stop"),
+    [(0, 1), (5, 5 + PIECE_BYTES + 3), (len(LONG) - 2, None), (7, 10**12), (10, 5)],
 )
 def test_a_part_can_be_read(place: Place, start: int, stop: int | None) -> None:
     place.store.put(LONG)
@@ -136,21 +142,46 @@ def test_files_lie_in_two_levels_of_folders(tmp_path: Path) -> None:
     assert (tmp_path / "attachments" / id[:2] / id[2:4] / id).read_bytes() == b"a flood"
 
 
-def test_an_upload_of_damaged_content_mends_it_at_once(tmp_path: Path) -> None:
-    place = PLACES["directory"](tmp_path)
+def test_an_upload_of_damaged_content_mends_it_at_once(place: Place) -> None:
     id = place.store.put(b"a flood")
     place.spoil(id, b"a flooD")
     place.store.put(b"a flood")
     assert b"".join(place.store.read(id)) == b"a flood"
 
 
-def test_an_object_store_without_its_packages_is_a_setting_to_mend(tmp_path: Path) -> None:
-    if importlib.util.find_spec("s3fs") is not None:
-        pytest.skip("they are here")
+@pytest.mark.parametrize("package", ["s3fs", "fsspec.core"])
+def test_an_object_store_without_its_packages_is_a_setting_to_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    monkeypatch.delitem(_registry, "s3", raising=False)
     with pytest.raises(SettingError) as refused:
         open_content("s3://bucket/folder", tmp_path)
     assert refused.value.field == "attachments"
     assert "pip install tocsin[s3]" in str(refused.value)
+
+
+def test_it_is_told_when_content_came_and_came_again(place: Place) -> None:
+    """S3 counts whole seconds."""
+    before = time.time() - 2
+    id = place.store.put(b"a flood")
+    first = place.store.info(id)
+    assert first is not None
+    assert before < first.modified_at < time.time() + 2
+    assert [one.modified_at for one in place.store.kept()] == [first.modified_at]
+    deadline = time.monotonic() + 20
+    while (again := place.store.info(id)) is None or again.modified_at == first.modified_at:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+        place.store.put(b"a flood")
+
+
+def test_where_no_time_is_told_content_never_grows_old(tmp_path: Path) -> None:
+    """Else it would be collected before a record mentions it."""
+    files = SimpleNamespace(info=lambda path: {"name": path, "size": 1, "LastModified": ""})
+    found = RemoteMedium(files, "bucket", tmp_path, shown="x").info(id_of(b"x"))
+    assert found is not None
+    assert found.modified_at == math.inf
 
 
 def test_a_directory_that_cannot_be_is_a_setting_to_mend(tmp_path: Path) -> None:

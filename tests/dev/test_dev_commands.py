@@ -180,7 +180,7 @@ def test_what_an_interrupted_up_had_started_is_gone(folder: Path) -> None:
     [
         (["up", "oracle"], "no server is called 'oracle'"),
         (["down", "oracle"], "no server is called 'oracle'"),
-        (["install", "oracle"], "kafka, postgresql, mariadb, spark"),
+        (["install", "oracle"], "kafka, postgresql, mariadb, s3, spark"),
         (["down"], "no servers were ever started in"),
         (["up", "--data", "a file"], "cannot use the data directory"),
         (["status", "--data", "damaged"], "is damaged"),

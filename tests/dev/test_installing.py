@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from real_servers import skip_or_fail
-from tocsin.dev import kafka, packages, postgresql, servers
+from tocsin.dev import java_server, packages, postgresql, servers, spark
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.errors import SettingError, Unavailable
@@ -139,17 +139,20 @@ def test_what_can_be_installed_is_though_something_else_cannot(machine: Machine)
     assert MariaDB.missing() is None
 
 
-def test_without_java_kafka_and_spark_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_its_servers_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "SYSTEM_FOLDER", Path("/nowhere"))
-    for name in ("kafka", "spark"):
-        kind = servers.KINDS[name]
-        monkeypatch.setattr(f"tocsin.dev.{name}.find_java", lambda: None)
-        assert "Java 17" in str(kind.missing())
+    monkeypatch.setattr(java_server, "find_java", lambda: None)
+    monkeypatch.setattr(spark, "find_java", lambda: None)
+    for name in ("kafka", "s3", "spark"):
+        assert "Java 17" in str(servers.KINDS[name].missing())
     monkeypatch.setattr(
-        kafka, "require_java", lambda: java.require_java({"PATH": ""}, folder=Path("/nowhere"))
+        java_server,
+        "require_java",
+        lambda: java.require_java({"PATH": ""}, folder=Path("/nowhere")),
     )
-    with pytest.raises(SettingError, match="Java 17"):
-        kafka.Kafka.install(Told())
+    for name in ("kafka", "s3"):
+        with pytest.raises(SettingError, match="Java 17"):
+            servers.KINDS[name].install(Told())
 
 
 def test_a_missing_server_skips_a_test_and_fails_it_where_all_must_be_there(

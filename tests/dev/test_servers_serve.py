@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from s3fs import S3FileSystem
 from sqlalchemy import create_engine, text
 
 from real_servers import RealServers, skip_or_fail
@@ -16,6 +17,7 @@ from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.processes import Detached, processes_in
+from tocsin.dev.s3 import S3
 from tocsin.dev.throwaway import Throwaway
 from tocsin.errors import Conflict, InvalidInput, Unavailable
 
@@ -177,3 +179,35 @@ def test_a_topic_that_nobody_made_is_not_made_by_writing_to_it(kafka: Kafka) -> 
     assert failed[0] is not None
     admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
     assert topic not in admin.list_topics(timeout=60).topics
+
+
+def files_of(s3: S3, **changes: str) -> S3FileSystem:
+    named = {
+        "endpoint_url": s3.endpoint,
+        "key": s3.environment["AWS_ACCESS_KEY_ID"],
+        "secret": s3.environment["AWS_SECRET_ACCESS_KEY"],
+    }
+    plain = {"request_checksum_calculation": "when_required"}
+    return S3FileSystem(**named | changes, config_kwargs=plain, skip_instance_cache=True)
+
+
+def test_a_killed_s3_comes_back_with_its_address_and_its_objects(s3: S3) -> None:
+    files, bucket, url = files_of(s3), f"b-{uuid.uuid4()}", s3.url
+    files.call_s3("create_bucket", Bucket=bucket)
+    files.pipe_file(f"{bucket}/a/b", b"seven")
+    s3.kill()
+    s3.start()
+    assert s3.url == url
+    assert files_of(s3).cat_file(f"{bucket}/a/b") == b"seven"
+    assert f"{bucket}/a" in files_of(s3).ls(bucket)
+
+
+def test_s3_lets_nobody_in_without_its_key(s3: S3) -> None:
+    for wrong in ({"key": "nobody"}, {"secret": "wrong"}):
+        with pytest.raises(PermissionError):
+            files_of(s3, **wrong).ls("tocsin")
+    nobody = S3FileSystem(endpoint_url=s3.endpoint, anon=True, skip_instance_cache=True)
+    fresh = s3.fresh().removeprefix("s3://").partition("?")[0]
+    for bucket in ("tocsin", fresh):
+        with pytest.raises(PermissionError):
+            nobody.ls(bucket)

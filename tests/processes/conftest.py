@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tocsin.dev.kafka import Kafka
+from tocsin.dev.s3 import S3
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
@@ -22,8 +23,11 @@ def live(
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     kafka = "" if Kafka.missing() else request.getfixturevalue("kafka").url
+    attachments = "" if S3.missing() else request.getfixturevalue("s3").fresh()
     settings = Settings(
         kafka=kafka,
+        attachments=attachments,
+        attachment_grace_s=60.0,
         data=tmp_path_factory.mktemp("live"),
         master="local[2]",
         java_options=SHORT_LIVED_JAVA,

@@ -15,12 +15,12 @@ from tocsin.system import data_directory
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(help="kafka, postgresql, mariadb (all three if none is named) or spark"),
+    typer.Argument(help="kafka, postgresql, mariadb, s3 (all four if none is named) or spark"),
 ]
 Data = Annotated[Path, typer.Option(help="directory that holds the servers' data")]
 DATA = Path("tocsin-data") / "dev"
 
-app = typer.Typer(no_args_is_help=True, help="Real servers on this machine: Kafka and databases.")
+app = typer.Typer(no_args_is_help=True, help="Real servers on this machine: Kafka, databases, S3.")
 
 
 def register(parent: typer.Typer) -> None:

@@ -135,13 +135,22 @@ class Fitting:
         """None: all attachments are there, and held until the record is in the log."""
         ids = mentioned(encoded)
         self._attachments.hold(ids)
+        try:
+            missing = self._first_missing(line, declared)
+        except BaseException:
+            self._attachments.release(ids)
+            raise
+        if missing is not None:
+            self._attachments.release(ids)
+        return missing
+
+    def _first_missing(self, line: int, declared: dict[str, Any]) -> Rejection | None:
         for name in self._attached:
             value = declared.get(name)
             if value is None:
                 continue
             found = self._attachments.size_bytes(value["id"])
             if found != value["size"]:
-                self._attachments.release(ids)
                 reason = f"attachment {value['id']} has {found} bytes, not {value['size']}"
                 if found is None:
                     reason = (
@@ -197,7 +206,7 @@ class Intake:
             attached = attachments_of(self._dataset(name))
             future = self._log.append(name, good, key)
             if attached:
-                future.add_done_callback(partial(self._let_go, good))
+                future.add_done_callback(partial(self._logged, good))
             appending.append((ACCEPTED, len(good), future))
         if letters:
             # A key of their own: someone may publish to the dead letters themselves.
@@ -212,12 +221,15 @@ class Intake:
                 end = done.end
         return end
 
-    def _let_go(self, good: list[Encoded], done: Future[Any]) -> None:
+    def _logged(self, good: list[Encoded], done: Future[Any]) -> None:
         """Their records are in the log. What failed may come to be there yet: attachments of these
         stay held until the next start."""
         if done.exception() is None:
-            for record, _ in good:
-                self._attachments.release(mentioned(record))
+            self._let_go(good)
+
+    def _let_go(self, good: list[Encoded]) -> None:
+        for record, _ in good:
+            self._attachments.release(mentioned(record))
 
     def sort(
         self,
@@ -235,30 +247,35 @@ class Intake:
         good: list[Encoded] = []
         rejections: list[Rejection] = []
         letters: list[Encoded] = []
-        for raw in records:
-            if isinstance(raw, Unreadable):
-                outcome: Encoded | Rejection = Rejection(raw.line, raw.reason)
-                text = raw.text
-            else:
-                outcome = fitting.encode(raw)
-                text = ""
-            if isinstance(outcome, tuple):
-                good.append(outcome)
-                continue
-            rejections.append(outcome)
-            if not text and isinstance(raw, RawRecord):
-                text = _json(raw.fields).decode()
-            letter = {
-                "dataset": dataset.name,
-                "publisher": publisher,
-                "source": source,
-                "line": outcome.line,
-                "field": outcome.field,
-                "reason": outcome.reason,
-                "record": text[: self._limit_bytes // 2],
-            }
-            letters.append((_json(letter), None))
+        try:
+            for raw in records:
+                if isinstance(raw, Unreadable):
+                    outcome: Encoded | Rejection = Rejection(raw.line, raw.reason)
+                else:
+                    outcome = fitting.encode(raw)
+                if isinstance(outcome, tuple):
+                    good.append(outcome)
+                    continue
+                rejections.append(outcome)
+                letter = {
+                    "dataset": dataset.name,
+                    "publisher": publisher,
+                    "source": source,
+                    "line": outcome.line,
+                    "field": outcome.field,
+                    "reason": outcome.reason,
+                    "record": _text(raw)[: self._limit_bytes // 2],
+                }
+                letters.append((_json(letter), None))
+        except BaseException:  # the input broke, or attachments are away: none of them goes in
+            if attachments_of(dataset):
+                self._let_go(good)
+            raise
         return good, rejections, letters
+
+
+def _text(raw: RawRecord | Unreadable) -> str:
+    return _json(raw.fields).decode() if isinstance(raw, RawRecord) else raw.text
 
 
 def _json(value: Any) -> bytes:

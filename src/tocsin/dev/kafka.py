@@ -5,41 +5,19 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
+from tocsin.dev.java_server import JavaServer
 from tocsin.dev.kafka_jars import KAFKA
 from tocsin.dev.ports import HOST, free_port
 from tocsin.dev.processes import Command, run
-from tocsin.dev.server import Progress, Server
-from tocsin.pipeline.java import OLDEST, find_java, require_java
-from tocsin.settings import SHORT_LIVED_JAVA
 
 LARGEST_MESSAGE_BYTES = 32 * 1024 * 1024
 
 
-class Kafka(Server):
+class Kafka(JavaServer):
     name = "kafka"
     title = "Kafka"
-
-    @classmethod
-    def _lacks(cls) -> str | None:
-        if find_java() is None:
-            return f"Kafka needs Java {OLDEST} or newer: install it, or set JAVA_HOME"
-        return None if KAFKA.paths() else "Kafka's jars are not here: call tocsin dev install kafka"
-
-    @classmethod
-    def install(cls, progress: Progress) -> None:
-        require_java()
-        if KAFKA.paths():
-            return
-        reached = 0
-
-        def told(done: int, total: int) -> None:
-            nonlocal reached
-            if done == 0:
-                progress.begin("fetching Kafka's jars", total)
-            progress.advance(done - reached if done else 0)
-            reached = done
-
-        KAFKA.fetch(told)
+    jars = KAFKA
+    memory = "512m"
 
     @property
     def address(self) -> str:
@@ -76,13 +54,6 @@ class Kafka(Server):
         except KafkaException:
             return False
         return bool(known.brokers)
-
-    def _java(self, *words: str) -> list[str]:
-        libraries = f"{KAFKA.directory}/*"
-        options = ["-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        if self._short_lived:
-            options += SHORT_LIVED_JAVA.split()
-        return [str(require_java() / "bin" / "java"), *options, "-cp", libraries, *words]
 
     def _properties(self, data: Path, port: int, controller_port: int) -> str:
         values = {

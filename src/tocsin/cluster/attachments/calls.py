@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 from msgspec import Struct
 from starlette.concurrency import iterate_in_threadpool
@@ -47,11 +47,8 @@ class AttachmentCalls:
         if kept is None:
             raise unknown(id)
 
-        def pieces(start: int, stop: int) -> Iterator[bytes]:
-            yield from self._content.read(id, start, stop)  # which looks for it once more
-
         def read(start: int, stop: int) -> AsyncIterator[bytes]:
-            return iterate_in_threadpool(pieces(start, stop))
+            return iterate_in_threadpool(self._content.read_kept(kept, start, stop))
 
         return content_response(call.request, id, kept.size_bytes, read, STALL_S)
 

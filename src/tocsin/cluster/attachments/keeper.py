@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from threading import Lock
+from threading import Condition
 
 import structlog
 from prometheus_client import Counter
@@ -33,11 +33,15 @@ class Keeper:
         self.content = content
         self._clock = clock
         self._custody = Custody()
-        self._lock = Lock()
+        self._lock = Condition()
+        self._leaving: str | None = None  # is being dropped, which a network may make long
 
     def hold(self, ids: Iterable[str]) -> None:
-        """They are not collected until released; those that were there, that is."""
+        """They are not collected until released; those that were there, that is. Whoever holds
+        one that is just leaving looks for it when it is gone."""
+        ids = set(ids)
         with self._lock:
+            self._lock.wait_for(lambda: self._leaving not in ids)
             self._custody.hold(ids, self._clock())
 
     def release(self, ids: Iterable[str]) -> None:
@@ -74,10 +78,16 @@ class Keeper:
                 self._custody.end(oldest)
 
     def _drop(self, id: str, modified_at: float, oldest: float) -> bool:
-        with self._lock:  # whoever holds it next looks for it behind us
+        with self._lock:
             if not self._custody.may_drop(id, modified_at, oldest):
                 return False
+            self._leaving = id
+        try:
             self.content.drop(id)
+        finally:
+            with self._lock:
+                self._leaving = None
+                self._lock.notify_all()
         COLLECTED.inc()
         log.info("an attachment that nothing mentions is deleted", attachment=id)
         return True

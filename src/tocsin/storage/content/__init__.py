@@ -5,16 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tocsin.errors import SettingError
-from tocsin.settings import without_secrets
 from tocsin.storage.content.directory import DirectoryMedium
+from tocsin.storage.content.opening import FIELD, open_remote
 from tocsin.storage.content.port import Kept, Medium
-from tocsin.storage.content.remote import RemoteMedium
 from tocsin.storage.content.store import ContentStore, Incoming, unknown
 
 __all__ = ["ContentStore", "Incoming", "Kept", "open_content", "unknown"]
-
-FIELD = "attachments"
-_REMEDY = "pip install tocsin[s3]"
 
 
 def open_content(address: str, data: Path) -> ContentStore:
@@ -24,28 +20,13 @@ def open_content(address: str, data: Path) -> ContentStore:
 
 
 def _medium(address: str, data: Path) -> Medium:
-    if "://" not in address:
-        root = Path(address).absolute() if address else data / "attachments"
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SettingError(
-                f"cannot keep attachments in {root}: {error.strerror}", field=FIELD
-            ) from None
-        return DirectoryMedium(root)
-    shown = without_secrets(address)
+    if "://" in address:
+        return open_remote(address, data / "attachments" / "incoming")
+    root = Path(address).absolute() if address else data / "attachments"
     try:
-        from fsspec.core import url_to_fs
-    except ImportError:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
         raise SettingError(
-            f"attachments at {shown} need fsspec, which is not installed",
-            field=FIELD,
-            hint=_REMEDY,
+            f"cannot keep attachments in {root}: {error.strerror}", field=FIELD
         ) from None
-    try:
-        files, root_path = url_to_fs(address)
-    except ImportError as error:  # the package for this kind of address, s3fs for s3://
-        raise SettingError(f"attachments at {shown}: {error}", field=FIELD, hint=_REMEDY) from None
-    except ValueError as error:
-        raise SettingError(f"attachments at {shown}: {error}", field=FIELD) from None
-    return RemoteMedium(files, root_path, data / "attachments" / "incoming")
+    return DirectoryMedium(root)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO
 
 from tocsin.model import is_attachment_id
-from tocsin.storage.content.port import Kept
+from tocsin.storage.content.port import PIECE_BYTES, Kept
 
 
 class DirectoryMedium:
@@ -36,8 +34,12 @@ class DirectoryMedium:
         os.replace(file, target)
         _sync(target.parent)
 
-    def open(self, id: str) -> AbstractContextManager[BinaryIO]:
-        return self._path(id).open("rb")
+    def read(self, id: str, start: int, stop: int) -> Iterator[bytes]:
+        with self._path(id).open("rb") as file:
+            file.seek(start)
+            while start < stop and (piece := file.read(min(PIECE_BYTES, stop - start))):
+                start += len(piece)
+                yield piece
 
     def drop(self, id: str) -> None:
         self._path(id).unlink(missing_ok=True)

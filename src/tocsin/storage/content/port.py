@@ -7,9 +7,10 @@ when they go out, is the same for all (`store`). Nobody here knows records, toke
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
+
+PIECE_BYTES = 256 * 1024
 
 
 class Kept(NamedTuple):
@@ -21,6 +22,8 @@ class Kept(NamedTuple):
 
 
 class Medium(Protocol):
+    """One that lies elsewhere and cannot be reached raises Unavailable, from every call."""
+
     incoming: Path  # a local directory, where bytes wait until their hash is known
 
     def info(self, id: str) -> Kept | None:
@@ -32,8 +35,9 @@ class Medium(Protocol):
         Nobody ever sees a part of it. What was there under this id is replaced.
         """
 
-    def open(self, id: str) -> AbstractContextManager[BinaryIO]:
-        """For reading at any place; FileNotFoundError if it is not there."""
+    def read(self, id: str, start: int, stop: int) -> Iterator[bytes]:
+        """The bytes in [start, stop) as far as there are any, in pieces of up to `PIECE_BYTES`;
+        FileNotFoundError if it is not there."""
 
     def drop(self, id: str) -> None:
         """It need not be there. Whoever reads it may go on, or fails."""

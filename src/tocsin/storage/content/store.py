@@ -1,4 +1,5 @@
-"""`ContentStore`: bytes in and out, checked against their hash. All calls may wait for disks."""
+"""`ContentStore`: bytes in and out, checked against their hash. All calls may wait for disks
+and networks, and may come from any thread; Unavailable if the medium cannot be reached."""
 
 from __future__ import annotations
 
@@ -16,8 +17,6 @@ from tocsin.model import check_attachment_id
 from tocsin.storage.content.port import Kept, Medium
 
 log = structlog.get_logger()
-
-PIECE_BYTES = 256 * 1024
 
 
 class Incoming:
@@ -98,39 +97,33 @@ class ContentStore:
     def read(self, id: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """The bytes in [start, stop), in pieces. Read whole, they are checked: the last piece only
         comes if all are what their id says. Else the content is dropped, and NotFound told."""
-        known = self.info(id)
-        if known is None:
+        kept = self.info(id)
+        if kept is None:
             raise unknown(id)
-        stop = known.size_bytes if stop is None else min(stop, known.size_bytes)
-        whole = start == 0 and stop == known.size_bytes
-        return self._pieces(id, start, stop, hashlib.sha256() if whole else None)
+        return self.read_kept(kept, start, kept.size_bytes if stop is None else stop)
 
-    def _pieces(
-        self, id: str, start: int, stop: int, check: hashlib._Hash | None
-    ) -> Iterator[bytes]:
+    def read_kept(self, kept: Kept, start: int, stop: int) -> Iterator[bytes]:
+        """The same of content that was just looked for."""
+        stop = min(stop, kept.size_bytes)
+        check = hashlib.sha256() if start == 0 and stop == kept.size_bytes else None
+        held = b""
         try:
-            with self._medium.open(id) as file:
-                file.seek(start)
-                held = b""
-                while start < stop:
-                    piece = file.read(min(PIECE_BYTES, stop - start))
-                    if not piece:
-                        break
-                    start += len(piece)
-                    if check is None:
-                        yield piece
-                        continue
-                    check.update(piece)
-                    if held:
-                        yield held
-                    held = piece
+            for piece in self._medium.read(kept.id, start, stop):
+                start += len(piece)
+                if check is None:
+                    yield piece
+                    continue
+                check.update(piece)
+                if held:
+                    yield held
+                held = piece
         except FileNotFoundError:
-            raise unknown(id) from None
-        if start < stop or (check is not None and check.hexdigest() != id):
-            self._medium.drop(id)
-            log.error("an attachment was damaged, and is dropped", attachment=id)
+            raise unknown(kept.id) from None
+        if start < stop or (check is not None and check.hexdigest() != kept.id):
+            self._medium.drop(kept.id)
+            log.error("an attachment was damaged, and is dropped", attachment=kept.id)
             raise NotFound(
-                f"attachment {id} was damaged, and has been dropped",
+                f"attachment {kept.id} was damaged, and has been dropped",
                 field="id",
                 hint="upload the same bytes again: records that mention it are whole then",
             )
