@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from log.media import MEDIA
@@ -31,6 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What starts whole systems takes longest: it goes first, so that none is waited for at the
     end."""
     items.sort(key=lambda item: item.get_closest_marker("processes") is None)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """A command that a test calls here sets them for the whole process."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -14,12 +13,6 @@ import structlog
 from tocsin.service.serving import configure_logs
 
 SECRET = "a" + "secret" * 5
-
-
-@pytest.fixture(autouse=True)
-def _logs_as_before() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.mark.parametrize("style", ["json", "console"])
