@@ -135,7 +135,7 @@ async def test_who_stops_reading_slows_nobody(
 ) -> None:
     large = PHOTO * 50
     place = str(tmp_path) if directory else ""
-    broker = await world.broker(stall_s=0.5, connection_bytes=8192, page_cache=place)
+    broker = await world.broker(stall_s=2.0, connection_bytes=8192, page_cache=place)
     world.cluster.content.add(large)
     lazy = small_socket(broker.url)
     head = f"GET {path_of(large)} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token('lazy')}"
