@@ -43,10 +43,14 @@ def test_commands_of_the_page_do_what_it_says(live: System, tmp_path: Path) -> N
     broker = next(iter(live.broker_urls.values()))
     ports = {"http://127.0.0.1:7400": live.cluster_url, "http://127.0.0.1:7420": broker}
     page = Page(tmp_path, environment, ports)
+    bearer = {"authorization": f"Bearer {environment['TOCSIN_TOKEN']}"}
+    before = httpx.get(f"{broker}/v1/pages", headers=bearer).json()
     try:
         page.run(own(TEXT))
     finally:
         page.stop()
+        was = {name: before[name] for name in ("policy", "capacity_bytes")}
+        httpx.put(f"{broker}/v1/pages", headers=bearer, json=was).raise_for_status()
     (saved,) = (tmp_path / "photos").iterdir()
     assert saved.read_bytes() == PICTURE
 
