@@ -23,7 +23,9 @@ class Person:
     def __init__(self, system: System, broker: str) -> None:
         token = system.token(f"p{uuid.uuid4().hex}", "subscribe")
         self._http = httpx.AsyncClient(
-            base_url=system.broker_urls[broker], headers={"Authorization": f"Bearer {token}"}
+            base_url=system.broker_urls[broker],
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60.0,  # longer than the broker is asked to wait
         )
         self.info: dict[str, Any] = {}
 
