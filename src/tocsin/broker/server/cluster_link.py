@@ -242,10 +242,7 @@ class ClusterLink:
                 method, self.url + path, content=body, headers=headers, timeout=PUBLISH_S
             )
         except NO_ANSWER as error:
-            reason = str(error) or type(error).__name__
-            raise Unavailable(
-                f"no answer from the cluster at {self.url}: {reason}", hint=hint
-            ) from error
+            raise self._silent(error, hint) from error
         return Relayed(answer.status_code, answer.content, answer.headers.get("content-type", ""))
 
     async def news(self, since: int) -> News:
@@ -286,9 +283,9 @@ class ClusterLink:
         except msgspec.DecodeError as error:
             raise Unavailable(f"the stream of records was not understood: {error}") from None
 
-    def _silent(self, error: Exception) -> Unavailable:
+    def _silent(self, error: Exception, hint: str | None = None) -> Unavailable:
         reason = str(error) or type(error).__name__
-        return Unavailable(f"no answer from the cluster at {self.url}: {reason}")
+        return Unavailable(f"no answer from the cluster at {self.url}: {reason}", hint=hint)
 
     @asynccontextmanager
     async def attachment(self, id: str) -> AsyncIterator[Coming]:

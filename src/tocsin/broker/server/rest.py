@@ -4,52 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tocsin.broker.effects import Answer
-from tocsin.broker.server.cluster_link import Interest, News, Relayed
+from tocsin.broker.server.cluster_link import Interest, News
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import ResultsBody, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
 from tocsin.broker.server.overlay import NearCounts
 from tocsin.broker.server.pages.calls import PageCalls, page_routes
+from tocsin.broker.server.relay import RelayCalls, relay_routes
 from tocsin.broker.server.trace_stream import Recording, TraceResponse
 from tocsin.caching import CacheCounters
 from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInfo
 from tocsin.errors import InvalidInput, NotFound, TocsinError, Unavailable
 from tocsin.model import Beginning
 from tocsin.overlay.routing import RecallCounters
-from tocsin.service.multipart import is_form
-from tocsin.service.tokens import bearer, verify_notice
+from tocsin.service.tokens import verify_notice
 from tocsin.service.web import Call, Route, application
 
 LONGEST_WAIT_S = 60.0
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)]
 SUBSCRIBE = ("subscribe",)
-
-
-def _passed_on(call: Call, *names: str) -> dict[str, str]:
-    """Headers for the cluster: these, and who asks."""
-    given = call.request.headers
-    token = bearer(given.get("authorization")) or call.query("token", str, "")
-    return {name: given[name] for name in names if name in given} | {
-        "authorization": f"Bearer {token}"
-    }
-
-
-async def _relayed(answer: Awaitable[Relayed]) -> Response:
-    try:
-        told = await answer
-    except ClientDisconnect:
-        raise InvalidInput("the body was cut short", field="body") from None
-    return Response(told.body, told.status, media_type=told.media_type)
 
 
 class NewSubscription(Struct, frozen=True):
@@ -161,6 +143,7 @@ class Rest:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
+        self.relay = RelayCalls(driver.link)
         self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
         self.lines: set[EventLine | Recording] = set()
         self.waiting: set[Waiter] = set()
@@ -276,18 +259,6 @@ class Rest:
         self._driver.notice(notice)
         return {}
 
-    async def publish(self, call: Call) -> Response:
-        """Publishers need to know one address only. The cluster decides, as if it were asked."""
-        form = is_form(call.request.headers.get("content-type"))  # with attachments: as it comes
-        body = call.request.stream() if form else await call.bytes()
-        headers = _passed_on(call, "content-type", "idempotency-key")
-        return await _relayed(self._driver.link.publish(call.path["name"], body, headers))
-
-    async def upload(self, call: Call) -> Response:
-        headers = _passed_on(call, "content-type", "content-length")
-        body = call.request.stream()
-        return await _relayed(self._driver.link.upload(call.path.get("id"), body, headers))
-
     async def cache(self, _: Call) -> CacheInfo:
         core = self._driver.core
         counters = core.cache.counters
@@ -398,23 +369,7 @@ def _routes(rest: Rest) -> list[Route]:
             None,
             BrokerInfo,
         ),
-        Route(
-            "POST",
-            "/v1/datasets/{name}/records",
-            rest.publish,
-            ("publish",),
-            "Publish records: passed on to the cluster, whose answer comes back",
-        ),
-        Route(
-            "POST", "/v1/attachments", rest.upload, ("publish",), "Upload an attachment: passed on"
-        ),
-        Route(
-            "PUT",
-            "/v1/attachments/{id}",
-            rest.upload,
-            ("publish",),
-            "The same under the SHA-256 of its bytes",
-        ),
+        *relay_routes(rest.relay),
         Route(
             "POST",
             "/v1/subscriptions",

@@ -1,0 +1,61 @@
+"""What publishers send to a broker: passed on to the cluster as it comes, whose answer comes back.
+
+Publishers need to know one address only. The cluster decides, as if it were asked itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from tocsin.broker.server.cluster_link import ClusterLink, Relayed
+from tocsin.errors import InvalidInput
+from tocsin.service.multipart import is_form
+from tocsin.service.tokens import bearer
+from tocsin.service.web import Call, Route
+
+
+class RelayCalls:
+    def __init__(self, link: ClusterLink) -> None:
+        self._link = link
+
+    async def publish(self, call: Call) -> Response:
+        form = is_form(call.request.headers.get("content-type"))  # with attachments: as it comes
+        body = call.request.stream() if form else await call.bytes()
+        headers = _passed_on(call, "content-type", "idempotency-key")
+        return await _relayed(self._link.publish(call.path["name"], body, headers))
+
+    async def upload(self, call: Call) -> Response:
+        headers = _passed_on(call, "content-type", "content-length")
+        body = call.request.stream()
+        return await _relayed(self._link.upload(call.path.get("id"), body, headers))
+
+
+def _passed_on(call: Call, *names: str) -> dict[str, str]:
+    """Headers for the cluster: these, and who asks."""
+    given = call.request.headers
+    token = bearer(given.get("authorization")) or call.query("token", str, "")
+    return {name: given[name] for name in names if name in given} | {
+        "authorization": f"Bearer {token}"
+    }
+
+
+async def _relayed(answer: Awaitable[Relayed]) -> Response:
+    try:
+        told = await answer
+    except ClientDisconnect:
+        raise InvalidInput("the body was cut short", field="body") from None
+    return Response(told.body, told.status, media_type=told.media_type)
+
+
+def relay_routes(calls: RelayCalls) -> list[Route]:
+    may = ("publish",)
+    records = "Publish records: passed on to the cluster, whose answer comes back"
+    by_hash = "The same under the SHA-256 of its bytes"
+    return [
+        Route("POST", "/v1/datasets/{name}/records", calls.publish, may, records),
+        Route("POST", "/v1/attachments", calls.upload, may, "Upload an attachment: passed on"),
+        Route("PUT", "/v1/attachments/{id}", calls.upload, may, by_hash),
+    ]
