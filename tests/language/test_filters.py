@@ -30,7 +30,7 @@ def test_a_subscription_to_a_dataset() -> None:
     assert isinstance(asked, SubscribeToDataset)
     assert (asked.dataset, asked.broker) == ("reports", "west")
     assert [(one.operator, one.name, one.line, one.column) for one in asked.where] == [
-        ("=", "kind", 1, 36),
+        ("=", "Kind", 1, 36),
         (">=", "level", 2, 7),
     ]
     assert told(bind_filter(asked.where, REPORTS)) == "kind = 'flood' AND level >= 3"

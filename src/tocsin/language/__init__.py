@@ -4,6 +4,7 @@ from tocsin.language.arguments import bind_arguments
 from tocsin.language.beginnings import checked as checked_beginning
 from tocsin.language.beginnings import parse_beginning
 from tocsin.language.filter_binding import bind_filter, parse_filter
+from tocsin.language.names import by_lower, fields_by_declared
 from tocsin.language.parser import parse, parse_one
 from tocsin.language.statements import (
     ChangeSubscription,
@@ -39,10 +40,12 @@ __all__ = [
     "Unsubscribe",
     "bind_arguments",
     "bind_filter",
+    "by_lower",
     "checked_beginning",
     "coerce",
     "coerce_text",
     "coercer",
+    "fields_by_declared",
     "parse",
     "parse_beginning",
     "parse_filter",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tocsin.errors import InvalidInput
+from tocsin.language.names import by_lower, fields_by_declared
 from tocsin.language.types import coerce
 from tocsin.model import ANY, Arguments, Channel
 
@@ -17,13 +18,15 @@ def bind_arguments(channel: Channel, given: dict[str, Any] | list[Any]) -> Argum
     """Arguments in the order of the parameters, each in its type's canonical form."""
     named = given if isinstance(given, dict) else _by_position(channel, given)
     signature = _signature(channel)
-    known = {parameter.name for parameter in channel.parameters}
-    named = {str(name).lower(): value for name, value in named.items()}
-    for name in named:
-        if name not in known:
-            raise InvalidInput(
-                f"channel {channel.name!r} has no parameter {name!r}", field=name, hint=signature
-            )
+    known = by_lower(parameter.name for parameter in channel.parameters)
+    try:
+        named = fields_by_declared({str(name): value for name, value in named.items()}, known)
+    except ValueError as error:
+        raise InvalidInput(str(error), hint=signature) from None
+    for name in named.keys() - known.values():
+        raise InvalidInput(
+            f"channel {channel.name!r} has no parameter {name!r}", field=name, hint=signature
+        )
     bound: Arguments = {}
     for parameter in channel.parameters:
         name = parameter.name

@@ -28,7 +28,7 @@ def parse_filter(text: str, dataset: Dataset) -> Filter:
 
 
 def bind_filter(conditions: tuple[Condition, ...], dataset: Dataset) -> Filter:
-    domains = {column.name: domain_of(column) for column in dataset.columns}
+    domains = {column.name.lower(): domain_of(column) for column in dataset.columns}
     found: dict[str, Constraint] = {}
     nears: list[Near] = []
     for condition in conditions:
@@ -54,14 +54,15 @@ def bind_filter(conditions: tuple[Condition, ...], dataset: Dataset) -> Filter:
 def _domain(
     at: Condition | Value, name: str, domains: dict[str, Domain], dataset: Dataset
 ) -> Domain:
-    if name not in domains:
+    domain = domains.get(name.lower())
+    if domain is None:
         _fail(
             at,
             f"dataset {dataset.name!r} has no column {name!r}",
             field=name,
-            hint=f"its columns are {', '.join(domains)}",
+            hint=f"its columns are {', '.join(each.column for each in domains.values())}",
         )
-    return domains[name]
+    return domain
 
 
 def _constraint(condition: Condition, domain: Domain) -> Constraint:

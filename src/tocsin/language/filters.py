@@ -66,7 +66,7 @@ def _condition(reader: Reader) -> Condition:
     if reader.sees("NEAR", "("):
         reader.expect("NEAR")
         return Condition("NEAR", "", _point_and_ball(reader), line, column)
-    name = reader.word("a column").lower()
+    name = reader.word("a column")
     operator, values = _operation(reader)
     return Condition(operator, name, values, line, column)
 
@@ -148,5 +148,5 @@ def _point_and_ball(reader: Reader) -> tuple[Value, ...]:
 def _coordinate(reader: Reader) -> Value:
     start = reader.offset
     if re.match(r"[A-Za-z`]", reader.text[start : start + 1]):
-        return Value(reader.word("a column").lower(), *place(reader.text, start), named=True)
+        return Value(reader.word("a column"), *place(reader.text, start), named=True)
     return _value(reader)

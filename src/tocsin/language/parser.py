@@ -15,6 +15,8 @@ from tocsin.language.beginnings import read_beginning
 from tocsin.language.delivery import read_delivery
 from tocsin.language.filters import read_conditions
 from tocsin.language.literals import read_argument, read_interval_s, read_literal
+from tocsin.language.names import by_lower
+from tocsin.language.reserved import RESERVED_FOR_DATASETS
 from tocsin.language.statements import (
     ChangeSubscription,
     CreateBroker,
@@ -37,6 +39,7 @@ from tocsin.language.types import SqlType, parse_type
 from tocsin.model import ChannelKind, Column, KafkaSource, MessageFormat, Parameter
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+CASE_RULE = "names that differ by capitals alone are the same name"
 _STARTS = (
     "CREATE, DROP, SUBSCRIBE, UNSUBSCRIBE, CHANGE, INSERT, SHOW, DESCRIBE, SELECT or WITH at the "
     "start of a statement"
@@ -107,7 +110,7 @@ def _create(reader: Reader) -> Read:
         return _create_dataset(reader)
     if reader.accept("BROKER"):
         guarded = _if_not_exists(reader)
-        name = reader.name("a broker's name")
+        name = reader.new_name("a broker's name")
         reader.expect("AT")
         url = reader.string("the broker's address in quotes")
         return CreateBroker, {"name": name, "url": url, "if_not_exists": guarded}
@@ -144,7 +147,7 @@ def _type(reader: Reader) -> SqlType:
 
 def _create_dataset(reader: Reader) -> Read:
     guarded = _if_not_exists(reader)
-    name = reader.name("a dataset's name")
+    name = reader.new_name("a dataset's name", RESERVED_FOR_DATASETS)
     reader.expect("(")
     types: dict[str, SqlType] = {}
     while True:
@@ -157,11 +160,12 @@ def _create_dataset(reader: Reader) -> Read:
                 field=column,
                 hint="names that begin with _ are kept for system columns",
             )
-        column = column.lower()
-        if column in types:
-            reader.fail_at(start, f"two columns are called {column!r}", field=column)
+        if column.lower() in by_lower(types):
+            reader.fail_at(
+                start, f"two columns are called {column!r}", field=column, hint=CASE_RULE
+            )
         reader.at -= 1
-        column = reader.name("a column's name")
+        column = reader.new_name("a column's name", folded=False)
         types[column] = _type(reader)
         if not reader.accept(","):
             break
@@ -213,15 +217,17 @@ def _source(reader: Reader) -> KafkaSource:
 
 def _primary_key(reader: Reader, types: dict[str, SqlType]) -> tuple[str, ...]:
     reader.expect("(")
+    declared = by_lower(types)
     key: list[str] = []
     while True:
         start = reader.offset
-        column = reader.name("a primary key column")
-        if column not in types:
+        written = reader.cased_name("a primary key column")
+        column = declared.get(written.lower(), "")
+        if not column:
             reader.fail_at(
                 start,
-                f"the primary key names {column!r}, which is no column",
-                field=column,
+                f"the primary key names {written!r}, which is no column",
+                field=written,
                 hint=f"the columns are {', '.join(types)}",
             )
         if not types[column].scalar:
@@ -244,9 +250,9 @@ def _parameters(reader: Reader) -> tuple[Parameter, ...]:
         return ()
     while True:
         start = reader.offset
-        name = reader.name("a parameter's name")
-        if name in found:
-            reader.fail_at(start, f"two parameters are called {name!r}", field=name)
+        name = reader.new_name("a parameter's name", folded=False)
+        if name.lower() in by_lower(found):
+            reader.fail_at(start, f"two parameters are called {name!r}", field=name, hint=CASE_RULE)
         type_at = reader.offset
         kind = _type(reader)
         if not kind.scalar:
@@ -267,7 +273,7 @@ def _parameters(reader: Reader) -> tuple[Parameter, ...]:
 def _create_channel(reader: Reader, kind: ChannelKind) -> Read:
     guarded = _if_not_exists(reader)
     given: dict[str, Any] = {
-        "name": reader.name("a channel's name"),
+        "name": reader.new_name("a channel's name"),
         "kind": kind,
         "if_not_exists": guarded,
         "parameters": _parameters(reader),
@@ -339,9 +345,9 @@ def _arguments(reader: Reader) -> list[Any] | dict[str, Any]:
         start = reader.offset
         following = reader.tokens[reader.at + 1 : reader.at + 2]
         if following and following[0].token_type is TokenType.FARROW:
-            name = reader.name("a parameter's name")
+            name = reader.cased_name("a parameter's name")
             reader.expect("=>")
-            if name in by_name:
+            if name.lower() in by_lower(by_name):
                 reader.fail_at(start, f"{name!r} is given twice", field=name)
             by_name[name] = read_argument(reader)
         else:
@@ -385,8 +391,8 @@ def _insert(reader: Reader) -> Read:
         while True:
             start = reader.offset
             column = reader.word("a column's name")
-            if column in columns:
-                reader.fail_at(start, f"{column!r} is named twice", field=column)
+            if column.lower() in by_lower(columns):
+                reader.fail_at(start, f"{column!r} is named twice", field=column, hint=CASE_RULE)
             columns.append(column)
             if not reader.accept(","):
                 break

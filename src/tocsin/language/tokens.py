@@ -13,6 +13,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tocsin.errors import StatementError
+from tocsin.language.reserved import RESERVED_WORDS
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 NAME_RULE = "names are letters, digits and _, begin with a letter, and have at most 63 characters"
@@ -26,8 +27,14 @@ _CLOSING = {
 }
 
 
+class SparkTokenizer(Spark.Tokenizer):
+    """As Spark reads them since 4.0, a doubled quote in a text is one quote: 'it''s'."""
+
+    STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+
 class _Dialect(Spark):
-    class Tokenizer(Spark.Tokenizer):
+    class Tokenizer(SparkTokenizer):
         # SHOW is an ordinary word here; Spark's dialect would swallow the rest of the statement.
         COMMANDS: ClassVar[set[TokenType]] = set()
         # One token per word, so that PRIMARY KEY may be written over two lines.
@@ -141,12 +148,31 @@ class Reader:
         return bare
 
     def name(self, what: str) -> str:
-        """A name that we keep: folded to lower case, and by the rule."""
+        """A name that we keep, folded to lower case."""
+        return self.cased_name(what).lower()
+
+    def cased_name(self, what: str) -> str:
+        """A name that we keep as it is written, by the rule."""
         start = self.offset
-        name = self.word(what).lower()
-        if not NAME.fullmatch(name):
+        name = self.word(what)
+        if not NAME.fullmatch(name.lower()):
             self.fail_at(start, f"{name!r} cannot be {what}", hint=NAME_RULE)
         return name
+
+    def new_name(
+        self, what: str, reserved: frozenset[str] = RESERVED_WORDS, *, folded: bool = True
+    ) -> str:
+        """A name that is given here and now: it must be one that queries can write."""
+        start = self.offset
+        name = self.cased_name(what)
+        if name.lower() in reserved:
+            self.fail_at(
+                start,
+                f"{name!r} cannot be {what}: it is a word of SQL",
+                field=name,
+                hint=f"choose another, such as {name}_",
+            )
+        return name.lower() if folded else name
 
     def string(self, what: str) -> str:
         token = self.token

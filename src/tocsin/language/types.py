@@ -10,13 +10,14 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from tocsin.language.names import by_lower, fields_by_declared
 from tocsin.model import ATTACHMENT, Attachment, is_attachment_id
 
 Coercer = Callable[[Any], Any]
@@ -38,6 +39,7 @@ KNOWN = (
     "ARRAY<type>, MAP<STRING,type> or STRUCT<name:type,…>"
 )
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*|\d+|[<>(),:]|$)")
+_WIDE = Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN)  # Python's own stops at 28 digits
 _FLOAT_MAX = 3.4028234663852886e38
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,80}/[A-Za-z0-9!#$&^_.+-]{1,80}")
 _NAME_CHARACTERS = 255
@@ -237,9 +239,9 @@ def _decimal(wanted: SqlType) -> Coercer:
             number = Decimal(repr(value) if isinstance(value, float) else value)
         except InvalidOperation:
             raise _refusal(wanted, value) from None
-        if not number.is_finite() or abs(number) >= limit:
+        if not number.is_finite() or number.copy_abs() >= limit:
             raise _refusal(wanted, value, "out of range")
-        fixed = number.quantize(unit)
+        fixed = number.quantize(unit, context=_WIDE)
         if fixed != number:
             raise _refusal(wanted, value, f"more than {wanted.scale} decimals")
         return f"{fixed:f}"
@@ -312,14 +314,16 @@ def _map(wanted: SqlType) -> Coercer:
 
 def _struct(wanted: SqlType) -> Coercer:
     fields = {n: _compile(t) for n, t in zip(wanted.names, wanted.items, strict=True)}
+    declared = by_lower(fields)
 
     def coerce_struct(value: Any) -> Any:
         if value is None:
             return None
         if not isinstance(value, dict):
             raise _refusal(wanted, value)
-        for key in value:
-            if key not in fields:
+        if not value.keys() <= fields.keys():
+            value = fields_by_declared(value, declared)
+            for key in value.keys() - fields.keys():
                 raise ValueError(f"{wanted} has no field {key!r}")
         return {name: coerce_field(value.get(name)) for name, coerce_field in fields.items()}
 

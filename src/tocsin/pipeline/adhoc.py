@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
+import uuid
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from decimal import Decimal
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from py4j.protocol import Py4JJavaError
+from pyspark import InheritableThread
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 from tocsin.errors import InvalidInput, StatementError
 from tocsin.pipeline.channels import plain_query, run_plain
+from tocsin.pipeline.channels.dialect import QueryText
+from tocsin.pipeline.channels.matching import as_json
+from tocsin.pipeline.channels.refusals import plain_message
+from tocsin.pipeline.channels.spark_reading import check_names
 
 MOST_ROWS = 1000
+MOST_BYTES = 16 * 1024 * 1024
+"""Of rows as JSON: what an answer may take of the driver's memory, and then of ours."""
+_ROW, _NUMBER, _BYTES = "__row", "__number", "__bytes"
 
 
 class Answer(Struct, frozen=True):
@@ -25,31 +37,74 @@ class Answer(Struct, frozen=True):
     cut: bool = False
 
 
-def answer(spark: SparkSession, text: str, view: Callable[[str], DataFrame]) -> Answer:
-    """Run `text`; `view` gives the DataFrame of a dataset by name."""
+def answer(
+    spark: SparkSession, text: str, view: Callable[[str], DataFrame], *, limit_s: float
+) -> Answer:
+    """Run `text` for at most `limit_s`; `view` gives the DataFrame of a dataset by name."""
     query = plain_query(text)
+    views = {name: view(name) for name in query.datasets}
+
+    def run() -> Answer:
+        frame = run_plain(spark, query, views)
+        check_names(QueryText(text), frame, channel=False)
+        count, rows = _collect(frame)
+        values = [[*_decoder.decode(row).values()] for row in rows[:MOST_ROWS]]
+        return Answer(frame.columns, values, cut=count > len(values))
+
     try:
-        found = run_plain(spark, query, {name: view(name) for name in query.datasets})
-        rows = found.limit(MOST_ROWS + 1).collect()
+        return _within(spark, limit_s, run)
     except (ParseException, AnalysisException) as error:
-        raise StatementError(_first_line(error)) from None
-    except PySparkException as error:
-        raise InvalidInput(f"the query failed: {_first_line(error)}") from None
-    values = [[_plain(value) for value in row] for row in rows[:MOST_ROWS]]
-    return Answer(found.columns, values, cut=len(rows) > MOST_ROWS)
+        raise StatementError(plain_message(error) or "Spark cannot read this query") from None
+    except (PySparkException, Py4JJavaError) as error:
+        reason = plain_message(error) or "Spark could not compute its answer"
+        raise InvalidInput(f"the query failed: {reason}") from None
 
 
-def _first_line(error: PySparkException) -> str:
-    return (error.getMessage() or str(error)).strip().splitlines()[0]
+def _within(spark: SparkSession, limit_s: float, run: Callable[[], Answer]) -> Answer:
+    """What `run` answers in time. Planning cannot be stopped: its thread is left alone, and no job
+    of its own starts any more."""
+    context = spark.sparkContext
+    group = f"query-{uuid.uuid4().hex}"
+    outcome: Future[Answer] = Future()
+
+    def work() -> None:
+        try:
+            context.setJobGroup(group, "ad hoc query", interruptOnCancel=True)
+            outcome.set_result(run())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    InheritableThread(target=work, name="query", daemon=True).start()
+    done, _ = wait((outcome,), limit_s)
+    if not done:
+        context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+        raise InvalidInput(
+            f"the query was stopped: it took longer than {limit_s:g} s",
+            field="query_limit_s",
+            hint="ask for less, or raise the setting query_limit_s",
+        )
+    return outcome.result()
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dt.datetime | dt.date):
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+def _collect(frame: DataFrame) -> tuple[int, list[str]]:
+    """The first rows as JSON, as far as they are few and small, and how many there are up to one
+    more. Their columns are numbered: names may be alike."""
+    names = [f"c{number}" for number in range(len(frame.columns))]
+    plain = frame.toDF(*names).limit(MOST_ROWS + 1)
+    texts = plain.select(as_json(plain, names).alias(_ROW))
+    so_far = Window.orderBy(_NUMBER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    measured = texts.withColumn(_NUMBER, F.monotonically_increasing_id()).withColumn(
+        _BYTES, F.sum(F.octet_length(_ROW).cast("bigint")).over(so_far)
+    )
+    fits = F.col(_BYTES) <= MOST_BYTES
+    kept = measured.orderBy(_NUMBER).select(F.when(fits, F.col(_ROW)).alias(_ROW)).collect()
+    return len(kept), [row[_ROW] for row in kept if row[_ROW] is not None]
+
+
+def _number(text: str) -> Any:
+    """As a float when that is the number; else as it stands, digit for digit."""
+    number = float(text)
+    return number if Decimal(text) == Decimal(repr(number)) else msgspec.Raw(text.encode())
+
+
+_decoder = msgspec.json.Decoder(float_hook=_number)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tocsin.pipeline.class_archive import archive_options
 from tocsin.pipeline.jars import BARE_LOCAL_FS_CLASS, find_bare_local_fs, require_connector_jars
 from tocsin.pipeline.java import find_java, require_java
+from tocsin.pipeline.java_environment import java_sees_what_is_allowed
 from tocsin.pipeline.jdbc import jdbc_of
 from tocsin.settings import Settings
 from tocsin.storage.log.kafka import is_kafka
@@ -26,6 +27,20 @@ _CHECKPOINTS = (
 )
 # They print each refused query as JSON; who asked is told by an error of ours.
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+# What `channels/allowed.py` refuses is off in Spark as well. Texts are read as sqlglot reads them.
+_CLOSED = {
+    "spark.sql.runSQLOnFiles": "false",  # FROM text.`/etc/passwd`
+    "spark.sql.variable.substitute": "false",  # '${env:HOME}' inside any text
+    "spark.sql.scripting.enabled": "false",
+    "spark.sql.operatorPipeSyntaxEnabled": "false",
+    "spark.sql.parser.singleCharacterPipeOperator.enabled": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": "false",
+    "spark.sql.legacy.setopsPrecedence.enabled": "false",
+}
+_TELLTALES = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 _QUIET = "-Dlog4j2.level=ERROR -Dlog4j.rootLogger.level=ERROR"
 
 
@@ -37,11 +52,20 @@ def build_session(settings: Settings, *, app_name: str = "tocsin") -> SparkSessi
     builder = SparkSession.Builder().master(_master(settings)).appName(app_name)
     for key, value in session_conf(settings).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with java_sees_what_is_allowed():
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    _quieten(spark)
     for name in _LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
     return spark
+
+
+def _quieten(spark: SparkSession) -> None:
+    """A task that fails is told by whoever asked for it, not by pages of Java's calls."""
+    logging = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for name in _TELLTALES:
+        logging.core.config.Configurator.setLevel(name, logging.Level.FATAL)
 
 
 def session_conf(settings: Settings) -> dict[str, str]:
@@ -81,6 +105,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": str((settings.data / "spark" / "warehouse").resolve()),
         "spark.local.dir": str((settings.data / "spark" / "local").resolve()),
     }
+    conf |= _CLOSED
     if is_kafka(settings.log):
         conf["spark.sql.streaming.realTimeMode.minBatchDuration"] = "100ms"  # as our setting says
         conf["spark.jars"] = ",".join(map(str, require_connector_jars()))
@@ -114,12 +139,14 @@ def runs_in_real_time(settings: Settings) -> bool:
 
 
 def _master(settings: Settings) -> str:
-    """A query in real-time mode holds a task all the time, mostly waiting: on one machine each gets
-    a slot beside those of the cores."""
+    """On one machine: twice as many slots as cores, since a run takes as many as there are cores,
+    and a slow one must leave some to others. A query in real-time mode holds a task all the time,
+    mostly waiting: each gets a slot beside these."""
     cores = local_cores(settings.master)
-    if cores is None or not runs_in_real_time(settings):
+    if cores is None:
         return settings.master
-    return f"local[{cores + settings.real_time_slots}]"
+    waiting = settings.real_time_slots if runs_in_real_time(settings) else 0
+    return f"local[{2 * max(2, cores) + waiting}]"
 
 
 def local_cores(master: str) -> int | None:

@@ -40,7 +40,6 @@ DATASETS = {
     name: Dataset(name, tuple(Column(column, kind) for column, kind in columns.items()))
     for name, columns in (("reports", REPORTS), ("places", PLACES))
 }
-DECLARED = ", ".join(f"{name} {kind}" for name, kind in PARAMETERS.items())
 
 KINDS = st.sampled_from(["fire", "flood", "storm"])
 SEVS = st.integers(0, 6)
@@ -134,6 +133,10 @@ def _sets(draw: st.DrawFn, question: Question) -> list[Record]:
     return made
 
 
+def _given(arguments: Record, used: set[str]) -> Record:
+    return {name: value for name, value in arguments.items() if name in used}
+
+
 def _frame(spark: SparkSession, name: str, records: list[Record], start: int) -> DataFrame:
     lines = [json.dumps({**record, "_position": start + at}) for at, record in enumerate(records)]
     rows = spark.createDataFrame(pa.table({"line": pa.array(lines, pa.string())}))
@@ -162,7 +165,9 @@ def test_spark_and_the_reference_agree(
     cuts: list[int],
     data: st.DataObject,
 ) -> None:
-    text = " ".join(("CREATE CONTINUOUS CHANNEL c(", DECLARED, ") AS", question.sql()))
+    used = question.used()
+    declared = ", ".join(f"{name} {kind}" for name, kind in PARAMETERS.items() if name in used)
+    text = " ".join(("CREATE CONTINUOUS CHANNEL c(", declared, ") AS", question.sql()))
     statement = parse_one(text)
     assert isinstance(statement, CreateChannel)
     compiled = compile_channel(statement, DATASETS)
@@ -182,7 +187,7 @@ def test_spark_and_the_reference_agree(
         if number == 0:
             wanted = set(numbered)
         added = [
-            (each, settle(compiled.channel, numbered[each]))
+            (each, settle(compiled.channel, _given(numbered[each], used)))
             for each in sorted(wanted - alive.keys())
         ]
         removed = sorted(alive.keys() - wanted)

@@ -2,6 +2,7 @@
 
 from tocsin.pipeline.channels.analyse import analyse, check_open, view_schema
 from tocsin.pipeline.channels.attached import with_attachments
+from tocsin.pipeline.channels.attempt import try_arguments
 from tocsin.pipeline.channels.compile import CompiledChannel, compile_channel
 from tocsin.pipeline.channels.matching import match, run_plain
 from tocsin.pipeline.channels.openings import Mask, mask_of, settle
@@ -23,6 +24,7 @@ __all__ = [
     "plain_query",
     "run_plain",
     "settle",
+    "try_arguments",
     "view_schema",
     "with_attachments",
 ]

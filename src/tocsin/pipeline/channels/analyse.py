@@ -7,25 +7,29 @@ is done for open parameters, when the first subscription would leave them open.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+from sqlglot import exp
 
 from tocsin.errors import InvalidInput, StatementError
 from tocsin.language.tokens import tokenize
-from tocsin.model import Column, Dataset, Parameter
+from tocsin.model import Column, Dataset
 from tocsin.pipeline.channels import near
 from tocsin.pipeline.channels.compile import CompiledChannel
 from tocsin.pipeline.channels.dialect import QueryText
 from tocsin.pipeline.channels.matching import payloads, rows, visible
 from tocsin.pipeline.channels.openings import Mask
 from tocsin.pipeline.channels.parameters import parameter_frame, prepare
+from tocsin.pipeline.channels.refusals import refused_as_compiled, refused_as_written
+from tocsin.pipeline.channels.spark_reading import check_names, check_reading
 from tocsin.pipeline.records import spark_type
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,7 +62,17 @@ def analyse(
     written = _as_written(spark, compiled, datasets)
     _check_names(compiled.query, written.columns)
     found = _planned(spark, compiled, frozenset())
-    _check_same(compiled.query, written.schema, found.schema)
+    if _changed(written.schema, found.schema):
+        # A literal may be narrower than its declared type: what counts is the type.
+        typed = _as_written(spark, compiled, datasets, typed=True)
+        for name in _changed(typed.schema, found.schema):
+            raise compiled.query.error(
+                f"column {name!r} would change its meaning when run for all subscriptions at once",
+                0,
+                field=name,
+                hint="write it with a CAST or another function",
+            )
+        written = typed
     kept = set(visible(written.columns))
     return [
         Column(field.name, field.dataType.simpleString().upper())
@@ -72,7 +86,7 @@ def check_open(spark: SparkSession, compiled: CompiledChannel, mask: Mask) -> No
     try:
         _planned(spark, compiled, mask)
     except StatementError as error:
-        names = sorted(mask)
+        names = [each.name for each in compiled.channel.parameters if each.name.lower() in mask]
         raise InvalidInput(
             f"channel {compiled.channel.name!r} cannot run with {', '.join(names)} open:"
             f" {error.message}",
@@ -94,18 +108,20 @@ def _planned(spark: SparkSession, compiled: CompiledChannel, mask: Mask) -> Data
         ]
         found = rows(spark, compiled, parts, empty, empty, window)
         payloads(found)._jdf.queryExecution().executedPlan()
-    except PySparkException as error:
-        raise _refusal(compiled.query, error) from None
-    except Exception as error:  # py4j wraps what the planner throws
-        reason = str(getattr(error, "java_exception", error)).splitlines()[0]
-        raise compiled.query.error(f"Spark cannot plan this query: {reason}", 0) from None
+    except (PySparkException, Py4JError) as error:
+        raise refused_as_compiled(compiled.query, error) from None
     return found
 
 
 def _as_written(
-    spark: SparkSession, compiled: CompiledChannel, datasets: Mapping[str, Dataset]
+    spark: SparkSession,
+    compiled: CompiledChannel,
+    datasets: Mapping[str, Dataset],
+    *,
+    typed: bool = False,
 ) -> DataFrame:
-    """The author's query with typed example arguments, in a session of its own."""
+    """The author's query with example arguments, in a session of its own. `typed`: exactly of their
+    declared types, but then positions are not the author's."""
     session = spark.newSession()
     for name in dict.fromkeys((*compiled.stored, *compiled.new)):
         session.createDataFrame([], view_schema(datasets[name])).createOrReplaceTempView(name)
@@ -117,16 +133,35 @@ def _as_written(
             f"CREATE TEMPORARY FUNCTION {function}() RETURNS TIMESTAMP"
             " RETURN TIMESTAMP '1970-01-01 00:00:00'"
         )
-    examples = {each.name: _example(each) for each in compiled.channel.parameters}
+    examples = {} if typed else _examples(compiled)
     text = _blanked(compiled.query.text)
+    if typed:
+        text = _with_types(text, compiled)
     try:
-        return session.sql(text, args=examples) if examples else session.sql(text)
-    except PySparkException as error:
-        raise _refusal(compiled.query, error) from None
+        check_reading(session, text)
+        written = session.sql(text, args=examples) if examples else session.sql(text)
+    except (PySparkException, Py4JError) as error:
+        raise refused_as_written(compiled.query, error) from None
+    check_names(compiled.query, written, channel=True)
+    return written
 
 
-def _example(parameter: Parameter) -> Any:
-    return _EXAMPLES[parameter.type.split("(")[0]]
+def _examples(compiled: CompiledChannel) -> dict[str, Any]:
+    """An argument for each parameter as the query writes it: Spark minds capitals there."""
+    types = {each.name.lower(): each.type.split("(")[0] for each in compiled.channel.parameters}
+    written = {node.name for tree in compiled.trees for node in tree.find_all(exp.Placeholder)}
+    return {name: _EXAMPLES[types[name.lower()]] for name in written if name.lower() in types}
+
+
+def _with_types(text: str, compiled: CompiledChannel) -> str:
+    """Every `:parameter` as a value of its type."""
+    types = {each.name.lower(): each.type for each in compiled.channel.parameters}
+    tokens = tokenize(text)
+    for colon, name in reversed([*pairwise(tokens)]):
+        kind = types.get(name.text.lower())
+        if colon.text == ":" and colon.end + 1 == name.start and kind:
+            text = f"{text[: colon.start]}CAST(NULL AS {kind}){text[name.end + 1 :]}"
+    return text
 
 
 def _blanked(text: str) -> str:
@@ -153,49 +188,12 @@ def _check_names(query: QueryText, columns: list[str]) -> None:
             )
 
 
-def _check_same(query: QueryText, written: StructType, compiled: StructType) -> None:
-    """The compiled query must answer with what the author's own would."""
-    kept = {name.lower(): written[name].dataType for name in visible(written.names)}
+def _changed(written: StructType, compiled: StructType) -> list[str]:
+    """The columns that the compiled query would answer with otherwise than the author's own."""
     made = {name.lower(): compiled[name].dataType for name in visible(compiled.names)}
-    for name, kind in kept.items():
-        if name not in made or made[name].simpleString() != kind.simpleString():
-            raise query.error(
-                f"column {name!r} would change its meaning when run for all subscriptions at once",
-                0,
-                field=name,
-                hint="write it with a CAST or another function",
-            )
-
-
-def _refusal(query: QueryText, error: PySparkException) -> StatementError:
-    message = (error.getMessage() or str(error)).strip()
-    first = re.sub(r"^\[[\w.]+\]\s*", "", message.splitlines()[0])
-    first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first)
-    condition = error.getCondition() or ""
-    offset = 0
-    if isinstance(error, ParseException):
-        found = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
-        if found:
-            lines = query.text.splitlines(keepends=True)[: int(found[1]) - 1]
-            offset = sum(map(len, lines)) + int(found[2])
-    elif isinstance(error, AnalysisException):
-        context = error.getQueryContext()
-        fragment = context[0].fragment() if context else ""
-        if context and query.text[context[0].startIndex() :].startswith(fragment[:20]):
-            offset = context[0].startIndex()
-    if "outer" in message or condition.startswith("UNSUPPORTED_SUBQUERY") or "__p" in first:
-        if "NON_DETERMINISTIC" not in condition:
-            first = (
-                "Spark cannot run this for all parameter sets at once: a parameter is used in a"
-                " subquery, a limit or a group that may not look outside"
-            )
-        offset = _first_parameter(query.text) if offset == 0 else offset
-    return query.error(first, offset)
-
-
-def _first_parameter(text: str) -> int:
-    tokens = tokenize(text)
-    for token in tokens:
-        if token.text == ":":
-            return int(token.start)
-    return 0
+    kept = {name: made.get(name.lower()) for name in visible(written.names)}
+    return [
+        name
+        for name, kind in kept.items()
+        if kind is None or kind.simpleString() != written[name].dataType.simpleString()
+    ]

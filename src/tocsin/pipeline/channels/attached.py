@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tocsin.language import by_lower
 from tocsin.model import Column, Dataset, attachments_of
 from tocsin.pipeline.channels.compile import CompiledChannel
 from tocsin.pipeline.records import ATTACHED
@@ -20,11 +21,12 @@ def with_attachments(
 ) -> CompiledChannel:
     """The same, with what its results are known to hold."""
     read = [datasets[name] for name in compiled.channel.reads if attachments_of(datasets[name])]
-    names = [column.name for column in columns]
+    shown = by_lower(column.name for column in columns)
     attached = tuple(one.name for one in columns if one.type == ATTACHED.upper())
     if not read or not attached:
         return compiled
-    whole = [one.primary_key for one in read if set(one.primary_key) <= set(names)]
+    keys = [[shown.get(name.lower()) for name in one.primary_key] for one in read]
+    whole = [tuple(name for name in key if name) for key in keys if None not in key]
     channel = msgspec.structs.replace(
         compiled.channel,
         attachments=attached,

@@ -17,14 +17,17 @@ from sqlglot import exp
 
 from tocsin.language.statements import CreateChannel
 from tocsin.model import Channel, Dataset
+from tocsin.pipeline.channels.allowed import check_allowed
 from tocsin.pipeline.channels.dialect import QueryText, parse_query, to_spark
+from tocsin.pipeline.channels.forms import turn_right_join
 from tocsin.pipeline.channels.openings import Mask, Openings, openings, queries_of, without
 from tocsin.pipeline.channels.parts import Part, make_part
 from tocsin.pipeline.channels.query import (
     bind_window,
     check_parameters,
     mark_datasets,
-    refuse_functions,
+    refuse_limited_joins,
+    refuse_unused,
 )
 
 
@@ -58,7 +61,7 @@ class CompiledChannel(Struct, frozen=True):
         return part
 
     def _make(self, mask: Mask, *, streaming: bool = False) -> tuple[Part, ...]:
-        given = tuple(each for each in self.channel.parameters if each.name not in mask)
+        given = tuple(each for each in self.channel.parameters if each.name.lower() not in mask)
         even = len(self.trees) > 1
         return tuple(
             make_part(
@@ -92,11 +95,20 @@ class CompiledChannel(Struct, frozen=True):
             ("why", why),
         ]
         needed = self.openings.needed
-        names = [each.name for each in self.channel.parameters]
+        names = [(each.name, each.name.lower()) for each in self.channel.parameters]
         if names:
-            rows.append(("may be open", ", ".join(n for n in names if n not in needed) or "none"))
-        rows += [("must be given", f"{n}: it is used {needed[n]}") for n in names if n in needed]
-        opened = {", ".join(n for n in names if n in mask): mask for mask in masks if mask}
+            free = ", ".join(name for name, lower in names if lower not in needed)
+            rows.append(("may be open", free or "none"))
+        rows += [
+            ("must be given", f"{name}: it is used {needed[lower]}")
+            for name, lower in names
+            if lower in needed
+        ]
+        opened = {
+            ", ".join(name for name, lower in names if lower in mask): mask
+            for mask in masks
+            if mask
+        }
         rows += [(f"with {m} open", _matching(self.parts_with(opened[m]))) for m in sorted(opened)]
         return rows
 
@@ -111,8 +123,10 @@ def compile_channel(
     """Compile a channel; a StatementError has the place in the text as its author wrote it."""
     query = _query_text(source)
     tree = parse_query(query)
-    refuse_functions(query, tree)
+    check_allowed(query, tree, channel=True)
     check_parameters(query, tree, source.parameters)
+    if isinstance(source, CreateChannel):  # those made before there was this rule go on
+        refuse_unused(query, tree, source.parameters)
     stored, new = mark_datasets(query, tree, datasets)
     if source.kind == "continuous" and not new:
         raise query.error(
@@ -121,7 +135,10 @@ def compile_channel(
             hint="such as FROM NEW reports AS r",
         )
     _check_outputs(query, tree)
+    _check_order(query, tree)
     tree, uses_window = bind_window(query, tree)
+    turn_right_join(tree)
+    refuse_limited_joins(query, tree)
     trees = tuple(queries_of(tree))
     compiled = CompiledChannel(
         channel=_channel(source, stored, new),
@@ -160,6 +177,27 @@ def _channel(
         push=source.push,
         delivery=source.delivery,
     )
+
+
+def _check_order(query: QueryText, tree: exp.Query) -> None:
+    """What an ORDER BY names must be known without knowing what * stands for."""
+    order = tree.args.get("order")
+    for key in order.expressions if order is not None else ():
+        value = key.this
+        if isinstance(value, exp.Literal) and value.is_int:
+            shown = tree.selects[: int(value.name)]
+            if not shown or len(shown) < int(value.name) or any(each.is_star for each in shown):
+                raise query.error(
+                    f"ORDER BY {value.name} does not say which column that is",
+                    query.offset_of_last("order"),
+                    hint="name the column",
+                )
+        elif to_spark(value).upper() == "ALL":
+            raise query.error(
+                "ORDER BY ALL does not say by which columns",
+                query.offset_of_last("order"),
+                hint="name the columns",
+            )
 
 
 def _check_outputs(query: QueryText, tree: exp.Query) -> None:

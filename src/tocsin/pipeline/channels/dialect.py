@@ -17,11 +17,18 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
 from tocsin.errors import StatementError
-from tocsin.language.tokens import place, tokenize
+from tocsin.language.tokens import SparkTokenizer, place, tokenize
 
 RESERVED = "__"
 """Names that begin so are ours: parameters, keys and markers in compiled queries."""
 
+_CALLED = "called"
+_AS_WRITTEN = frozenset((
+    "COLLATE", "LISTAGG", "LOCALTIMESTAMP", "MAX_BY", "MIN_BY", "PARSE_JSON", "PERCENTILE_CONT",
+    "PERCENTILE_DISC", "STRING_AGG", "TO_CHAR",
+))  # fmt: skip
+"""Functions that sqlglot would write in another way, which to Spark means something else."""
+_AROUND_CALLS = (exp.Window, exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 _NAME_TOKENS = (TokenType.VAR, TokenType.IDENTIFIER)
 
 
@@ -35,10 +42,21 @@ def _placeholder(parser: Any) -> exp.Expr | None:
 
 
 class TocsinDialect(Spark):
+    class Tokenizer(SparkTokenizer):
+        pass
+
     class Parser(SparkParser):
         PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Any]] = {
             **SparkParser.PLACEHOLDER_PARSERS,
             TokenType.COLON: _placeholder,
+        }
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            name: read for name, read in SparkParser.FUNCTIONS.items() if name not in _AS_WRITTEN
+        }
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: read
+            for name, read in SparkParser.FUNCTION_PARSERS.items()
+            if name not in _AS_WRITTEN
         }
 
         def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
@@ -54,6 +72,23 @@ class TocsinDialect(Spark):
             if marked and table is not None:
                 table.meta["new"] = True
             return table
+
+        def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+            """Every call comes through here, with or without parentheses, quoted or not."""
+            token = self._curr
+            made = super()._parse_function_call(*args, **kwargs)
+            call = made
+            while isinstance(call, _AROUND_CALLS):
+                call = call.this
+            if call is not None:
+                call.meta[_CALLED] = token.text
+                call.meta.setdefault("start", token.start)
+            return made
+
+        def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:
+            if self._match(TokenType.PIPE_GT, advance=False):
+                self.raise_error("|> is not available", self._curr)
+            return query
 
 
 class QueryText(Struct, frozen=True):
@@ -85,6 +120,16 @@ class QueryText(Struct, frozen=True):
     ) -> StatementError:
         return self.error(message, offset_of(node), field=field, hint=hint)
 
+    def offset_of_word(self, word: str) -> int | None:
+        """Where a word or mark is first written, in capitals or not."""
+        where = self.text.upper().find(word)
+        return where if where >= 0 else None
+
+    def offset_of_last(self, word: str) -> int | None:
+        """Where a word last stands."""
+        tokens = [each for each in tokenize(self.text) if each.text.lower() == word]
+        return tokens[-1].start if tokens else None
+
     def offset_of_call(self, function: str) -> int | None:
         """Where a function is first called."""
         tokens = tokenize(self.text)
@@ -92,6 +137,12 @@ class QueryText(Struct, frozen=True):
             if token.text.lower() == function.lower() and following.text == "(":
                 return token.start
         return None
+
+
+def called(node: exp.Expr) -> str | None:
+    """The function's name as it was written, of a node that a call was read as."""
+    name = node.meta.get(_CALLED)
+    return None if name is None else str(name)
 
 
 def offset_of(node: exp.Expr) -> int | None:
@@ -108,6 +159,10 @@ def parse_query(query: QueryText) -> exp.Query:
         raise _syntax_error(query, error) from None
     except SqlglotError as error:
         raise query.error(f"the query cannot be read: {error}", 0) from None
+    except RecursionError:
+        raise query.error("the query is nested too deeply to be read", 0) from None
+    except (AttributeError, LookupError, TypeError, ValueError):  # of sqlglot's own, on odd texts
+        raise query.error("the query cannot be read", 0) from None
     trees = [tree for tree in trees if tree is not None]
     if len(trees) != 1:
         raise query.error("expected one query", 0)
@@ -138,7 +193,8 @@ def _syntax_error(query: QueryText, error: ParseError) -> StatementError:
 
 
 def to_spark(node: exp.Expr) -> str:
-    return node.sql(dialect=Spark)
+    """Without comments: what they say is nothing to Spark, and they could look like hints."""
+    return node.sql(dialect=Spark, comments=False)
 
 
 def snippet(text: str) -> exp.Expr:

@@ -17,7 +17,7 @@ _AGGREGATES = {
     "try_avg", "try_sum", "hll_sketch_agg", "hll_union_agg", "max_by", "min_by", "percentile",
     "percentile_approx", "approx_percentile", "mode", "string_agg", "first", "last", "any_value",
     "first_value", "last_value", "collect_list", "collect_set", "array_agg", "count_if",
-    "approx_count_distinct", "approx_top_k",
+    "approx_count_distinct", "approx_top_k", "percentile_cont", "percentile_disc",
 }  # fmt: skip
 _GENERATORS = {
     "explode", "explodeouter", "explode_outer", "posexplode", "posexplodeouter",
@@ -97,6 +97,24 @@ def shape_of(tree: exp.Query, why_lateral: str | None = None) -> Shape:
     )
 
 
+def turn_right_join(tree: exp.Expr) -> None:
+    """`a RIGHT JOIN b` as `b LEFT JOIN a`, whose condition may look at parameters. Only where it is
+    the one join, and nobody sees the order of columns."""
+    for select in tree.find_all(exp.Select):
+        joins: list[exp.Join] = select.args.get("joins") or []
+        if len(joins) != 1 or any(isinstance(each, exp.Star) for each in select.selects):
+            continue
+        (join,) = joins
+        condition = join.args.get("on")
+        if str(join.side).upper() == "RIGHT" and condition is not None and has_parameter(condition):
+            source = select.args["from_"]
+            left, right = source.this, join.this
+            join.set("this", None)
+            source.set("this", right)
+            join.set("this", left)
+            join.set("side", "LEFT")
+
+
 def halves_of(tree: exp.Query) -> list[exp.Query] | None:
     """The queries of a plain UNION ALL: each may take its own form."""
     if not isinstance(tree, exp.Union):
@@ -173,6 +191,12 @@ def _why_not_joined(tree: exp.Query) -> str | None:
     return _parameters_misplaced(tree) or _aggregation(tree)
 
 
+def may_come_first(tree: exp.Select) -> bool:
+    """Whether a table may stand before all others in FROM: no join keeps rows of its right side."""
+    joins: list[exp.Join] = tree.args.get("joins") or []
+    return all(_keeps_left(join) for join in joins)
+
+
 def _may_have_keys(tree: exp.Query) -> bool:
     """Whether the lateral form stays right when the parameter table is one more source of it:
     parameters stand in WHERE and inner ON alone, and nobody counts columns."""
@@ -196,12 +220,9 @@ def _aggregation(tree: exp.Select) -> str | None:
         return "it has a window function"
     group, distinct = tree.args.get("group"), tree.args.get("distinct")
     if group is not None:
-        special = any(group.args.get(each) for each in ("rollup", "cube", "grouping_sets", "all"))
-        if special or group.args.get("totals") or not group.expressions:
+        if group.args.get("all") or group.args.get("totals") or not _are_listed(group):
             return "its groups are not a plain list"
-        if any(isinstance(each, exp.Rollup | exp.Cube | exp.GroupingSets) for each in group.walk()):
-            return "its groups are not a plain list"
-    elif tree.args.get("having") or any(map(_is_aggregate, nodes)):
+    elif tree.args.get("having") or any(map(is_aggregate, nodes)):
         return "it aggregates all records, none included"
     if distinct is not None and (tree.args.get("order") or distinct.args.get("on")):
         return "it orders distinct rows"
@@ -210,7 +231,17 @@ def _aggregation(tree: exp.Select) -> str | None:
     return None
 
 
-def _is_aggregate(node: exp.Expr) -> bool:
+def _are_listed(group: exp.Expr) -> bool:
+    """Groups by columns or sets of them, to which more can be added; not GROUP BY … WITH CUBE."""
+    sets = [
+        each for kind in ("rollup", "cube", "grouping_sets") for each in group.args.get(kind) or []
+    ]
+    if group.expressions:
+        return not sets
+    return bool(sets) and all(each.expressions for each in sets)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower() in _AGGREGATES
     return isinstance(node, exp.AggFunc)

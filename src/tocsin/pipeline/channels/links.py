@@ -228,7 +228,7 @@ def column_types(tables: list[exp.Table], datasets: Mapping[str, Dataset]) -> di
     seen: dict[str, int] = {}
     for table in tables:
         for column in datasets[table.meta["dataset"]].columns:
-            known[f"{table.alias.lower()}.{column.name}"] = column.type
-            known[column.name] = column.type
-            seen[column.name] = seen.get(column.name, 0) + 1
+            name = column.name.lower()
+            known[f"{table.alias.lower()}.{name}"] = known[name] = column.type
+            seen[name] = seen.get(name, 0) + 1
     return {name: kind for name, kind in known.items() if seen.get(name, 1) == 1}

@@ -7,14 +7,19 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.pipeline.channels.compile import CompiledChannel
 from tocsin.pipeline.channels.keyed import add_key
 from tocsin.pipeline.channels.parameters import Parameters, PartParameters
-from tocsin.pipeline.channels.parts import BACKEND, ORDER, PARAMETERS_MARKER
-from tocsin.pipeline.channels.query import PlainQuery, new_marker, stored_marker
+from tocsin.pipeline.channels.parts import BACKEND, ORDER
+from tocsin.pipeline.channels.query import (
+    PARAMETERS_MARKER,
+    PlainQuery,
+    new_marker,
+    stored_marker,
+)
 from tocsin.pipeline.channels.views import run_sql
 
 _JSON = {
@@ -35,7 +40,7 @@ def match(
     """Who gets what: `__backend` BIGINT, `__order` BIGINT, `payload` STRING (a JSON object).
 
     `views` has the stored datasets, `new_views` the new records of those marked NEW. `spark` is the
-    session to run in: inside `foreachBatch` the batch's own.
+    session to run in.
     """
     found = (
         payloads(rows(spark, compiled, parts, views, new_views, window))
@@ -74,13 +79,17 @@ def visible(columns: list[str]) -> list[str]:
 
 def payloads(found: DataFrame) -> DataFrame:
     """Each row as a JSON object of its visible columns."""
-    shown = [F.col(f"`{name}`") for name in visible(found.columns)]
     order = F.col(ORDER) if ORDER in found.columns else F.lit(0).cast("bigint")
     return found.select(
         F.col(BACKEND).alias("__backend"),
         order.alias("__order"),
-        F.to_json(F.struct(*shown), _JSON).alias("payload"),
+        as_json(found, visible(found.columns)).alias("payload"),
     )
+
+
+def as_json(found: DataFrame, columns: Sequence[str]) -> Column:
+    """Each row as the JSON object that subscribers get."""
+    return F.to_json(F.struct(*(F.col(f"`{name}`") for name in columns)), _JSON)
 
 
 def run_plain(spark: SparkSession, query: PlainQuery, views: Mapping[str, DataFrame]) -> DataFrame:

@@ -90,7 +90,7 @@ def _owner(
             having = [
                 alias
                 for alias, source in free.items()
-                if any(c.name == name for c in datasets[source.meta["dataset"]].columns)
+                if any(c.name.lower() == name for c in datasets[source.meta["dataset"]].columns)
             ]
             if table:
                 having = [alias for alias in having if alias == table]

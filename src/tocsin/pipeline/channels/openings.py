@@ -22,7 +22,7 @@ from tocsin.pipeline.channels.links import conjuncts, parameters_of
 from tocsin.pipeline.channels.query import is_run_value
 
 Mask = frozenset[str]
-"""The parameters that a parameter set leaves open."""
+"""The parameters that a parameter set leaves open, in lower case."""
 
 _PLACES = {
     "with_": "in a WITH query",
@@ -44,7 +44,7 @@ class Openings(Struct, frozen=True):
 
 
 def mask_of(arguments: Arguments) -> Mask:
-    return frozenset(name for name, value in arguments.items() if value == ANY)
+    return frozenset(name.lower() for name, value in arguments.items() if value == ANY)
 
 
 def settle(channel: Channel, arguments: Arguments) -> Arguments:
@@ -55,16 +55,17 @@ def settle(channel: Channel, arguments: Arguments) -> Arguments:
         return arguments
     found = openings_of(channel.query)
     for name in arguments:
-        if name in mask and name in found.needed:
+        lower = name.lower()
+        if lower in mask and lower in found.needed:
             raise InvalidInput(
-                f"parameter {name!r} cannot be left open: it is used {found.needed[name]}",
+                f"parameter {name!r} cannot be left open: it is used {found.needed[lower]}",
                 field=name,
                 hint=f"give a value; DESCRIBE CHANNEL {channel.name} tells which may be open",
             )
     fallen = {name for names in found.conditions if names & mask for name in names}
     left = {name for names in found.conditions if not names & mask for name in names}
     idle = fallen - left - found.needed.keys()
-    return {name: dict(ANY) if name in idle else value for name, value in arguments.items()}
+    return {name: dict(ANY) if name.lower() in idle else value for name, value in arguments.items()}
 
 
 @lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from sqlglot import exp
 
 from tocsin.model import Dataset, Parameter
+from tocsin.pipeline.channels.anchors import add_parameters, anchor
 from tocsin.pipeline.channels.dialect import QueryText, snippet, to_spark
 from tocsin.pipeline.channels.forms import Shape, shape_of, why_not_streamable
 from tocsin.pipeline.channels.keyed import Keyed
@@ -24,22 +25,23 @@ from tocsin.pipeline.channels.links import (
     has_parameter,
     links_by_equality,
     near_index,
+    parameters_of,
     range_index,
 )
 from tocsin.pipeline.channels.nearby import join_by_cells
 from tocsin.pipeline.channels.query import (
     PARAMETERS,
+    PARAMETERS_MARKER,
+    SETS,
     bind_parameters,
     expand_near,
     parameter_column,
 )
 
-PARAMETERS_MARKER = "__parameters"
 BACKEND = "__out_backend"
 ORDER = "__out_order"
 _PROBE = "__x"
 _PROBE_MARKER = "__probe_marker"
-_SETS = "__s"
 
 
 class Part(Struct, frozen=True):
@@ -83,7 +85,7 @@ def make_part(
     keyed = _keyed_lateral(query, shape, parameters, datasets)
     if keyed is not None:
         return keyed
-    sql = _lateral(query, tree, f"{PARAMETERS_MARKER} AS {PARAMETERS}")
+    sql = _lateral(query, tree, f"{PARAMETERS_MARKER} AS {SETS}", anchored=True)
     why = shape.reason
     return Part(sql, "lateral", "once per parameter set", why, parameters, not_streamable=why)
 
@@ -130,7 +132,7 @@ def _joined(
         conditions.append(_probe(select, index))
     elif streaming and strategy != "hash join":  # real-time mode has no other
         conditions.append(snippet(_always_equal(shape)))
-    _add_parameters(select, first=shape.parameters_first)
+    add_parameters(select, first=shape.parameters_first)
     if conditions:
         select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
     if not select.args.get("distinct"):
@@ -139,9 +141,9 @@ def _joined(
     group = select.args.get("group")
     if group is not None:
         # Values of one parameter set are constants of its groups; Spark wants to be told.
-        used = {each.name.lower(): None for each in select.find_all(exp.Placeholder)}
-        for column in ("__backend", *(parameter_column(n) for n in used if n[:2] != "__")):
-            group.append("expressions", exp.column(column, table=PARAMETERS))
+        columns = ["__backend", *map(parameter_column, sorted(parameters_of(select)))]
+        ours = [exp.column(column, table=PARAMETERS) for column in columns]
+        group.set("expressions", [*ours, *group.expressions])
     _hint(select, [PARAMETERS] if streaming else shape.new_aliases)
     sql = _probed(_finished(query, select), index)
     if shape.limit is not None:
@@ -193,20 +195,6 @@ def _add_join(select: exp.Select, table: exp.Expr) -> None:
     select.append("joins", exp.Join(this=table, kind="CROSS"))
 
 
-def _add_parameters(select: exp.Select, *, first: bool) -> None:
-    table = exp.Table(
-        this=exp.to_identifier(PARAMETERS_MARKER),
-        alias=exp.TableAlias(this=exp.to_identifier(PARAMETERS)),
-    )
-    if not first:
-        _add_join(select, table)
-        return
-    source = select.args["from_"]
-    own = exp.Join(this=source.this, kind="CROSS")
-    select.set("from_", exp.From(this=table))
-    select.set("joins", [own, *(select.args.get("joins") or [])])
-
-
 def _strategy(
     conditions: list[exp.Expr],
     parameters: tuple[Parameter, ...],
@@ -222,7 +210,7 @@ def _strategy(
             return index, f"hash join on grid cells{also}", "near() links records and parameters"
     if equal:
         return None, "hash join", "an equality links records and parameters"
-    types = {parameter.name: parameter.type for parameter in parameters}
+    types = {parameter.name.lower(): parameter.type for parameter in parameters}
     index = range_index(conditions, types, column_types(shape.tables, datasets))
     if index is not None and not shape.parameters_first:
         return index, "hash join on dyadic ranges", "a range links records and parameters"
@@ -279,6 +267,28 @@ def resolved_order(select: exp.Select, order: exp.Expr) -> list[exp.Expr]:
     return keys
 
 
+def _order_of_outputs(tree: exp.Query, order: exp.Expr) -> list[exp.Expr]:
+    """ORDER BY keys of distinct rows or of several queries, by the names of their columns."""
+    named = {to_spark(each.unalias()).lower(): each.alias_or_name for each in tree.selects}
+    named |= {each.name.lower(): each.alias_or_name for each in tree.selects if each.name}
+    named |= {each.alias_or_name.lower(): each.alias_or_name for each in tree.selects}
+
+    def resolve(node: exp.Expr) -> exp.Expr:
+        name = named.get(to_spark(node).lower())
+        return exp.column(exp.to_identifier(name, quoted=True)) if name else node
+
+    keys: list[exp.Expr] = []
+    for key in order.expressions:
+        key = key.copy()
+        if isinstance(key.this, exp.Literal) and key.this.is_int:
+            name = tree.selects[int(key.this.name) - 1].alias_or_name
+            key.set("this", exp.column(exp.to_identifier(name, quoted=True)))
+        else:
+            key.set("this", key.this.transform(resolve))
+        keys.append(key)
+    return keys
+
+
 def _hint(select: exp.Select, small: Iterable[str]) -> None:
     """What to send to the other side. A batch of new records is small beside the parameters."""
     columns = [exp.column(exp.to_identifier(alias)) for alias in small]
@@ -303,15 +313,15 @@ def _keyed_lateral(
     if index is None and not cells:
         return None
     conditions += cells
-    sets = f"{PARAMETERS_MARKER} AS {_SETS}"
+    sets = f"{PARAMETERS_MARKER} AS {SETS}"
     if index is not None:
         conditions.append(_probe(select, index))
         # A set has a row for each of its keys, and one at least.
         once = ("SELECT * FROM", PARAMETERS_MARKER, "WHERE COALESCE(__at, 0) = 0")
-        sets = f"({' '.join(once)}) AS {_SETS}"
+        sets = f"({' '.join(once)}) AS {SETS}"
     if any(map(has_parameter, conditions)):
-        conditions.append(snippet(f"{PARAMETERS}.__backend = {_SETS}.__backend"))
-        _add_parameters(select, first=False)
+        conditions.append(snippet(f"{PARAMETERS}.__backend = {SETS}.__backend"))
+        add_parameters(select, first=False)
     select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
     also = ", datasets joined on grid cells" if cells else ""
     return Part(
@@ -327,8 +337,9 @@ def _keyed_lateral(
     )
 
 
-def _lateral(query: QueryText, tree: exp.Query, sets: str) -> str:
-    """The query for each of `sets`: a table of parameter sets, and its alias."""
+def _lateral(query: QueryText, tree: exp.Query, sets: str, *, anchored: bool = False) -> str:
+    """The query for each of `sets`: a table of parameter sets, and its alias. `anchored`: the
+    query's own sources have no parameters yet."""
     order = tree.args.get("order")
     if order is None:
         tree = _with_output(tree, "CAST(0 AS BIGINT)", wrap=True)
@@ -338,9 +349,11 @@ def _lateral(query: QueryText, tree: exp.Query, sets: str) -> str:
             tree, f"CAST(ROW_NUMBER() OVER (ORDER BY {keys}) AS BIGINT)", wrap=False
         )
     else:
-        keys = ", ".join(to_spark(each) for each in order.expressions)
+        keys = ", ".join(to_spark(each) for each in _order_of_outputs(tree, order))
         tree = _with_output(tree, _numbered(keys), wrap=True)
-    outputs = f"__q.*, {sets.rpartition(' ')[2]}.__backend AS {BACKEND}"
+    if anchored:
+        tree = anchor(query, tree)
+    outputs = f"__q.*, {SETS}.__backend AS {BACKEND}"
     sources = f"{sets}, LATERAL ({_finished(query, tree)}) AS __q"
     return " ".join(("SELECT", outputs, "FROM", sources))
 

@@ -12,18 +12,17 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 from sqlglot import exp
 
+from tocsin.language import by_lower
 from tocsin.model import Dataset, Parameter
 from tocsin.pipeline.channels import near
+from tocsin.pipeline.channels.allowed import check_allowed
 from tocsin.pipeline.channels.dialect import QueryText, offset_of, parse_query, snippet, to_spark
 
 PARAMETERS = "__p"
+PARAMETERS_MARKER = "__parameters"
+SETS = "__s"
+"""The sets that a query in lateral form is run for; `PARAMETERS` is then beside its sources."""
 WINDOW_FUNCTIONS = ("window_start", "window_end")
-_UNREPEATABLE = {
-    "rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "sample",
-    "monotonically_increasing_id", "spark_partition_id", "input_file_name",
-    "input_file_block_start", "input_file_block_length",
-}  # fmt: skip
-_FORBIDDEN = {"reflect", "java_method", "try_reflect", "read_files", "cloud_files", "raise_error"}
 
 
 class PlainQuery(Struct, frozen=True):
@@ -42,14 +41,14 @@ def new_marker(dataset: str) -> str:
 
 
 def parameter_column(name: str) -> str:
-    return f"__p_{name}"
+    return f"__p_{name.lower()}"
 
 
 def plain_query(text: str) -> PlainQuery:
     """Read an ad hoc query: `near` may be used, parameters and NEW may not."""
     query = QueryText(text.strip().rstrip(";"))
     tree = parse_query(query)
-    refuse_functions(query, tree)
+    check_allowed(query, tree, channel=False)
     for parameter in tree.find_all(exp.Placeholder):
         raise query.error_at(f":{parameter.name} stands for nothing in an ad hoc query", parameter)
     names: dict[str, None] = {}
@@ -67,30 +66,6 @@ def plain_query(text: str) -> PlainQuery:
 def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
     """The nodes of one query level: nested queries are yielded, but not entered."""
     yield from node.walk(prune=lambda each: each is not node and isinstance(each, exp.Query))
-
-
-def calls(tree: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
-    for node in tree.walk():
-        if isinstance(node, exp.Anonymous):
-            yield str(node.this).lower(), node
-        elif isinstance(node, exp.Func):
-            yield node.sql_name().lower(), node
-
-
-def refuse_functions(query: QueryText, tree: exp.Expr) -> None:
-    for name, node in calls(tree):
-        if name in _FORBIDDEN:
-            where = query.offset_of_call(name)
-            raise query.error(f"{name}() is not available", where)
-        if name in _UNREPEATABLE:
-            where = query.offset_of_call(name)
-            if where is None:
-                where = offset_of(node)
-            raise query.error(
-                f"{name}() gives another answer each time, so a run could not be repeated",
-                where,
-                hint="use the records' own fields",
-            )
 
 
 def dataset_tables(query: QueryText, tree: exp.Query) -> list[exp.Table]:
@@ -139,11 +114,11 @@ def mark_datasets(
 
 
 def check_parameters(query: QueryText, tree: exp.Query, parameters: tuple[Parameter, ...]) -> None:
-    known = {parameter.name for parameter in parameters}
+    known = by_lower(parameter.name for parameter in parameters)
     for placeholder in tree.find_all(exp.Placeholder):
-        name = placeholder.name.lower()
-        if name not in known:
-            listed = ", ".join(f":{each}" for each in sorted(known)) or "none"
+        name = placeholder.name
+        if name.lower() not in known:
+            listed = ", ".join(f":{each.name}" for each in parameters) or "none"
             raise query.error_at(
                 f"there is no parameter :{name}",
                 placeholder,
@@ -157,6 +132,41 @@ def check_parameters(query: QueryText, tree: exp.Query, parameters: tuple[Parame
             )
 
 
+def refuse_unused(query: QueryText, tree: exp.Query, parameters: tuple[Parameter, ...]) -> None:
+    used = {placeholder.name.lower() for placeholder in tree.find_all(exp.Placeholder)}
+    for parameter in parameters:
+        if parameter.name.lower() not in used:
+            raise query.error(
+                f"parameter {parameter.name!r} is not used in the query",
+                0,
+                field=parameter.name,
+                hint=f"write :{parameter.name} where it belongs, or leave it out",
+            )
+
+
+def refuse_limited_joins(query: QueryText, tree: exp.Query) -> None:
+    """Of a query that is limited, Spark gives some parameter sets too few rows when others decide
+    in a SEMI or ANTI JOIN below it."""
+    for join in tree.find_all(exp.Join):
+        condition = join.args.get("on")
+        used = condition.find(exp.Placeholder) if condition is not None else None
+        if used is None or str(join.kind).upper() not in ("SEMI", "ANTI"):
+            continue
+        above: exp.Expr | None = join
+        while above is not None:
+            if isinstance(above, exp.Query) and (
+                above.args.get("limit") or above.args.get("offset")
+            ):
+                raise query.error_at(
+                    f":{used.name} is used in ON of a {str(join.kind).upper()} JOIN in a query that"
+                    " is limited, which cannot be run for all subscriptions at once",
+                    used,
+                    field=used.name,
+                    hint="use it in WHERE, or leave the LIMIT out",
+                )
+            above = above.parent
+
+
 def is_run_value(placeholder: exp.Placeholder) -> bool:
     """Not a parameter of the channel but of each run, such as `window_start()`."""
     return placeholder.name.startswith("__")
@@ -167,7 +177,7 @@ def bind_parameters(tree: exp.Expr) -> exp.Expr:
 
     def bind(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Placeholder) and not is_run_value(node):
-            return exp.column(parameter_column(node.name.lower()), table=PARAMETERS)
+            return exp.column(parameter_column(node.name), table=PARAMETERS)
         return node
 
     return tree.transform(bind)

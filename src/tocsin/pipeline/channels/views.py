@@ -18,29 +18,33 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tocsin.pipeline.channels.spark_reading import check_reading
+
 _RUN = uuid.uuid4().hex[:12]
 _number = itertools.count()
 _names: weakref.WeakKeyDictionary[DataFrame, str] = weakref.WeakKeyDictionary()
 _gone: deque[str] = deque()
 _lock = threading.Lock()
+_WORD = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|[\w.]+""", re.DOTALL)
+"""A whole text, quoted name or word: a marker inside another one is no marker."""
 
 
 def run_sql(
     spark: SparkSession, sql: str, tables: Mapping[str, DataFrame], args: Mapping[str, Any]
 ) -> DataFrame:
     """Analyse `sql`, in which `tables` are named by markers, and answer with its DataFrame."""
+    check_reading(spark, sql)
     with contextlib.suppress(IndexError):  # none is left, or another thread took the last
         while True:
             spark.catalog.dropGlobalTempView(_gone.popleft())
-    if tables:
-        names = {marker: _name(frame) for marker, frame in tables.items()}
-        markers = "|".join(sorted(map(re.escape, tables), key=len, reverse=True))
-        sql = re.sub(
-            rf"(?<![\w.`])`?({markers})`?(?![\w`])",
-            lambda found: f"global_temp.{names[found.group(1)]}",
-            sql,
-        )
+    names = {marker: _name(frame) for marker, frame in tables.items()}
+    sql = _WORD.sub(lambda word: _named(word[0], names), sql)
     return spark.sql(sql, args=dict(args)) if args else spark.sql(sql)
+
+
+def _named(word: str, names: Mapping[str, str]) -> str:
+    name = names.get(word.strip("`"))
+    return word if name is None else f"global_temp.{name}"
 
 
 def _name(frame: DataFrame) -> str:

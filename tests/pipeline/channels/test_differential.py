@@ -1,0 +1,68 @@
+"""Random channels answer what their authors' queries say with each set's arguments in them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.sql import SparkSession
+
+from .differential.running import Laboratory, Outcome
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+SEEDS = range(int(os.environ.get("TOCSIN_DIFFERENTIAL_SEEDS", "200")))
+FEW = 8
+"""A feature that was drawn less often says nothing by its share."""
+SHARES = {
+    "join:full outer join": 0.2,  # a parameter in ON is refused
+    "lateral subquery": 0.15,
+    "set:except": 0.2,
+    "set:intersect": 0.1,
+    "derived table": 0.35,
+    "cte twice": 0.25,
+    "cube": 0.2,
+    "rollup": 0.2,
+    "grouping sets": 0.2,
+    "join:right join": 0.25,
+    "exists": 0.35,
+    "group by all": 0.25,
+}
+SHARE = 0.4
+INSIDES = re.compile(r"__|\bo\d+\.|SQLSTATE|org\.apache|LateralJoin|Py4J|outer\(|#\d")
+
+
+@pytest.fixture(scope="module")
+def outcomes(spark: SparkSession) -> list[Outcome]:
+    laboratory = Laboratory(spark)
+    for seed in range(12):
+        laboratory.variant(seed)
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(laboratory.run, SEEDS))
+
+
+def test_channels_answer_what_their_queries_say(outcomes: list[Outcome]) -> None:
+    for each in outcomes:
+        assert not each.difference, f"seed {each.seed}: {each.asked.text}\n{each.difference}"
+
+
+def test_most_of_the_language_is_accepted(outcomes: list[Outcome]) -> None:
+    drawn = Counter(feature for each in outcomes for feature in each.asked.features)
+    taken = Counter(f for each in outcomes if not each.refusal for f in each.asked.features)
+    few = {
+        feature: f"{taken[feature]} of {count}"
+        for feature, count in drawn.items()
+        if count >= FEW and taken[feature] < count * SHARES.get(feature, SHARE)
+    }
+    assert few == {}
+    assert sum(not each.refusal for each in outcomes) > 0.6 * len(outcomes)
+    assert sum(each.rows > 0 for each in outcomes) > 0.25 * len(outcomes)
+    assert sum(each.opened > 0 for each in outcomes) > 0.05 * len(outcomes)
+
+
+def test_refusals_speak_of_the_query_and_not_of_spark(outcomes: list[Outcome]) -> None:
+    for each in outcomes:
+        assert not INSIDES.search(each.refusal), f"seed {each.seed}: {each.refusal}"
