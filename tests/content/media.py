@@ -48,7 +48,8 @@ class Bucket:
 
     @property
     def objects(self) -> list[str]:
-        return list(self.other.find(self.root))
+        """Of attachments: the folder's mark is not among them."""
+        return [one for one in self.other.find(self.root) if not one.endswith("/identity")]
 
 
 def _directory(_: pytest.FixtureRequest, tmp_path: Path) -> Place:

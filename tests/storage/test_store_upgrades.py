@@ -13,6 +13,7 @@ from sqlalchemy import Engine, create_engine, event, inspect, text
 from tocsin.errors import SettingError
 from tocsin.model import Channel, Dataset
 from tocsin.storage import schema, upgrades
+from tocsin.storage.progress import Progress
 from tocsin.storage.runs import Run
 from tocsin.storage.store import Store
 
@@ -151,6 +152,7 @@ def check(store: Store) -> None:
     last = store.runs.last_run("by_type")
     assert last is not None
     assert (last.run, last.ends) == ("batch-1", {"reports": 3})
+    assert store.progress.of("by_type") == Progress({"reports": 3}, 7)
     same, created = store.subscriptions.subscribe("dave", "by_type", FLOOD, "north")
     assert (same.backend.id, created) == (1, False)
     assert same.id > 3  # that was carol's: ids are not used again

@@ -192,7 +192,8 @@ def _drop_channel(connection: Connection, name: str, told: str) -> None:
     backend, frontend = schema.backend_subscriptions, schema.frontend_subscriptions
     of_channel = (frontend.c.backend == backend.c.id) & (backend.c.channel == name)
     _refuse_subscribed(connection, told, of_channel)
-    connection.execute(delete(schema.runs).where(schema.runs.c.channel == name))
+    for table in (schema.runs, schema.progress, schema.losses):
+        connection.execute(delete(table).where(table.c.channel == name))
     connection.execute(delete(schema.channels).where(schema.channels.c.name == name))
 
 

@@ -55,6 +55,11 @@ class Database:
             self.close()
             raise
 
+    @property
+    def shown(self) -> str:
+        """The store's address as people may read it."""
+        return str(self._dialect)
+
     def read(self, work: Callable[[Connection], T]) -> T:
         """The work sees one state of the store, whatever is written meanwhile."""
         tries = 0

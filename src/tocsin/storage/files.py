@@ -24,6 +24,7 @@ _LIVE = _files.c.retired_at.is_(None)
 class DatasetFiles:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.owner = database.id
 
     @reads
     def files(self, connection: Connection, dataset: str) -> tuple[DataFile, ...]:
@@ -35,6 +36,12 @@ class DatasetFiles:
             .order_by(_files.c.first_position, _files.c.path)
         )
         return tuple(DataFile(*row) for row in rows)
+
+    @reads
+    def paths(self, connection: Connection) -> list[tuple[str, bool]]:
+        """Every file that is known, and whether it is live."""
+        rows = connection.execute(select(_files.c.path, _files.c.retired_at))
+        return [(path, retired_at is None) for path, retired_at in rows]
 
     @reads
     def stored_end(self, connection: Connection, dataset: str) -> int:

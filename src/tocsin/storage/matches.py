@@ -51,20 +51,23 @@ class Matches:
     def commit(
         self, write: Write, source: str, found: Sequence[Match], up_to: int
     ) -> list[Committed]:
-        """Store what is new of them, in order, and that the source was read up to there.
+        """Store what is new of them, in order, and that the source, if any, was read up to there.
 
         Results get the positions after the head of their backend subscription. Matches of backend
-        subscriptions that are gone are dropped.
+        subscriptions that are gone are dropped, and those of records that do not count for them.
         """
         named = {one.id: one for one in found}
         known, backends = _look_up(write.connection, named)
         new: dict[str, list[Named]] = {}
         for number, one in named.items():
-            if number not in known and (one.channel, one.backend) in backends:
+            if number in known or (one.channel, one.backend) not in backends:
+                continue
+            if one.position >= backends[one.channel, one.backend].since:
                 new.setdefault(one.channel, []).append(
                     (number, one.backend, one.payload, one.position)
                 )
-        write.count(source, up_to)
+        if source:
+            write.count(source, up_to)
         return [
             store_results(
                 write,
@@ -86,8 +89,9 @@ _QUESTION = union_all(
         _backend.c.channel,
         _backend.c.epoch,
         _backend.c.head,
+        _backend.c.since,
     ).where(_backend.c.id.in_(bindparam("backends", expanding=True))),
-    select(literal_column(str(_KNOWN)), null(), _results.c.id, null(), null()).where(
+    select(literal_column(str(_KNOWN)), null(), _results.c.id, null(), null(), null()).where(
         _results.c.id.in_(bindparam("ids", expanding=True))
     ),
 )
@@ -101,9 +105,9 @@ def _look_up(
     backends: dict[tuple[str, int], Backend] = {}
     for ids in chunks(list(named)):
         asked = {"ids": ids, "backends": list({named[one].backend for one in ids})}
-        for kind, number, name, epoch, head in connection.execute(_QUESTION, asked):
+        for kind, number, name, epoch, head, since in connection.execute(_QUESTION, asked):
             if kind == _KNOWN:
                 known.add(name)
             else:
-                backends[name, number] = Backend(epoch, head)
+                backends[name, number] = Backend(epoch, head, since=since)
     return known, backends

@@ -178,3 +178,4 @@ def _prune_runs(connection: Connection, before: float) -> None:
     newest = select(func.max(_runs.c.number)).group_by(_runs.c.channel)
     kept = list(connection.execute(newest).scalars())
     connection.execute(delete(_runs).where(_runs.c.ended_at < before, _runs.c.number.not_in(kept)))
+    connection.execute(delete(schema.losses).where(schema.losses.c.at < before))

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from tocsin.model import Head, Result
 from tocsin.storage import schema
 from tocsin.storage.database import Database, Write, reads, writes
 from tocsin.storage.names import require
+from tocsin.storage.progress import Loss, Progress, move, read, record_losses
 from tocsin.storage.subscription_rows import chunks
 
 _backend = schema.backend_subscriptions
@@ -26,7 +27,7 @@ _RESULT_COLUMNS = ("number", "id", "backend", "position", "record", "created_at"
 
 
 class Run(Struct, frozen=True):
-    """One run of a channel: a micro-batch ("batch-17") or a periodic run ("run-5")."""
+    """One run of a channel, over the records of its NEW datasets between two cuts of the log."""
 
     channel: str
     run: str
@@ -64,6 +65,7 @@ class Backend(NamedTuple):
     epoch: str
     head: int
     arguments: str = ""
+    since: int = 0  # from which position of its channel's NEW dataset records count
 
 
 Named = tuple[str, int, bytes, int | None]
@@ -80,18 +82,34 @@ class Runs:
         write: Write,
         run: Run,
         rows: Sequence[tuple[int, bytes]],
-        records: Sequence[int] | None = None,
+        records: Sequence[int | None] | None = None,
+        *,
+        since: Progress | None = None,
+        quiet: bool = False,
+        losses: Sequence[Loss] = (),
     ) -> Committed | None:
         """Store the run and its results, all or nothing; None if that run is there already.
 
         Results get the positions after the head of their backend subscription, in the order
         given, and are dated by the end of the run. Rows of backend subscriptions that are gone
         are dropped. `records` says for each row which record it stems from, if it is just one.
+
+        `since` is where the run began: the channel's progress moves from there to the run's ends,
+        or another run was there before and nothing is stored. `quiet`: the run itself is not worth
+        remembering. `losses`: what it went past.
         """
         connection = write.connection
         if _is_there(connection, run):
             return None
-        connection.execute(insert(_runs), _as_row(run))
+        if since is not None:
+            now = read(connection, run.channel)
+            if now is not None and (now.ends, now.at_us) != (since.ends, since.at_us):
+                return None
+            settled = 0 if now is None else now.settled
+            move(connection, run.channel, Progress(run.ends, run.window_end_us, settled))
+        record_losses(connection, run.channel, losses, at=write.now)
+        if not quiet:
+            connection.execute(insert(_runs), _as_row(run))
         backends = backends_of(connection, run.channel, {backend for backend, _ in rows})
         ids = {
             number: result_ids(run.channel, run.run, one.arguments)
@@ -105,12 +123,6 @@ class Runs:
             if one in backends
         ]
         return store_results(write, run.channel, run.run, named, backends, at=run.ended_at)
-
-    @reads
-    def last_window_end_us(self, connection: Connection) -> int:
-        """No record may be stamped at or before this any more: a window has ended there."""
-        latest = connection.execute(select(func.max(_runs.c.window_end_us))).scalar()
-        return int(latest or 0)
 
     def last_run(self, channel: str) -> Run | None:
         """The newest run committed."""

@@ -29,7 +29,7 @@ from sqlalchemy.types import TypeEngine
 
 from tocsin.errors import InvalidInput
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 NAME_CHARACTERS = 190  # two names, or a name and a path, must fit an index of MariaDB (3072 bytes)
 PATH_CHARACTERS = 500
@@ -158,7 +158,11 @@ backend_subscriptions = Table(
     Column("head", Number, nullable=False),
     Column("floor", Number, nullable=False),
     Column("sequence", Number, nullable=False),  # of the last change of head
+    # Of the channel's one NEW dataset: records at or after this position count for it.
+    Column("since", Number, nullable=False, server_default="0"),
+    Column("failure", LongText, nullable=True),  # why its parameter set is set aside, if it is
     Index("backend_by_channel", "channel"),
+    Index("backend_by_since", "channel", "since"),
     Index("backend_by_sequence", "sequence"),
     **_OPTIONS,
 )
@@ -223,6 +227,34 @@ runs = Table(
     Column("error", LongText, nullable=True),
     UniqueConstraint("channel", "run", name="run_once"),
     Index("run_by_number", "channel", "number"),
+    **_OPTIONS,
+)
+
+# How far each channel has run. It moves in the transaction that stores what a run found.
+progress = Table(
+    "progress",
+    metadata,
+    Column("channel", Name, primary_key=True),
+    Column("ends", LongText, nullable=False),  # of each NEW dataset's log, exclusive
+    Column("at_us", Number, nullable=False),  # where its last window ended
+    # In real-time mode: Spark's own query looks at every parameter set up to this one.
+    Column("settled", Number, nullable=False, server_default="0"),
+    **_OPTIONS,
+)
+
+# Records that a channel went past without an answer, and why.
+losses = Table(
+    "losses",
+    metadata,
+    Column("number", Id, primary_key=True),
+    Column("channel", Name, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("dataset", Name, nullable=False),
+    Column("first", Number, nullable=False),
+    Column("end", Number, nullable=False),
+    Column("records", Number, nullable=False),
+    Column("cause", LongText, nullable=False),
+    Index("loss_by_channel", "channel", "number"),
     **_OPTIONS,
 )
 

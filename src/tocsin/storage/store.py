@@ -18,7 +18,10 @@ from tocsin.storage.database import Database, current_sequence, reads
 from tocsin.storage.deliveries import Deliveries
 from tocsin.storage.feeds import Feeds
 from tocsin.storage.files import DatasetFiles
+from tocsin.storage.gaps import Gaps
+from tocsin.storage.identity import Mark
 from tocsin.storage.matches import Matches
+from tocsin.storage.progress import ChannelProgress
 from tocsin.storage.results import Results
 from tocsin.storage.runs import Runs
 from tocsin.storage.subscriptions import Subscriptions
@@ -28,13 +31,17 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.id = database.id
+        self.mark = Mark(database.id, database.shown)
         self.catalog = Catalog(database)
         self.subscriptions = Subscriptions(database)
         self.runs = Runs(database)
+        self.progress = ChannelProgress(database)
+        self.gaps = Gaps(database)
         self.matches = Matches(database)
         self.results = Results(database)
         self.deliveries = Deliveries(database)
         self.files = DatasetFiles(database)
+        self.gaps = Gaps(database)
         self.feeds = Feeds(database)
 
     @classmethod

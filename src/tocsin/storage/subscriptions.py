@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, func, select, tuple_
+from sqlalchemy import Connection, delete, func, select, tuple_, update
 
 from tocsin.model import (
     ANY,
@@ -37,7 +37,9 @@ from tocsin.storage.subscription_rows import (
 
 _backend = schema.backend_subscriptions
 _frontend = schema.frontend_subscriptions
-_BACKEND_COLUMNS = ("id", "channel", "arguments", "hash", "epoch", "head", "floor", "sequence")
+_BACKEND_COLUMNS = (
+    "id", "channel", "arguments", "hash", "epoch", "head", "floor", "sequence", "since",
+)  # fmt: skip
 _FRONTEND_COLUMNS = ("id", "subscriber", "broker", "backend", "marker", "sequence")
 
 Wish = tuple[str, str, Arguments, str | None]
@@ -57,19 +59,21 @@ class Subscriptions:
         arguments: Arguments,
         broker: str | None,
         marker: int | None = None,
+        since: int = 0,
     ) -> tuple[Subscription, bool]:
         """The subscriber's one subscription to these arguments, and whether its backend is new.
 
         Arguments come in canonical form (every parameter, values of its type). A repeat gives the
         same subscription where it is: it is put on the broker only if it was on none. A repeat may
         be late, and must not tear a subscriber apart that has moved since. A new one begins behind
-        `marker`, or without one at the head.
+        `marker`, or without one at the head. A new backend subscription counts records of its
+        channel's one NEW dataset from `since` on.
         """
-        return self.subscribe_all([(subscriber, channel, arguments, broker)], marker)[0]
+        return self.subscribe_all([(subscriber, channel, arguments, broker)], marker, since)[0]
 
     @writes
     def subscribe_all(
-        self, write: Write, wanted: Sequence[Wish], marker: int | None = None
+        self, write: Write, wanted: Sequence[Wish], marker: int | None = None, since: int = 0
     ) -> list[tuple[Subscription, bool]]:
         """Many at once: all of them are made, or none."""
         for subscriber, _, _, _ in wanted:
@@ -85,7 +89,7 @@ class Subscriptions:
             asked[hashes[-1]] = (channel, text)
         backends = backends_with(write.connection, list(asked))
         new = {hash_: one for hash_, one in asked.items() if hash_ not in backends}
-        backends |= self._create_backends(write, new)
+        backends |= self._create_backends(write, new, since)
         pairs: dict[tuple[str, int], str | None] = {}
         for (subscriber, _, _, broker), hash_ in zip(wanted, hashes, strict=True):
             pair = (subscriber, backends[hash_].id)
@@ -177,6 +181,12 @@ class Subscriptions:
         return backend.head if found is None else int(found) - 1
 
     @reads
+    def knows(self, connection: Connection, channel: str, arguments: Arguments) -> bool:
+        """Whether somebody has asked the same."""
+        hash_ = backend_hash(channel, canonical(arguments))
+        return bool(backends_with(connection, [hash_]))
+
+    @reads
     def open_sets(self, connection: Connection, channel: str) -> list[Arguments]:
         """The parameter sets that leave a parameter open."""
         some = _backend.c.arguments.contains(f":{canonical(dict(ANY))}", autoescape=True)
@@ -185,18 +195,61 @@ class Subscriptions:
 
     @reads
     def parameter_sets(self, connection: Connection, channel: str) -> list[tuple[int, Arguments]]:
-        """Every backend subscription of the channel with its arguments.
+        """Every backend subscription of the channel with its arguments, but those set aside.
 
         To follow changes, ask `parameter_version` first: what happens in between is then told by
         `parameter_changes` once more, which does no harm.
         """
         rows = connection.execute(
             select(_backend.c.id, _backend.c.arguments)
-            .where(_backend.c.channel == channel)
+            .where(_backend.c.channel == channel, _backend.c.failure.is_(None))
             .order_by(_backend.c.id)
         ).all()
         decode = msgspec.json.Decoder(dict).decode
         return [(number, decode(text)) for number, text in rows]
+
+    @reads
+    def starting_after(self, connection: Connection, channel: str, position: int) -> dict[int, int]:
+        """Of the parameter sets that count records only from behind a position, where that is."""
+        young = select(_backend.c.id, _backend.c.since).where(
+            _backend.c.channel == channel, _backend.c.since > position
+        )
+        return {number: since for number, since in connection.execute(young)}
+
+    @reads
+    def made_after(
+        self, connection: Connection, channel: str, backend: int
+    ) -> list[tuple[int, Arguments, int]]:
+        """Parameter sets that are newer than a backend subscription, and from where they count."""
+        rows = connection.execute(
+            select(_backend.c.id, _backend.c.arguments, _backend.c.since)
+            .where(
+                _backend.c.channel == channel,
+                _backend.c.id > backend,
+                _backend.c.failure.is_(None),
+            )
+            .order_by(_backend.c.id)
+        )
+        return [(number, msgspec.json.decode(text), since) for number, text, since in rows]
+
+    @writes
+    def set_aside(self, write: Write, channel: str, failures: Mapping[int, str]) -> None:
+        """The query fails with these parameter sets: from now on it is asked without them."""
+        for backend, reason in failures.items():
+            write.connection.execute(
+                update(_backend).where(_backend.c.id == backend).values(failure=reason)
+            )
+            self._journal_later(write, channel, backend, None)
+
+    @reads
+    def failures(self, connection: Connection, channel: str) -> dict[int, str]:
+        """The parameter sets that are set aside, and why."""
+        rows = connection.execute(
+            select(_backend.c.id, _backend.c.failure).where(
+                _backend.c.channel == channel, _backend.c.failure.is_not(None)
+            )
+        )
+        return {number: reason for number, reason in rows}
 
     @reads
     def count_parameter_sets(self, connection: Connection, channel: str) -> int:
@@ -212,7 +265,7 @@ class Subscriptions:
         return self._journal.since(channel, since_version)
 
     def _create_backends(
-        self, write: Write, asked: dict[str, tuple[str, str]]
+        self, write: Write, asked: dict[str, tuple[str, str]], since: int
     ) -> dict[str, BackendSubscription]:
         """New backend subscriptions by hash, of (channel, arguments as text)."""
         if not asked:
@@ -227,7 +280,7 @@ class Subscriptions:
                 number, channel, msgspec.json.decode(text), secrets.token_hex(8)
             )
             made[hash_] = one
-            rows.append((number, channel, text, hash_, one.epoch, 0, 0, write.sequence()))
+            rows.append((number, channel, text, hash_, one.epoch, 0, 0, write.sequence(), since))
             self._journal_later(write, channel, number, one.arguments)
         write.insert_many(_backend, _BACKEND_COLUMNS, rows)
         return made

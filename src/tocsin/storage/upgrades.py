@@ -15,6 +15,8 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
+    Double,
+    Index,
     Integer,
     MetaData,
     String,
@@ -163,8 +165,63 @@ def _put_counter(connection: Connection, name: str, value: int) -> None:
     connection.execute(new, {"name": name, "value": value})
 
 
+def _to_4(connection: Connection, dialect: Dialect) -> None:
+    """How far a channel has run is a position that the store knows. Before, Spark's checkpoint
+    knew it; the last run tells where it stood at least."""
+    columns = _columns(connection, "backend_subscriptions")
+    if "since" not in columns:
+        kind = "ALTER TABLE backend_subscriptions ADD COLUMN since BIGINT NOT NULL DEFAULT 0"
+        connection.execute(text(kind))
+    indexes = inspect(connection).get_indexes("backend_subscriptions")
+    if "backend_by_since" not in {index["name"] for index in indexes}:
+        on = "CREATE INDEX backend_by_since ON backend_subscriptions (channel, since)"
+        connection.execute(text(on))
+    if "failure" not in columns:
+        kind = "LONGTEXT" if connection.dialect.name == "mariadb" else "TEXT"
+        added = f"ALTER TABLE backend_subscriptions ADD COLUMN failure {kind}"
+        connection.execute(text(added))
+    for made in (_PROGRESS_4, _LOSSES_4):
+        made.create(connection, checkfirst=True)
+    newest = text(
+        "SELECT channel, ends, window_end_us FROM runs"
+        " WHERE number IN (SELECT max(number) FROM runs GROUP BY channel)"
+    )
+    for channel, ends, at_us in connection.execute(newest).all():
+        connection.execute(text("DELETE FROM progress WHERE channel = :c"), {"c": channel})
+        put = text("INSERT INTO progress (channel, ends, at_us) VALUES (:c, :ends, :at)")
+        connection.execute(put, {"c": channel, "ends": ends, "at": at_us})
+
+
+_PROGRESS_4 = Table(
+    "progress",
+    MetaData(),
+    Column("channel", schema.Name, primary_key=True),
+    Column("ends", schema.LongText, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("settled", BigInteger, nullable=False, server_default="0"),
+    mariadb_charset="utf8mb4",
+    mariadb_collate="utf8mb4_nopad_bin",
+)
+_LOSSES_4 = Table(
+    "losses",
+    MetaData(),
+    Column("number", schema.Id, primary_key=True),
+    Column("channel", schema.Name, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("dataset", schema.Name, nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("records", BigInteger, nullable=False),
+    Column("cause", schema.LongText, nullable=False),
+    Index("loss_by_channel", "channel", "number"),
+    sqlite_autoincrement=True,
+    mariadb_charset="utf8mb4",
+    mariadb_collate="utf8mb4_nopad_bin",
+)
+
+
 Step = Callable[[Connection, Dialect], None]
 
-STEPS: dict[int, Step] = {1: _to_2, 2: _to_3}
+STEPS: dict[int, Step] = {1: _to_2, 2: _to_3, 3: _to_4}
 """From which version → how to reach the next. A step names tables and columns as they were then:
 `schema` moves on."""

@@ -296,8 +296,8 @@ def test_a_place_inside_a_record_is_that_records(log: PublicationLog, reader: Re
     starts = [position for position, _ in found]
     ends = [reader.end_of(position, body) for position, body in found]
     assert ends == [*starts[1:], end]
-    assert reader.ends(starts, end) == ends
-    assert reader.ends([], end) == []
+    assert reader.ends("reports", starts, end) == ends
+    assert reader.ends("reports", [], end) == []
     for start, stop in zip(starts, ends, strict=True):
         inside = {start, start + 1, (start + stop) // 2, stop - 1} & set(range(start, stop))
         assert {reader.record_at("reports", one) for one in inside} == {start}

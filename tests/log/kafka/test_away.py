@@ -12,8 +12,8 @@ import pytest
 
 from log.media import OnKafka, records
 from tocsin.dev.kafka import Kafka as KafkaServer
-from tocsin.errors import Unavailable
-from tocsin.storage.log import PublicationLog
+from tocsin.errors import NotFound, Unavailable, Unconfirmed
+from tocsin.storage.log import PublicationLog, Reader, open_reader
 from tocsin.storage.log.kafka import Kafka, KafkaAddress
 
 PUBLISHERS = 5
@@ -126,9 +126,14 @@ def test_while_kafka_is_away_nothing_is_certain_and_then_it_is(
     impatient.open_dataset("users")
     until(lambda: impatient.append("reports", [b'{"n":0}'], "0").exception() is None)
     medium.server.pause()
-    for dataset in ("reports", "reports", "users"):
-        with pytest.raises(Unavailable, match=r"no confirmation within 0\.5 s"):
+    for dataset in ("reports", "users"):
+        with pytest.raises(Unconfirmed, match=r"no confirmation within 0\.5 s") as doubt:
             impatient.append(dataset, [b'{"n":1}'], "5e1f").result()
+        assert "not known whether it was taken" in doubt.value.message
+        assert "same Idempotency-Key" in str(doubt.value.hint)
+        with pytest.raises(Unavailable) as refusal:  # of this one nothing was sent
+            impatient.append(dataset, [b'{"n":2}']).result()
+        assert not isinstance(refusal.value, Unconfirmed)
     with pytest.raises(Unavailable):  # it may be there already, and was stamped before
         impatient.cut()
     assert impatient.ends() == {"first": 1, "reports": 1, "users": 0}
@@ -143,6 +148,30 @@ def test_while_kafka_is_away_nothing_is_certain_and_then_it_is(
     until(cut)
     assert impatient.append("reports", [b'{"n":1}'], "5e1f").result() == (1, 2, True)
     assert records(impatient) == [{"n": 0}, {"n": 1}]
+
+
+def test_a_dataset_is_not_taken_for_missing_while_kafka_is_away(
+    medium: OnKafka, impatient: PublicationLog
+) -> None:
+    reader = open_reader(medium.address)
+    assert reader.first_position("reports") == 0
+    medium.server.kill()
+    away_until = time.monotonic() + 8  # then its client no longer trusts what it knew of topics
+    while time.monotonic() < away_until:
+        with pytest.raises(Unavailable):
+            reader.first_position("reports")
+    medium.server.heal()
+    until(partial(knows, reader, "reports"))
+    with pytest.raises(NotFound):
+        reader.first_position("nobody_made_this")
+    reader.close()
+
+
+def knows(reader: Reader, dataset: str) -> bool:
+    try:
+        return reader.first_position(dataset) == 0
+    except Unavailable:
+        return False
 
 
 def test_a_log_can_be_closed_while_kafka_is_away(medium: OnKafka) -> None:

@@ -11,7 +11,8 @@ import pytest
 from log.kafka.topic import Topic
 from log.media import OnKafka, records
 from tocsin.dev.ports import free_port
-from tocsin.errors import Conflict, SettingError, TooLarge, Unavailable
+from tocsin.errors import SettingError, TooLarge, Unavailable
+from tocsin.storage.identity import Mark
 from tocsin.storage.log import PublicationLog, open_log, open_reader
 from tocsin.storage.log.kafka import KafkaAddress, topics
 
@@ -56,12 +57,24 @@ def test_a_topic_that_lost_records_is_not_written_to(log: PublicationLog, topic:
 
 
 def test_topics_of_another_cluster_are_refused(medium: OnKafka) -> None:
+    ours, theirs = Mark("0" * 32, "sqlite:///ours.db"), Mark("1" * 32, "sqlite:///theirs.db")
     for _ in range(2):
-        open_log(medium.address, segment_bytes=1, owner="ours").close()
-    with pytest.raises(Conflict, match="belong to another cluster") as refused:
-        open_log(medium.address, segment_bytes=1, owner="theirs")
+        open_log(medium.address, segment_bytes=1, owner=ours).close()
+    with pytest.raises(SettingError, match=r"belongs to sqlite:///ours\.db") as refused:
+        open_log(medium.address, segment_bytes=1, owner=theirs)
     assert refused.value.field == "log"
-    open_log(medium.address + "2", segment_bytes=1, owner="theirs").close()
+    assert "sqlite:///theirs.db" in refused.value.message
+    open_log(medium.address + "2", segment_bytes=1, owner=theirs).close()
+
+
+def test_topics_that_were_marked_by_an_id_alone_are_known(medium: OnKafka) -> None:
+    kafka = KafkaAddress.parse(medium.address)
+    owner = Topic(medium.server, kafka.owner_topic)
+    owner.create()
+    owner.write([b"0" * 32])
+    open_log(medium.address, segment_bytes=1, owner=Mark("0" * 32)).close()
+    with pytest.raises(SettingError, match="identity 00000000"):
+        open_log(medium.address, segment_bytes=1, owner=Mark("1" * 32))
 
 
 def test_the_primary_key_is_the_key_of_the_message(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tocsin.errors import Unavailable
+from tocsin.errors import Unavailable, Unconfirmed
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.log.segments import Segments, read_heads, read_lines
 from tocsin.storage.log.segments.disk import Disk
@@ -86,8 +86,9 @@ def test_a_full_disk_fails_the_publisher_and_leaves_nothing_behind(tmp_path: Pat
         log.open_dataset("reports")
         log.append("reports", [b'{"n":1}']).result()
         disk.budget_bytes = 20
-        with pytest.raises(Unavailable, match="space"):
+        with pytest.raises(Unavailable, match="space") as refusal:
             log.append("reports", [b'{"n":2}'] * 20).result()
+        assert not isinstance(refusal.value, Unconfirmed)
         disk.budget_bytes = None
         assert contents(tmp_path) == [{"n": 1}]
         log.append("reports", [b'{"n":3}']).result()
@@ -110,11 +111,12 @@ def test_a_failed_fsync_is_never_acknowledged_and_the_log_recovers(
             log.append("reports", [b'{"n":2}'] * count).result()
         assert contents(tmp_path) == [{"n": 1}]
         disk.sync_errors, disk.truncate_errors = 1, 1  # the repair fails as well
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unconfirmed):  # a crash now, and it may be found again
             log.append("reports", [b'{"n":3}'] * count).result()
         disk.truncate_errors = 1
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable) as refusal:
             log.append("reports", [b'{"n":4}']).result()
+        assert not isinstance(refusal.value, Unconfirmed)
         log.append("reports", [b'{"n":5}']).result()
         assert contents(tmp_path) == [{"n": 1}, {"n": 5}]
     with log_at(tmp_path) as log:

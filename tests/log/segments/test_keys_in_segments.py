@@ -89,8 +89,10 @@ def test_a_request_survives_a_crash_whole_or_not_at_all(
     with opened(directory, segment_bytes=segment_bytes) as log:
         for n in range(before):
             log.append("reports", [b"{}"] * (n + 1), f"earlier-{n}").result()
+        heads = (directory / "heads").read_bytes()
         start, end = log.append("reports", records, key).result()[:2]
-    last = max((directory / "reports").glob("*.log"))  # the crash: only a part was written
+    (directory / "heads").write_bytes(heads)  # the crash: nobody had seen the new end yet,
+    last = max((directory / "reports").glob("*.log"))  # and only a part was written
     with last.open("r+b") as handle:
         handle.truncate(last.stat().st_size - max(0, end - start - kept))
     with opened(directory, segment_bytes=segment_bytes) as log:

@@ -5,18 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from tocsin.errors import SettingError
+from tocsin.storage.content.claim import Claim
 from tocsin.storage.content.directory import DirectoryMedium
 from tocsin.storage.content.opening import FIELD, open_remote
 from tocsin.storage.content.port import Kept, Medium
 from tocsin.storage.content.store import ContentStore, Incoming, unknown
+from tocsin.storage.identity import Mark
 
 __all__ = ["ContentStore", "Incoming", "Kept", "open_content", "unknown"]
 
 
-def open_content(address: str, data: Path) -> ContentStore:
+def open_content(
+    address: str, data: Path, *, owner: Mark | None = None, expected: bool = True
+) -> ContentStore:
     """By the setting `attachments`: empty, a directory, or an address such as s3://bucket/folder.
-    What is on its way to an object store waits in the data directory."""
-    return ContentStore(_medium(address, data))
+    What is on its way to an object store waits in the data directory. With an `owner`, a folder
+    that is somebody else's is refused; what it holds is `expected` to be the owner's or not."""
+    medium = _medium(address, data)
+    if owner is None:
+        return ContentStore(medium)
+    return ContentStore(medium, Claim(medium, owner, expected=expected))
 
 
 def _medium(address: str, data: Path) -> Medium:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from tocsin.model import is_attachment_id
 from tocsin.storage.content.port import PIECE_BYTES, Kept
+from tocsin.storage.identity import Mark, read_mark, write_mark
 
 
 class DirectoryMedium:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.incoming = root / "incoming"
+        self.shown = str(root)
 
     def info(self, id: str) -> Kept | None:
         try:
@@ -43,6 +45,12 @@ class DirectoryMedium:
 
     def drop(self, id: str) -> None:
         self._path(id).unlink(missing_ok=True)
+
+    def mark(self) -> Mark | None:
+        return read_mark(self._root)
+
+    def put_mark(self, mark: Mark) -> None:
+        write_mark(self._root, mark)
 
     def kept(self) -> Iterator[Kept]:
         for path in self._root.glob("??/??/*"):

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from tocsin.storage.identity import Mark
+
 PIECE_BYTES = 256 * 1024
 
 
@@ -25,6 +27,7 @@ class Medium(Protocol):
     """One that lies elsewhere and cannot be reached raises Unavailable, from every call."""
 
     incoming: Path  # a local directory, where bytes wait until their hash is known
+    shown: str  # how people know the place
 
     def info(self, id: str) -> Kept | None:
         """None: it is not there."""
@@ -41,6 +44,12 @@ class Medium(Protocol):
 
     def drop(self, id: str) -> None:
         """It need not be there. Whoever reads it may go on, or fails."""
+
+    def mark(self) -> Mark | None:
+        """Whose this is, as far as somebody has said so."""
+
+    def put_mark(self, mark: Mark) -> None:
+        """Say whose it is, durably."""
 
     def kept(self) -> Iterator[Kept]:
         """All content, in no order."""

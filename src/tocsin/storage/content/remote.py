@@ -16,7 +16,9 @@ from typing import Any
 
 from tocsin.errors import Unavailable
 from tocsin.model import is_attachment_id
+from tocsin.storage import identity
 from tocsin.storage.content.port import PIECE_BYTES, Kept
+from tocsin.storage.identity import Mark
 
 FETCH_BYTES = 4 * 1024 * 1024
 _TIMES = ("LastModified", "last_modified", "mtime", "created")  # each file system has its own word
@@ -36,7 +38,7 @@ class RemoteMedium:
         the place."""
         self._files = files
         self._root = root.rstrip("/")
-        self._shown = shown
+        self.shown = shown
         self._put_options = put_options or {}
         self.incoming = incoming
 
@@ -68,6 +70,18 @@ class RemoteMedium:
         with self._reached(), suppress(FileNotFoundError):
             self._files.rm_file(self._path(id))
 
+    def mark(self) -> Mark | None:
+        with self._reached(), suppress(FileNotFoundError):
+            return Mark.decode(self._files.cat_file(f"{self._root}/{identity.NAME}"))
+        return None
+
+    def put_mark(self, mark: Mark) -> None:
+        try:
+            with self._reached():
+                self._files.pipe_file(f"{self._root}/{identity.NAME}", mark.encode())
+        except FileNotFoundError as error:  # of the bucket
+            raise self._away(error) from None
+
     def kept(self) -> Iterator[Kept]:
         try:
             with self._reached():
@@ -94,7 +108,7 @@ class RemoteMedium:
 
     def _away(self, error: Exception) -> Unavailable:
         return Unavailable(
-            f"attachments at {self._shown} cannot be reached: {why(error)}",
+            f"attachments at {self.shown} cannot be reached: {why(error)}",
             field="attachments",
             hint="try again when that is mended",
         )

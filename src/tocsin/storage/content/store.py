@@ -3,6 +3,7 @@ and networks, and may come from any thread; Unavailable if the medium cannot be 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import uuid
@@ -12,8 +13,9 @@ from typing import BinaryIO
 
 import structlog
 
-from tocsin.errors import InvalidInput, NotFound
+from tocsin.errors import InvalidInput, NotFound, Unavailable
 from tocsin.model import check_attachment_id
+from tocsin.storage.content.claim import Claim
 from tocsin.storage.content.port import Kept, Medium
 
 log = structlog.get_logger()
@@ -68,9 +70,14 @@ class Incoming:
 
 
 class ContentStore:
-    def __init__(self, medium: Medium) -> None:
-        """What a crash left aside is deleted: one cluster alone writes here."""
+    def __init__(self, medium: Medium, claim: Claim | None = None) -> None:
+        """What a crash left aside is deleted: one cluster alone writes here, and `claim` says
+        whether this one. A medium that cannot be reached yet is asked later."""
         self._medium = medium
+        self._claim = claim
+        if claim is not None:
+            with contextlib.suppress(Unavailable):
+                claim.make()
         medium.incoming.mkdir(parents=True, exist_ok=True)
         for left in medium.incoming.glob("*.part"):
             left.unlink(missing_ok=True)
@@ -80,6 +87,8 @@ class ContentStore:
         return self._medium.incoming
 
     def receive(self) -> Incoming:
+        if self._claim is not None:
+            self._claim.require()
         return Incoming(self._medium)
 
     def put(self, data: bytes) -> str:
@@ -120,7 +129,8 @@ class ContentStore:
         except FileNotFoundError:
             raise unknown(kept.id) from None
         if start < stop or (check is not None and check.hexdigest() != kept.id):
-            self._medium.drop(kept.id)
+            if self._claim is None or self._claim.may_delete(kept):
+                self._medium.drop(kept.id)
             log.error("an attachment was damaged, and is dropped", attachment=kept.id)
             raise NotFound(
                 f"attachment {kept.id} was damaged, and has been dropped",
@@ -134,7 +144,11 @@ class ContentStore:
         self._medium.drop(check_attachment_id(id))
 
     def kept(self) -> Iterator[Kept]:
-        return self._medium.kept()
+        """All content, as far as it is ours to delete."""
+        if self._claim is None:
+            return self._medium.kept()
+        self._claim.require(anew=True)
+        return filter(self._claim.may_delete, self._medium.kept())
 
 
 def unknown(id: str) -> NotFound:

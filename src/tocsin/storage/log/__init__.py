@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tocsin.storage.identity import Mark
 from tocsin.storage.log.kafka import RECORD_LIMIT_BYTES, Kafka, KafkaAddress, KafkaReader
-from tocsin.storage.log.port import Appended, Cut, Reader
+from tocsin.storage.log.port import Appended, Cut, Reader, stamp_of
 from tocsin.storage.log.segments import SegmentReader, Segments
 from tocsin.storage.log.writer import PublicationLog
 
@@ -21,6 +22,7 @@ __all__ = [
     "Reader",
     "open_log",
     "open_reader",
+    "stamp_of",
 ]
 
 
@@ -29,7 +31,7 @@ def open_log(
     *,
     segment_bytes: int,
     record_limit_bytes: int = RECORD_LIMIT_BYTES,
-    owner: str = "",
+    owner: Mark | None = None,
     **options: Any,
 ) -> PublicationLog:
     """The log at a directory or a kafka:// address; `options` as `PublicationLog` takes them.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from tocsin.errors import Gone
 
 Record = bytes | tuple[bytes, bytes | None]
@@ -118,6 +120,7 @@ class Reader(Protocol):
     ) -> Iterator[tuple[int, bytes]]:
         """Position and JSON of the records in [start, end); `start` is a record's position.
 
+        Damaged if some of them cannot be read, never fewer records. What a repair gave up is none.
         With `max_bytes` it stops before the record that would exceed them, but gives at least one.
         """
 
@@ -127,7 +130,7 @@ class Reader(Protocol):
     def end_of(self, position: int, body: bytes) -> int:
         """Where a record ends, by its position and JSON."""
 
-    def ends(self, positions: Sequence[int], end: int) -> list[int]:
+    def ends(self, dataset: str, positions: Sequence[int], end: int) -> list[int]:
         """Where records end, by their positions: all that there are in a range up to `end`."""
 
     def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
@@ -140,10 +143,25 @@ class Reader(Protocol):
     def size_bytes(self, start: int, end: int) -> int:
         """About how many bytes the records in [start, end) are."""
 
+    def span(self, size_bytes: int) -> int:
+        """About how many positions so many bytes of records take; one at least."""
+
+    def count(self, dataset: str, start: int, end: int) -> int:
+        """About how many records lie in [start, end); `start` is a record's position."""
+
     def pieces(self, dataset: str, start: int, end: int, most_bytes: int) -> list[tuple[int, int]]:
         """[start, end) in pieces of about that size, cut where it suits the medium."""
 
     def close(self) -> None: ...
+
+
+class _Stamp(msgspec.Struct):
+    t: int
+
+
+def stamp_of(body: bytes) -> int:
+    """When the log took a record, by its JSON: microseconds since the epoch."""
+    return msgspec.json.decode(body, type=_Stamp).t
 
 
 def gone(dataset: str, position: int) -> Gone:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
-from tocsin.errors import InvalidInput, NotFound, TooLarge, Unavailable
+from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, Unavailable, Unconfirmed
 from tocsin.storage.log.port import Appended, Cut, DatasetLog, Medium, Record, Stamped
 
 _logger = structlog.get_logger(__name__)
@@ -76,8 +76,9 @@ class PublicationLog:
     ) -> Future[Appended]:
         """Append all records, one after the other. Resolves when they are durable, never before.
 
-        The future fails with Unavailable if the medium refuses; then nothing is kept, or (Kafka) it
-        may be kept yet, in part or whole: sent again under the same key it is made whole, and is
+        The future fails with Unavailable if the medium refuses; then nothing is kept of this call.
+        It fails with Unconfirmed if the medium does not tell: then it may be kept, or (Kafka) come
+        to be kept yet, in part or whole. Sent again under the same key it is made whole, and is
         there once. If an earlier call with the same key was kept, that one is told, and nothing is
         appended.
         """
@@ -233,11 +234,13 @@ class PublicationLog:
             return act(log, *given)
         except Exception as error:
             _logger.error("log.write_failed", dataset=dataset, error=str(error))
+            told = _told(error)
             try:
                 log.cut_back()
             except (OSError, Unavailable) as second:
                 _logger.error("log.poisoned", dataset=dataset, error=str(second))
-            return _told(error)
+                return Unconfirmed.after(told) if isinstance(told, TocsinError) else told
+            return told
 
     def _stage(self, log: DatasetLog, items: list[_Append]) -> list[Appended | Exception]:
         log.make_room()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from confluent_kafka import KafkaError, Message
 
-from tocsin.errors import TooLarge, Unavailable
+from tocsin.errors import TooLarge, Unavailable, Unconfirmed
 from tocsin.storage.log.kafka import message
 from tocsin.storage.log.kafka.clients import offset_of
 from tocsin.storage.log.kafka.requests import Request, Requests
@@ -54,7 +54,10 @@ class KafkaDataset:
         first = known.first if known is not None else self.written_end
         messages = [self._message(key, number, lines) for number in range(there, len(lines))]
         for value, message_key, headers in messages:
-            self._kafka.produce(self._topic, value, message_key, headers, self._on_delivery)
+            try:
+                self._kafka.produce(self._topic, value, message_key, headers, self._on_delivery)
+            except Unavailable as error:  # those before it may be on their way
+                raise Unconfirmed.after(error) from None
             self._unconfirmed += 1
             self.written_end += 1
         if key is not None and lines:
@@ -63,6 +66,15 @@ class KafkaDataset:
         return Appended(first, self.written_end)
 
     def commit(self) -> None:
+        try:
+            self._confirm()
+        except Unavailable as error:
+            raise Unconfirmed.after(error) from None
+        self._unsure = False
+        self.durable_end = self.written_end
+        self._requests.commit()
+
+    def _confirm(self) -> None:
         self._kafka.flush()
         if self._failure is not None:
             raise self._failure
@@ -70,9 +82,6 @@ class KafkaDataset:
             raise self._kafka.unconfirmed()
         if self._unsure and self._kafka.reader.bounds(self._topic)[1] != self.written_end:
             raise self._foreign()
-        self._unsure = False
-        self.durable_end = self.written_end
-        self._requests.commit()
 
     def cut_back(self) -> None:
         """Find out what the topic has, of what was staged."""

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tocsin.errors import Conflict, SettingError
+from tocsin.errors import SettingError, Unavailable
+from tocsin.storage.identity import Mark, belongs_to_another
 from tocsin.storage.log.kafka import message
 from tocsin.storage.log.kafka.address import FIELD, KafkaAddress
 from tocsin.storage.log.kafka.clients import WAIT_S, chatter, unavailable
@@ -37,7 +38,7 @@ class Kafka:
         self,
         address: KafkaAddress,
         *,
-        owner: str = "",
+        owner: Mark | None = None,
         record_limit_bytes: int = RECORD_LIMIT_BYTES,
         remembered: int = REMEMBERED,
         deliver_within_s: float = WAIT_S,
@@ -61,7 +62,7 @@ class Kafka:
                 field=FIELD,
                 hint="options behind '?' are librdkafka's, such as security.protocol=SSL",
             ) from None
-        if owner:
+        if owner is not None:
             self._claim(owner)
 
     @property
@@ -110,11 +111,11 @@ class Kafka:
         """Wait until everything produced is confirmed; not longer than was promised for it."""
         self._producer.flush(max(0.0, self._deadline - time.monotonic()))
 
-    def failure(self, error: KafkaError) -> Exception:
+    def failure(self, error: KafkaError) -> Unavailable:
         self._fatal = self._fatal or error.fatal()
         return unavailable(self.at, error)
 
-    def unconfirmed(self) -> Exception:
+    def unconfirmed(self) -> Unavailable:
         waited = f"no confirmation within {self._deliver_within_s:g} s"
         return unavailable(self.at, f"{waited}; {self._reason}" if self._reason else waited)
 
@@ -125,7 +126,7 @@ class Kafka:
             self._producer = self._new_producer()
             self._fatal = False
 
-    def _claim(self, owner: str) -> None:
+    def _claim(self, owner: Mark) -> None:
         """Two clusters on one prefix would write into, and drop, each other's datasets. The first
         who says that it is theirs has it."""
         topic = self.at.owner_topic
@@ -133,18 +134,16 @@ class Kafka:
         first, end = self.reader.bounds(topic)
         if first == end:
             told: list[KafkaError | None] = []
-            self.produce(topic, owner.encode(), None, None, lambda error, _: told.append(error))
+            mark = owner.now().encode()
+            self.produce(topic, mark, None, None, lambda error, _: told.append(error))
             self.flush()
             if told != [None]:
                 raise self.failure(told[0]) if told and told[0] else self.unconfirmed()
         (known,) = self.reader.messages(topic, first, first + 1)
-        if known.value() != owner.encode():
-            raise Conflict(
-                f"the topics {self.at.prefix}.* of Kafka at {self.at.shown} belong to another"
-                " cluster",
-                field=FIELD,
-                hint="give each cluster a prefix of its own: kafka://host:port/prefix",
-            )
+        theirs = Mark.decode(known.value() or b"")
+        if theirs.id != owner.id:
+            what = f"the prefix {self.at.prefix} of Kafka at {self.at.shown}"
+            raise belongs_to_another(what, owner, theirs, FIELD)
 
     def _new_producer(self) -> Producer:
         return Producer(

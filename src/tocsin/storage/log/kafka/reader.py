@@ -79,7 +79,7 @@ class KafkaReader:
     def end_of(self, position: int, body: bytes) -> int:
         return position + 1
 
-    def ends(self, positions: Sequence[int], end: int) -> list[int]:
+    def ends(self, dataset: str, positions: Sequence[int], end: int) -> list[int]:
         return [position + 1 for position in positions]
 
     def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
@@ -89,6 +89,12 @@ class KafkaReader:
 
     def size_bytes(self, start: int, end: int) -> int:
         return max(0, end - start) * RECORD_BYTES
+
+    def span(self, size_bytes: int) -> int:
+        return max(1, size_bytes // RECORD_BYTES)
+
+    def count(self, dataset: str, start: int, end: int) -> int:
+        return max(0, end - start)
 
     def pieces(self, dataset: str, start: int, end: int, most_bytes: int) -> list[tuple[int, int]]:
         step = max(1, most_bytes // RECORD_BYTES)
@@ -159,7 +165,21 @@ class KafkaReader:
     def _failure(self, error: KafkaError, topic: str, position: int = 0) -> Exception:
         dataset = topic.removeprefix(self._address.topic(""))
         if error.code() in _UNKNOWN:
+            away = self._away(topic)
+            if away is not None:
+                return unavailable(self._address, away)
             return NotFound(f"the log has no dataset {dataset!r}", field=dataset)
         if error.code() in _OUT_OF_RANGE:
             return gone(dataset, position)
         return unavailable(self._address, error)
+
+    def _away(self, topic: str) -> KafkaError | str | None:
+        """Why nobody knows whether there is such a topic; None: Kafka says that there is not. Its
+        client says so by itself when it has not reached Kafka for a while."""
+        try:
+            told = self._consumer().list_topics(topic, timeout=WAIT_S).topics[topic].error
+        except KafkaException as error:
+            return error.args[0]  # type: ignore[no-any-return]
+        if told is not None and told.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        return told or "it just came back"

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from tocsin.storage.log.port import Appended, Stamped
-from tocsin.storage.log.segments import line
+from tocsin.storage.log.segments import damage, line
 from tocsin.storage.log.segments.disk import Disk
 from tocsin.storage.log.segments.keys import Keys
 from tocsin.storage.log.segments.reader import list_segments
@@ -22,8 +22,17 @@ _logger = structlog.get_logger(__name__)
 
 
 class SegmentedDataset:
-    def __init__(self, directory: Path, dataset: str, *, segment_bytes: int, disk: Disk) -> None:
-        """Open and recover: afterwards every line is whole and durable."""
+    def __init__(
+        self,
+        directory: Path,
+        dataset: str,
+        *,
+        segment_bytes: int,
+        disk: Disk,
+        known_end: int = 0,
+    ) -> None:
+        """Open and recover: afterwards every line is whole and durable. Damaged if records are lost
+        that were acknowledged; `known_end` was durable once."""
         self.dataset = dataset
         self.last_us = 0
         self._folder = directory / dataset
@@ -36,7 +45,7 @@ class SegmentedDataset:
         self.keys = Keys(self._folder, disk)
         found = list_segments(directory, dataset)
         self._firsts = [first for first, _ in found] or [0]
-        self.durable_end = self.written_end = self._firsts[-1] + self._recover()
+        self.durable_end = self.written_end = self._firsts[-1] + self._recover(known_end)
 
     def find(self, key: str | None) -> Appended | None:
         known = self.keys.find(key)
@@ -139,31 +148,42 @@ class SegmentedDataset:
                 self._disk.close(self._handle)
             self._handle = None
 
-    def _recover(self) -> int:
+    def _recover(self, known_end: int) -> int:
         """Cut the torn tail of the last segment; returns its whole bytes."""
         for first, following in zip(self._firsts, self._firsts[1:], strict=False):
             if first + self._path(first).stat().st_size != following:
-                raise RuntimeError(f"{self._path(first)} does not reach the segment after it")
-        last = self._path(self._firsts[-1])
+                self._refuse(damage.holes(self._path(first), first, following=following))
+        first, last = self._firsts[-1], self._path(self._firsts[-1])
         handle = self._disk.open(last)
-        size_bytes, self.last_us = _whole(last, self._firsts[-1], self.keys)
-        torn = last.stat().st_size - size_bytes
-        if torn:
-            _logger.warning(
-                "log.torn_tail", dataset=self.dataset, at=self._firsts[-1] + size_bytes, bytes=torn
-            )
-            self._disk.truncate(handle, size_bytes)
-        self._disk.sync(handle)
-        self._disk.sync_directory(self._folder)
+        try:
+            size_bytes, self.last_us = _whole(last, first, self.keys)
+            torn = last.stat().st_size - size_bytes
+            if torn or first + size_bytes < known_end:
+                self._refuse(damage.holes(last, first, known_end=known_end))
+            if torn:
+                _logger.warning(
+                    "log.torn_tail", dataset=self.dataset, at=first + size_bytes, bytes=torn
+                )
+                self._disk.truncate(handle, size_bytes)
+            self._disk.sync(handle)
+            self._disk.sync_directory(self._folder)
+        except BaseException:
+            self._disk.close(handle)
+            raise
         self._handle = handle
         if size_bytes == 0 and len(self._firsts) > 1:
             _, self.last_us = _whole(self._path(self._firsts[-2]), self._firsts[-2], self.keys)
         return size_bytes
 
+    def _refuse(self, found: list[damage.Hole]) -> None:
+        if found:
+            raise damage.damaged(self.dataset, found)
+
 
 def _whole(path: Path, first: int, keys: Keys) -> tuple[int, int]:
     """How many bytes from the start are whole requests, and the time of the last line of them.
-    Their keys become known."""
+    Their keys become known. A request that has lost lines is no longer one: those that are left
+    stand for themselves, and its key is forgotten, so that it is taken when it is sent again."""
     begin = position = first
     missing, key, newest = 0, None, b""
     with path.open("rb") as handle:
@@ -171,13 +191,17 @@ def _whole(path: Path, first: int, keys: Keys) -> tuple[int, int]:
             body = line.decode(raw, position)
             if body is None:
                 break
+            position += len(raw)
+            if line.is_filler(body):
+                missing, begin = 0, position
+                continue
             if missing == 0:
                 missing, key = line.opened(body)
             missing -= 1
-            position += len(raw)
+            newest = body
             if missing == 0:
                 if key is not None:
                     keys.stage(key, (begin, position))
-                begin, newest = position, body
+                begin = position
     keys.commit()
     return begin - first, line.stamp(newest)[1] if newest else 0

@@ -6,7 +6,10 @@ It is rewritten in place by one write call after each commit, framed by length a
 
 Replacing it by rename would be atomic too, but costs a file creation and a journal entry per
 commit; in place is one write of the page cache. A reader that meets a half-written file sees a
-wrong crc and reads again. It is not fsynced: recovery rebuilds it from the segments.
+wrong crc and reads again. It is not fsynced: recovery rebuilds it from the segments. After a power
+cut it may be old, then; but what it says was durable once, and a log that ends before has lost
+records that were acknowledged. So the ends of datasets that nobody has opened since (they may be
+damaged, and the start refused) are kept, apart: readers see open datasets alone.
 
 `last_us` is the newest time handed out. Segments tell it as well, except for times that only a cut
 has seen and for records whose segments are gone.
@@ -32,6 +35,7 @@ _TRIES = 50
 class Heads(msgspec.Struct, frozen=True):
     ends: dict[str, int]
     last_us: int = 0
+    unopened: dict[str, int] = {}
 
 
 class HeadsFile:

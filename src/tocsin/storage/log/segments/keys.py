@@ -8,6 +8,7 @@ calls this.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -67,6 +68,17 @@ class Keys:
         self._disk.replace(fresh, self._folder / NAME)
         self._disk.sync_directory(self._folder)
         self._saved = True
+
+    def forget(self, ranges: Sequence[Place]) -> None:
+        """Of requests that have lost records there: sent again, they are taken again."""
+        kept = {
+            key: (first, end)
+            for key, (first, end) in self._known.items()
+            if not any(first < stop and start < end for start, stop in ranges)
+        }
+        if len(kept) < len(self._known):
+            self._known, self._saved = kept, False
+            self.save()
 
     def drop(self) -> None:
         self._known.clear()

@@ -6,6 +6,12 @@ The first eight digits are the crc32 of the JSON that follows the blank. `p` is 
 which the line starts in its dataset's log, so a line that was moved, torn or written twice betrays
 itself. `t` is when the log took the record, in microseconds since the epoch. The first line of a
 request tells how many lines it has, if more than one (`n`), and its key, if it has one (`k`).
+
+Where records were lost, and given up, there is a line that fills their place to the byte:
+
+    CCCCCCCC {"p":480,"t":0,"lost":2                                          }
+
+It holds no record, and tells about how many there were. So no position behind it changes.
 """
 
 from __future__ import annotations
@@ -17,6 +23,10 @@ PREFIX_BYTES = 9  # eight digits and a blank
 FRAME_BYTES = PREFIX_BYTES + 1  # what a line has besides its JSON
 SUFFIX = ".log"
 
+FILLER_BYTES = 64 * 1024  # no filling line is longer
+
+_SMALLEST_FILLER_BYTES = 80
+_FILLER = re.compile(rb'\{"p":[0-9]+,"t":0,"lost":([0-9]+) *\}')
 _SEGMENT_NAME = re.compile(r"([0-9]{20})\.log\Z")
 _STAMP = re.compile(rb'\{"p":([0-9]+),"t":([0-9]+),')
 _OPENING = re.compile(rb'\{"p":[0-9]+,"t":[0-9]+,(?:"n":([0-9]+),)?(?:"k":"([^"]*)",)?')
@@ -73,3 +83,25 @@ def stamp(body: bytes) -> tuple[int, int]:
     if found is None:
         raise ValueError("not a line of the publication log")
     return int(found[1]), int(found[2])
+
+
+def fillers(position: int, size_bytes: int, records: int) -> bytes | None:
+    """Lines that fill so many bytes; None if these are too few. The first tells of the records."""
+    filled = []
+    while size_bytes > 0:
+        taken = min(size_bytes, FILLER_BYTES)
+        if 0 < size_bytes - taken < _SMALLEST_FILLER_BYTES:
+            taken -= _SMALLEST_FILLER_BYTES
+        text = b'{"p":%d,"t":0,"lost":%d' % (position, records)
+        blanks = taken - FRAME_BYTES - len(text) - 1
+        if blanks < 0:
+            return None
+        body = b"%b%b}" % (text, b" " * blanks)
+        filled.append(b"%08x %b\n" % (crc32(body), body))
+        position, size_bytes, records = position + taken, size_bytes - taken, 0
+    return b"".join(filled)
+
+
+def is_filler(body: bytes) -> bool:
+    """Whether a line holds no record, since those that were there are lost."""
+    return _FILLER.fullmatch(body) is not None

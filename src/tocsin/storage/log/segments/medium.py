@@ -23,7 +23,10 @@ class Segments:
         self._directory = directory
         self._disk = disk or Disk()
         directory.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(directory)
+        self._lock = lock(directory)
+        known = heads.read_once(directory)
+        self._known_us = known.last_us if known is not None else 0
+        self._unopened = known.ends | known.unopened if known is not None else {}
         self._heads = heads.HeadsFile(directory)
 
     @property
@@ -31,17 +34,22 @@ class Segments:
         return str(self._directory)
 
     def known_us(self) -> int:
-        known = heads.read_once(self._directory)
-        return known.last_us if known is not None else 0
+        return self._known_us
 
     def open(self, dataset: str, primary_key: Sequence[str]) -> SegmentedDataset:
-        return SegmentedDataset(
-            self._directory, dataset, segment_bytes=self.batch_bytes, disk=self._disk
+        opened = SegmentedDataset(
+            self._directory,
+            dataset,
+            segment_bytes=self.batch_bytes,
+            disk=self._disk,
+            known_end=self._unopened.get(dataset, 0),
         )
+        self._unopened.pop(dataset, None)
+        return opened
 
     def show(self, ends: Mapping[str, int], last_us: int, *, sync: bool) -> None:
         try:
-            self._heads.write(heads.Heads(dict(ends), last_us), sync=sync)
+            self._heads.write(heads.Heads(dict(ends), last_us, self._unopened), sync=sync)
         except OSError as error:  # the records are safe; streams see them at the next commit
             _logger.warning("log.heads_not_written", error=str(error))
 
@@ -50,7 +58,7 @@ class Segments:
         os.close(self._lock)
 
 
-def _lock(directory: Path) -> int:
+def lock(directory: Path) -> int:
     """Two writers would interleave lines; the system frees the lock when a process dies."""
     handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -58,7 +66,7 @@ def _lock(directory: Path) -> int:
     except OSError:
         os.close(handle)
         raise Conflict(
-            f"another process writes the publication log in {directory}",
+            f"another process uses the publication log in {directory}",
             hint="stop it, or choose another data directory",
         ) from None
     return handle

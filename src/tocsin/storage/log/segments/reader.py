@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
-from tocsin.errors import NotFound
+import structlog
+from prometheus_client import Counter
+
+from tocsin.errors import Damaged, NotFound
 from tocsin.storage.log.port import News, gone
-from tocsin.storage.log.segments import heads, line
+from tocsin.storage.log.segments import damage, heads, line
+from tocsin.storage.log.segments.lost import ends_before, read_lost
+
+_logger = structlog.get_logger(__name__)
+
+DAMAGED = Counter("tocsin_log_damaged_reads_total", "Reads that met damage in the log", ["dataset"])
 
 _BACKWARDS_BYTES = 4096
+_COUNTED_BYTES = 1024 * 1024  # records beyond are taken to be as long as those before
 
 
 class SegmentReader:
@@ -33,14 +43,18 @@ class SegmentReader:
     ) -> Iterator[tuple[int, bytes]]:
         return read_lines(self.directory, dataset, start, end, max_bytes)
 
+    def damage(self, dataset: str, start: int, end: int) -> Damaged:
+        """Why [start, end) cannot be read whole, for whoever reads the files by other means."""
+        return _damaged(self.directory, dataset, start, end)
+
     def record_at(self, dataset: str, position: int) -> int:
         return record_at(self.directory, dataset, position)
 
     def end_of(self, position: int, body: bytes) -> int:
-        return position + line.FRAME_BYTES + len(body)
+        return _end_of(position, body)
 
-    def ends(self, positions: Sequence[int], end: int) -> list[int]:
-        return [*positions[1:], end] if positions else []
+    def ends(self, dataset: str, positions: Sequence[int], end: int) -> list[int]:
+        return ends_before(read_lost(self.directory, dataset), positions, end)
 
     def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
         """Each dataset gets its share, the first by turns."""
@@ -57,14 +71,25 @@ class SegmentReader:
         found: dict[str, News] = {}
         for count, (dataset, start, end) in enumerate(waiting[shift:] + waiting[:shift]):
             share = max(1, most_bytes // (len(waiting) - count))
-            lines = list(self.lines(dataset, start, end, share))
-            last, body = lines[-1]
-            found[dataset] = News(lines, self.end_of(last, body))
+            lines = list(_up_to(_whole_lines(self.directory, dataset, start, end), start + share))
+            records = [one for one in lines if not line.is_filler(one[1])]
+            found[dataset] = News(records, _end_of(*lines[-1]))
             most_bytes -= found[dataset].end - start
         return found
 
     def size_bytes(self, start: int, end: int) -> int:
         return max(0, end - start)
+
+    def span(self, size_bytes: int) -> int:
+        return max(1, size_bytes)
+
+    def count(self, dataset: str, start: int, end: int) -> int:
+        counted, reached = 0, start
+        for position, body in self.lines(dataset, start, end, _COUNTED_BYTES):
+            counted, reached = counted + 1, self.end_of(position, body)
+        if reached >= end or counted == 0:
+            return counted
+        return round(counted * (end - start) / (reached - start))
 
     def pieces(self, dataset: str, start: int, end: int, most_bytes: int) -> list[tuple[int, int]]:
         """Cut at segment boundaries: a piece is read by whole files."""
@@ -134,8 +159,21 @@ def read_lines(
     directory: Path, dataset: str, start: int, end: int, max_bytes: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
     """As `Reader.lines`."""
-    position = start
     stop = end if max_bytes is None else min(end, start + max_bytes)
+    given = False
+    for position, body in _whole_lines(directory, dataset, start, end):
+        if given and _end_of(position, body) > stop:
+            return
+        if not line.is_filler(body):
+            given = True
+            yield position, body
+
+
+def _whole_lines(
+    directory: Path, dataset: str, start: int, end: int
+) -> Iterator[tuple[int, bytes]]:
+    """All lines in [start, end), also those that fill the place of lost records."""
+    position = start
     for first, path in _overlapping(directory, dataset, start, end):
         try:
             handle = path.open("rb", buffering=256 * 1024)
@@ -144,15 +182,43 @@ def read_lines(
         with handle:
             handle.seek(position - first)
             for raw in handle:
-                if position >= end or (position + len(raw) > stop and position > start):
+                if position >= end:
                     return
                 body = line.decode(raw, position)
                 if body is None:
-                    raise RuntimeError(f"{path} is damaged at position {position} of {dataset}")
+                    raise _damaged(directory, dataset, position, end)
                 yield position, body
                 position += len(raw)
     if position < end:
-        raise RuntimeError(f"the log of {dataset} ends at {position}, before {end}")
+        raise _damaged(directory, dataset, position, end)
+
+
+def _end_of(position: int, body: bytes) -> int:
+    return position + line.FRAME_BYTES + len(body)
+
+
+def _damaged(directory: Path, dataset: str, start: int, end: int) -> Damaged:
+    """What keeps [start, end) from being read: also what ends where it begins, since a line that
+    lost its newline takes the next one with it for those who read by lines."""
+    segments = list_segments(directory, dataset)
+    followings = [first for first, _ in segments[1:]] + [None]
+    found = [
+        hole
+        for (first, path), following in zip(segments, followings, strict=True)
+        for hole in damage.holes(path, first, following=following, known_end=end)
+        if hole.end >= start and hole.first < end
+    ]
+    path = _overlapping(directory, dataset, start, end)[0][1]
+    error = damage.damaged(dataset, found or [damage.Hole(path, start, end, 1)])
+    DAMAGED.labels(dataset).inc()
+    _logger.error("log.damaged", dataset=dataset, reason=error.message, hint=error.hint)
+    return error
+
+
+def _up_to(lines: Iterator[tuple[int, bytes]], stop: int) -> Iterator[tuple[int, bytes]]:
+    """Those that end by `stop`; at least the first."""
+    yield next(lines)
+    yield from takewhile(lambda one: _end_of(*one) <= stop, lines)
 
 
 def _overlapping(directory: Path, dataset: str, start: int, end: int) -> list[tuple[int, Path]]:

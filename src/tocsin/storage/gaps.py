@@ -1,0 +1,93 @@
+"""Gaps: what subscribers are told in place of results that could not be made.
+
+A gap is a result that says so: it has a position, is stored, fetched, cached and acknowledged as
+any other, and so comes in order and exactly once. Its payload is `{"_gap": {…}}`. No query's own
+column is called that: names that begin with _ are not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from tocsin.model import Channel
+from tocsin.storage import schema
+from tocsin.storage.database import Database, Write, writes
+from tocsin.storage.progress import Loss, read, record_losses
+from tocsin.storage.runs import Committed, backends_of, result_ids, store_results
+
+_backend = schema.backend_subscriptions
+
+
+def gap_payload(loss: Loss) -> bytes:
+    said = {
+        "cause": loss.cause,
+        "dataset": loss.dataset,
+        "first": loss.first,
+        "end": loss.end,
+        "records": loss.records,
+    }
+    return msgspec.json.encode({"_gap": said})
+
+
+def gap_rows(backends: Iterable[int], losses: Sequence[Loss]) -> list[tuple[int, bytes]]:
+    """As a run's rows: every one of the backend subscriptions is told every loss."""
+    payloads = [gap_payload(loss) for loss in losses]
+    return [(backend, payload) for backend in backends for payload in payloads]
+
+
+class Gaps:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @writes
+    def records_lost(
+        self, write: Write, dataset: str, first: int, end: int, cause: str
+    ) -> list[Committed]:
+        """Records in [first, end) are gone for good: all who wait for a channel over the dataset's
+        new records are told, unless the channel has answered for them already. Whatever called
+        this may call it again: each range is told once."""
+        loss = Loss(dataset, first, end, 0, cause)
+        told = []
+        for channel in _channels_over(write.connection, dataset):
+            run = f"lost-{dataset[:100]}-{first}-{end}"
+            if _is_past(write.connection, channel, loss):
+                continue
+            backends = backends_of(
+                write.connection, channel, all_backends(write.connection, channel)
+            )
+            named = [
+                (next(result_ids(channel, run, backend.arguments)), number, gap_payload(loss), None)
+                for number, backend in backends.items()
+            ]
+            record_losses(write.connection, channel, [loss], at=write.now)
+            told.append(store_results(write, channel, run, named, backends, at=write.now))
+        return told
+
+
+def all_backends(connection: Connection, channel: str) -> set[int]:
+    of_channel = select(_backend.c.id).where(_backend.c.channel == channel)
+    return set(connection.execute(of_channel).scalars())
+
+
+def _channels_over(connection: Connection, dataset: str) -> list[str]:
+    bodies = connection.execute(select(schema.channels.c.body)).scalars()
+    channels = [msgspec.json.decode(body, type=Channel) for body in bodies]
+    return [channel.name for channel in channels if dataset in channel.new]
+
+
+def _is_past(connection: Connection, channel: str, loss: Loss) -> bool:
+    """It was told before, or the channel had looked at the records while they were there."""
+    progress = read(connection, channel)
+    if progress is not None and progress.ends.get(loss.dataset, 0) >= loss.end:
+        return True
+    losses = schema.losses
+    same = select(losses.c.number).where(
+        losses.c.channel == channel,
+        losses.c.dataset == loss.dataset,
+        losses.c.first == loss.first,
+        losses.c.end == loss.end,
+    )
+    return connection.execute(same.limit(1)).first() is not None

@@ -1,0 +1,57 @@
+"""The file `lost` of a dataset: which records a repair has given up, and whether subscribers were
+told. It is written before their place is filled, and outlives the segments."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tocsin.storage.log.segments.disk import Disk
+
+NAME = "lost"
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """The records in [first, end) are given up."""
+
+    first: int
+    end: int
+    records: int  # about so many
+    at: float
+    told: bool = False
+
+
+def read_lost(directory: Path, dataset: str) -> list[Lost]:
+    """In order of position."""
+    try:
+        return msgspec.json.decode((directory / dataset / NAME).read_bytes(), type=list[Lost])
+    except FileNotFoundError:
+        return []
+
+
+def write_lost(directory: Path, dataset: str, lost: Sequence[Lost]) -> None:
+    folder = directory / dataset
+    fresh = folder / f"{NAME}.writing"
+    with fresh.open("wb") as file:
+        file.write(msgspec.json.encode(sorted(lost, key=lambda one: one.first)))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(folder / NAME)
+    Disk().sync_directory(folder)
+
+
+def ends_before(lost: Sequence[Lost], positions: Sequence[int], end: int) -> list[int]:
+    """Where records end, by where they begin: at the next one, or where lost ones began."""
+    following = [*positions[1:], end] if positions else []
+    if not lost:
+        return following
+    firsts = [one.first for one in lost]
+    ends = []
+    for position, next_position in zip(positions, following, strict=True):
+        at = bisect_right(firsts, position)
+        ends.append(min(next_position, firsts[at]) if at < len(firsts) else next_position)
+    return ends
