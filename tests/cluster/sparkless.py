@@ -38,6 +38,9 @@ class NoEngine:
     def drop_dataset(self, dataset: Dataset) -> None:
         pass
 
+    def subscribed(self, name: str) -> None:
+        pass
+
     def stop(self) -> None:
         pass
 
@@ -46,7 +49,7 @@ class SparklessCluster(Cluster):
     url: str
     secret = SECRET
 
-    async def _start_engine(self) -> None:
+    async def _keep_engine(self) -> None:
         self._engine: Any = NoEngine()
         await asyncio.Event().wait()
 

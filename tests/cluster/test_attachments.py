@@ -67,7 +67,9 @@ class Site:
 
     @property
     def files(self) -> list[Path]:
-        return [path for path in self.root.rglob("*") if path.is_file()]
+        """Of attachments, whole or not."""
+        found = [path for path in self.root.rglob("*") if path.is_file()]
+        return [path for path in found if path != self.root / "identity"]
 
     async def nothing_is_left(self) -> None:
         async with asyncio.timeout(10):  # the service hears a moment later that a client has gone

@@ -1,5 +1,6 @@
 """A record in the log always fits its dataset; one that does not is told and kept as a letter."""
 
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ import pytest
 
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.intake import DEAD_LETTERS, Fitting, Intake, Rejection, request_key
-from tocsin.errors import InvalidInput, NotFound
+from tocsin.errors import InvalidInput, NotFound, Unavailable, Unconfirmed
 from tocsin.model import Column, Dataset
-from tocsin.storage.log import open_log
+from tocsin.storage.log import Appended, open_log
 from tocsin.storage.log.segments import read_lines
 
 CLOSED = Dataset(
@@ -152,3 +153,46 @@ def test_a_request_is_known_by_its_key_and_all_that_it_says() -> None:
         with pytest.raises(InvalidInput) as refused:
             request_key(wrong, "ann", "json", b"{}")
         assert refused.value.field == "Idempotency-Key"
+
+
+AWAY, LOST, TAKEN = Unavailable("Kafka is away"), Unconfirmed("no word of it"), Appended(0, 1)
+
+
+class ToldLog:
+    """A log of which it is told what becomes of good records and of dead letters."""
+
+    def __init__(self, **outcomes: Appended | Exception) -> None:
+        self._outcomes = outcomes
+
+    def ends(self) -> dict[str, int]:
+        return {}
+
+    def append(self, dataset: str, records: Any, key: str | None) -> Future[Appended]:
+        future: Future[Appended] = Future()
+        outcome = self._outcomes[dataset]
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+        return future
+
+
+@pytest.mark.parametrize(
+    ("records", "letters", "in_doubt"),
+    [
+        (AWAY, AWAY, False),
+        (TAKEN, AWAY, True),
+        (AWAY, TAKEN, True),
+        (LOST, AWAY, True),
+        (AWAY, LOST, True),
+    ],
+)
+async def test_a_publication_of_which_a_part_may_be_taken_is_in_doubt(
+    records: Appended | Exception, letters: Appended | Exception, in_doubt: bool
+) -> None:
+    log: Any = ToldLog(reports=records, dead_letters=letters)
+    intake = Intake(log, DATASETS.__getitem__, 200)
+    given = [RawRecord(1, {"id": "a"}), RawRecord(2, {"mood": "grim"})]
+    with pytest.raises(Unavailable) as raised:
+        await intake.publish("reports", given, publisher="ann", source="http")
+    assert isinstance(raised.value, Unconfirmed) == in_doubt

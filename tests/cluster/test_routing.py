@@ -16,6 +16,7 @@ from cluster.sparkless import ROUTED, SECRET, ContractDriver, SparklessCluster, 
 from contracts.cluster_contract import fresh, probe
 from contracts.routing_contract import ROUTING_CHECKS, log_of, numbers_of, subscribe
 from log.media import over_every_log
+from tocsin.broker.server.cluster_link import ClusterLink
 from tocsin.cluster.statements import Outcome, execute
 from tocsin.errors import Conflict, InvalidInput, NotFound, StatementError
 from tocsin.model import Dataset
@@ -173,6 +174,20 @@ async def test_the_stream_tells_datasets_that_come_and_go(tmp_path: Path) -> Non
         assert again["entered"] >= end
         await cluster.publish_all(ROUTED.name, [{"n": 2}])
         assert (await next_of(lines, "record"))["record"] == {"n": 2}
+
+
+async def test_a_broker_stays_on_the_stream_of_a_cluster_that_routes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tocsin.cluster.routed_stream.PASSED_EVERY_S", 0.1)
+    monkeypatch.setattr("tocsin.broker.server.cluster_link.SILENT_S", 1.0)
+    async with sparkless(tmp_path) as cluster:
+        link = ClusterLink(cluster.url, SECRET, "broker_1")
+        first = asyncio.ensure_future(anext(link.routed()))
+        await asyncio.sleep(2.0)  # it would have given up by now
+        await cluster.create_dataset(ROUTED)
+        assert (await first).dataset == ROUTED.name
+        await link.close()
 
 
 async def test_extra_fields_of_an_open_dataset_are_part_of_its_records(tmp_path: Path) -> None:

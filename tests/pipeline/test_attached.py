@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 
 from tocsin.language import CreateChannel, parse_one
 from tocsin.model import Channel, Column, Dataset
-from tocsin.pipeline.runner import Runner, Window
+from tocsin.pipeline.runner import Runner
 from tocsin.pipeline.snapshot import Snapshots
 from tocsin.pipeline.tables import Tables
+from tocsin.pipeline.window import Window
 from tocsin.storage.log import open_log, open_reader
+from tocsin.storage.progress import Progress
 from tocsin.storage.store import Store
 
 pytestmark = pytest.mark.spark
@@ -39,7 +41,7 @@ def test_a_channel_knows_the_attachments_in_its_results(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
-        runner = Runner(spark, store, limit_s=60.0, on_commit=lambda *_: None)
+        runner = Runner(spark, store, on_commit=lambda *_: None, bury=lambda *_: None)
         where = "FROM reports r WHERE r.kind = :kind"
         whole = compiled(runner, f"SELECT r.key, r.photo AS picture {where}")
         assert (whole.attachments, whole.keys) == (("picture",), ("key",))
@@ -61,7 +63,7 @@ def test_results_carry_what_records_say_from_log_and_parquet(
         reader = open_reader(log.address)
         tables = Tables(spark, reader, tmp_path / "datasets", store.files)
         snapshots = Snapshots(tables, DATASETS.__getitem__)
-        runner = Runner(spark, store, limit_s=60.0, on_commit=lambda *_: None)
+        runner = Runner(spark, store, on_commit=lambda *_: None, bury=lambda *_: None)
         asked = parse_one(
             "CREATE REPETITIVE CHANNEL c(kind STRING) EVERY INTERVAL 1 HOUR AS"
             " SELECT r.key, r.photo FROM reports r WHERE r.kind = :kind ORDER BY r.key"
@@ -77,9 +79,9 @@ def test_results_carry_what_records_say_from_log_and_parquet(
             log.append("reports", [json.dumps(record).encode()]).result()
             if key == 1:
                 tables.flush(REPORTS, log.ends()["reports"])
-        seen = snapshots.at(log.cut())
-        window = Window(0, seen.cut.at_us, seen.cut.ends)
-        assert runner.run("c", "run-1", window, seen, lambda one: seen.window(one, 0))
+        seen = snapshots.take(log.cut)
+        window = Window(runner.progress(made.channel), Progress({}, seen.cut.at_us))
+        runner.run("c", window, seen, limit_s=60.0)
         found = store.results.read(subscription.backend.id, 0, 100, 100).results
         told = sorted((json.loads(one.payload) for one in found), key=lambda one: one["key"])
         assert told[0] == {"key": 1, "photo": PHOTO}

@@ -42,7 +42,6 @@ def why_not(query: str, *, slots: int = 8, delivers: str = "") -> str:
         jdbc,
         DATASETS.__getitem__,
         lambda _: set(),
-        lambda _: 0,
         None,  # type: ignore[arg-type]
         batch_s=5.0,
         slots=slots,

@@ -1,9 +1,10 @@
-"""A run commits its results once, in order; one that fails or takes too long harms nobody else."""
+"""A run commits its results once, in order, with how far its channel got; what fails harms nobody
+else, and only a query's own failure moves a channel past a record."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.language import CreateChannel, parse_one
 from tocsin.model import Channel, Column, Dataset
-from tocsin.pipeline.runner import ATTEMPTS, Runner, Window
+from tocsin.pipeline.failures import Overlong
+from tocsin.pipeline.runner import STRIKES, Runner
 from tocsin.pipeline.snapshot import Snapshot, Snapshots
 from tocsin.pipeline.tables import Tables
+from tocsin.pipeline.trial import Record
+from tocsin.pipeline.window import Window
 from tocsin.storage.log import open_log, open_reader
+from tocsin.storage.progress import Progress
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
@@ -23,6 +28,7 @@ pytestmark = pytest.mark.spark
 
 REPORTS = Dataset(name="reports", columns=(Column("id", "INT"), Column("kind", "STRING")))
 DATASETS = {"reports": REPORTS}
+BY_KIND = "SELECT r.id FROM NEW reports r WHERE r.kind = :kind"
 
 
 class Bench:
@@ -39,31 +45,36 @@ class Bench:
         )
         self.snapshots = Snapshots(tables, DATASETS.__getitem__)
         self.told: list[Committed] = []
+        self.buried: list[tuple[Record, str]] = []
+        self.runner = Runner(spark, self.store, on_commit=self._told, bury=self._bury)
 
     def close(self) -> None:
         self.log.close()
         self.store.close()
 
-    def runner(self, query: str, *, limit_s: float = 60.0) -> Runner:
-        runner = Runner(self.spark, self.store, limit_s=limit_s, on_commit=self._told)
+    def create(self, query: str, kinds: Sequence[str] = ("fire", "flood")) -> None:
         asked = parse_one(
             "CREATE REPETITIVE CHANNEL c(kind STRING) EVERY INTERVAL 1 HOUR AS " + query
         )
         assert isinstance(asked, CreateChannel)
-        compiled = runner.compile(asked, DATASETS)
-        self.store.catalog.create_channel(compiled.channel)
-        runner.prepare(compiled.channel, compiled)
-        for kind in ("fire", "flood"):
-            self.store.subscriptions.subscribe("ann", "c", {"kind": kind}, None)
-        return runner
+        compiled = self.runner.compile(asked, DATASETS)
+        self.channel = self.store.catalog.create_channel(compiled.channel)
+        self.runner.prepare(self.channel, compiled)
+        for kind in kinds:
+            self.subscribe(kind)
+
+    def subscribe(self, kind: str) -> None:
+        since = self.log.ends()["reports"]
+        self.store.subscriptions.subscribe("ann", "c", {"kind": kind}, None, since=since)
 
     def publish(self, *records: dict[str, Any]) -> None:
         self.log.append("reports", [json.dumps(one).encode() for one in records]).result()
 
-    def run(self, runner: Runner, name: str, snapshot: Snapshot | None = None) -> bool:
-        seen = snapshot or self.snapshots.at(self.log.cut())
-        window = Window(0, seen.cut.at_us, seen.cut.ends)
-        return runner.run("c", name, window, seen, lambda dataset: seen.window(dataset, 0))
+    def run(self, snapshot: Snapshot | None = None, *, limit_s: float = 60.0) -> None:
+        seen = snapshot or self.snapshots.take(self.log.cut)
+        upto = Progress(dict(seen.cut.ends), seen.cut.at_us)
+        window = Window(self.runner.progress(self.channel), upto)
+        self.runner.run("c", window, seen, limit_s=limit_s)
 
     def results(self) -> dict[str, list[Any]]:
         found = {}
@@ -73,8 +84,17 @@ class Bench:
             found[one.backend.arguments["kind"]] = [json.loads(r.payload) for r in read.results]
         return found
 
+    def progress(self) -> int:
+        stored = self.store.progress.of("c")
+        return 0 if stored is None else stored.ends["reports"]
+
     def _told(self, _: Channel, committed: Committed) -> None:
         self.told.append(committed)
+
+    def _bury(self, channel: str, records: Sequence[tuple[Record, str]], cause: str) -> None:
+        assert channel == "c"
+        assert cause
+        self.buried += records
 
 
 @pytest.fixture
@@ -84,66 +104,139 @@ def bench(spark: SparkSession, tmp_path: Path) -> Iterator[Bench]:
     made.close()
 
 
-def test_results_come_in_the_order_of_their_records_and_once_per_run(bench: Bench) -> None:
-    runner = bench.runner("SELECT r.id FROM NEW reports r WHERE r.kind = :kind")
+def test_results_come_in_the_order_of_their_records_and_once(bench: Bench) -> None:
+    bench.create(BY_KIND)
     bench.publish(*({"id": n, "kind": "fire" if n % 2 else "flood"} for n in (5, 3, 4, 1, 2)))
-    assert bench.run(runner, "first")
-    assert bench.run(runner, "first")
+    start = bench.runner.progress(bench.channel)
+    seen = bench.snapshots.take(bench.log.cut)
+    window = Window(start, Progress(dict(seen.cut.ends), seen.cut.at_us))
+    for _ in range(2):  # the second begins where the channel no longer stands
+        bench.runner.run("c", window, seen, limit_s=60.0)
     assert bench.results() == {
         "fire": [{"id": 5}, {"id": 3}, {"id": 1}],
         "flood": [{"id": 4}, {"id": 2}],
     }
     assert [one.count for one in bench.told] == [5]
+    assert bench.progress() == bench.log.ends()["reports"]
 
 
 def test_record_that_a_query_cannot_compute_with_costs_nobody_else_a_result(bench: Bench) -> None:
-    runner = bench.runner("SELECT 10 / r.id AS tenth FROM NEW reports r WHERE r.kind = :kind")
+    bench.create("SELECT 10 / r.id AS tenth FROM NEW reports r WHERE r.kind = :kind")
     bench.publish({"id": 0, "kind": "fire"}, {"id": 5, "kind": "fire"}, {"id": 2, "kind": "flood"})
-    assert bench.run(runner, "first")
+    bench.run()
     assert bench.results() == {"fire": [{"tenth": None}, {"tenth": 2.0}], "flood": [{"tenth": 5.0}]}
 
 
-def test_failing_run_is_tried_again_then_reported_and_passed_over(bench: Bench) -> None:
-    runner = bench.runner("SELECT r.id FROM NEW reports r WHERE r.kind = :kind")
+def test_failure_of_the_machinery_never_moves_a_channel_however_often(bench: Bench) -> None:
+    bench.create(BY_KIND)
     bench.publish({"id": 1, "kind": "fire"})
 
     class Broken(Snapshot):
-        def window(self, name: str, start: int) -> DataFrame:
-            raise OSError(f"{name} cannot be read")
+        def window(self, name: str, start: int, end: int | None = None) -> DataFrame:
+            raise OSError(28, "No space left on device")
 
     broken = Broken(bench.snapshots, bench.log.cut())
-    for _ in range(ATTEMPTS - 1):
-        assert not bench.run(runner, "bad", broken)
-        assert bench.store.runs.last_run("c") is None
-    assert bench.run(runner, "bad", broken)
-    last = bench.store.runs.last_run("c")
-    assert last is not None
-    assert last.error == "reports cannot be read"
-    assert bench.run(runner, "good")
+    for _ in range(10):
+        with pytest.raises(OSError, match="No space left"):
+            bench.run(broken)
+    assert bench.progress() == 0
+    assert bench.store.progress.losses("c", 9) == []
+    bench.run()
     assert bench.results()["fire"] == [{"id": 1}]
 
 
-def test_run_that_takes_too_long_is_stopped_and_says_so(bench: Bench) -> None:
-    runner = bench.runner(
+def test_record_that_makes_the_query_fail_is_told_and_everybody_else_is_served(
+    bench: Bench,
+) -> None:
+    bench.create(
+        "SELECT r.id, element_at(array('x'), r.id) AS e FROM NEW reports r WHERE r.kind = :kind"
+    )
+    bench.publish(*({"id": n, "kind": k} for n, k in ((1, "fire"), (0, "fire"), (1, "flood"))))
+    end = bench.log.ends()["reports"]
+    bench.run()
+    good = {"id": 1, "e": "x"}
+    results = bench.results()
+    assert results["flood"] == [good]
+    gap, *rest = results["fire"]
+    assert rest == [good]
+    assert gap["_gap"]["dataset"] == "reports"
+    assert gap["_gap"]["records"] == 1
+    assert bench.progress() == end
+    ((dead, text),) = bench.buried
+    assert json.loads(text) == {"id": 0, "kind": "fire"}
+    (loss,) = bench.store.progress.losses("c", 9)
+    assert (loss.first, loss.records) == (dead.position, 1)
+    assert "index" in loss.cause.lower()
+    bench.publish({"id": 1, "kind": "fire"})
+    bench.run()
+    assert bench.results()["fire"][-1] == good
+
+
+def test_argument_that_makes_the_query_fail_silences_nobody_else(bench: Bench) -> None:
+    bench.create("SELECT r.id FROM NEW reports r WHERE r.kind RLIKE :kind", ("fire", "((", "flood"))
+    for turn in range(STRIKES + 2):
+        bench.publish({"id": turn, "kind": "fire"}, {"id": turn, "kind": "flood"})
+        bench.run()
+    expected = [{"id": turn} for turn in range(STRIKES + 2)]
+    results = bench.results()
+    assert results["fire"] == results["flood"] == expected
+    assert len(results["(("]) == STRIKES  # then it is set aside
+    assert all("Unclosed group" in gap["_gap"]["cause"] for gap in results["(("])
+    (failure,) = bench.store.subscriptions.failures("c").values()
+    assert "Unclosed group" in failure
+    assert bench.buried == []
+
+
+def test_query_that_fails_on_everything_goes_past_its_window_and_says_so(bench: Bench) -> None:
+    bench.create(
+        "SELECT r.id, element_at(array('x'), r.id * 0) AS e FROM NEW reports r"
+        " WHERE r.kind = :kind OR r.kind <> :kind"
+    )
+    bench.publish({"id": 1, "kind": "fire"}, {"id": 2, "kind": "flood"})
+    bench.run()
+    for gaps in bench.results().values():
+        assert sum(gap["_gap"]["records"] for gap in gaps) == 2
+    assert len(bench.buried) == 2
+    assert bench.progress() == bench.log.ends()["reports"]
+
+
+def test_subscription_counts_from_the_record_after_it(bench: Bench) -> None:
+    bench.create(BY_KIND, ("flood",))
+    bench.publish({"id": 1, "kind": "fire"}, {"id": 1, "kind": "flood"})
+    bench.subscribe("fire")
+    bench.publish({"id": 2, "kind": "fire"}, {"id": 2, "kind": "flood"})
+    bench.run()
+    assert bench.results() == {"fire": [{"id": 2}], "flood": [{"id": 1}, {"id": 2}]}
+
+
+def test_run_that_takes_too_long_is_stopped_and_moves_nothing(bench: Bench) -> None:
+    bench.create(
         "SELECT count(*) AS n FROM NEW reports r, range(1000000000000) AS many"
-        " WHERE r.kind = :kind AND many.id % 7 = r.id GROUP BY r.kind",
-        limit_s=1.0,
+        " WHERE r.kind = :kind AND many.id % 7 = r.id GROUP BY r.kind"
     )
     bench.publish({"id": 1, "kind": "fire"})
-    while not bench.run(runner, "slow"):
-        pass
-    last = bench.store.runs.last_run("c")
-    assert last is not None
-    assert last.error is not None
-    assert "run_limit_s" in last.error
+    with pytest.raises(Overlong, match="longer than 1 s"):
+        bench.run(limit_s=1.0)
+    assert bench.progress() == 0
+
+
+def test_window_that_is_given_up_is_told(bench: Bench) -> None:
+    bench.create(BY_KIND)
+    bench.publish({"id": 1, "kind": "fire"})
+    upto = Progress(dict(bench.log.ends()), 5)
+    window = Window(bench.runner.progress(bench.channel), upto)
+    bench.runner.give_up("c", window, "it took too long")
+    for (gap,) in bench.results().values():
+        assert gap["_gap"]["cause"] == "it took too long"
+    assert bench.progress() == bench.log.ends()["reports"]
 
 
 def test_channel_dropped_during_its_run_is_no_error(bench: Bench) -> None:
-    runner = bench.runner("SELECT r.id FROM NEW reports r WHERE r.kind = :kind")
+    bench.create(BY_KIND)
     bench.publish({"id": 1, "kind": "fire"})
     for one in bench.store.subscriptions.all_():
         bench.store.subscriptions.unsubscribe(one.id)
     bench.store.catalog.drop_channel("c")
-    assert bench.run(runner, "late")
-    runner.forget("c")
-    assert bench.run(runner, "later")
+    bench.run()
+    bench.runner.forget("c")
+    bench.run()

@@ -68,8 +68,8 @@ def test_stored_views_follow_the_log_through_flushes_and_retention(
             newest |= {one["id"]: (one["n"], now[0]) for one in records}
             if step % 3 == 2:
                 tables.flush(USERS, log.ends()["users"])
-            cut = log.cut()
-            seen = snapshots.at(cut)
+            seen = snapshots.take(log.cut)
+            cut = seen.cut
             kept = {(k, n) for k, (n, at) in newest.items() if at > cut.at_us / 1e6 - 40}
             assert contents(seen.stored("users")) == kept
             assert contents(seen.stored("users")) == kept
@@ -89,8 +89,8 @@ def test_dataset_made_again_does_not_show_what_the_old_one_had(
         tables = Tables(spark, open_reader(log.address), tmp_path / "datasets", store.files)
         snapshots = Snapshots(tables, datasets.__getitem__)
         log.append("users", [b'{"id":"a","n":1}']).result()
-        assert contents(snapshots.at(log.cut()).stored("users")) == {("a", 1)}
+        assert contents(snapshots.take(log.cut).stored("users")) == {("a", 1)}
         log.create_dataset("users")
         datasets["users"] = msgspec.structs.replace(datasets["users"], created_at=2.0)
         log.append("users", [b'{"id":"b","n":2}']).result()
-        assert contents(snapshots.at(log.cut()).stored("users")) == {("b", 2)}
+        assert contents(snapshots.take(log.cut).stored("users")) == {("b", 2)}

@@ -28,6 +28,8 @@ KEYED = Dataset("users", (Column("n", "INT"), Column("k", "STRING")), primary_ke
 class MemoryManifest:
     """The manifest's shape without a database."""
 
+    owner = "5e1f5e1f5e1f5e1f"
+
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.live: dict[str, list[DataFile]] = {}
@@ -269,8 +271,15 @@ def test_a_crash_before_the_manifest_commits_loses_and_doubles_nothing(
     tables.flush(PLAIN, bench.end(PLAIN))
     assert numbers(tables.stored(PLAIN, bench.end(PLAIN))) == [0, 1, 2, 3]
     bench.now = max(path.stat().st_mtime for path in bench.parquet_files()) + 1
+    folder = bench.directory / "tables" / "reports"
+    others = [path.with_name(path.name.replace("5e1f", "0ddd")) for path in folder.iterdir()]
+    others += [folder / "mine.parquet", folder / ".staging-0ddd0ddd0ddd-0123456789ab"]
+    for other in others:  # another store's, or somebody's own: never ours to delete
+        other.write_bytes(b"records")
+    bench.now += 1000
     assert tables.sweep(grace_s=0) == 1
-    assert len(bench.parquet_files()) == 4
+    assert all(other.exists() for other in others)
+    assert len(bench.parquet_files()) == 4 + len(others)
     assert numbers(tables.stored(PLAIN, bench.end(PLAIN))) == [0, 1, 2, 3]
 
 

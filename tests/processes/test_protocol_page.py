@@ -158,9 +158,14 @@ async def test_an_error_is_as_printed(stage: Stage) -> None:
         await heard(socket)
         await socket.send(json.dumps({"op": "subscribe", "ref": 3} | wanted))
         frame = await heard(socket)
-        (error,) = [one for one in spans(section("What you send")) if '"op":"error"' in one]
-        agree(stage.printed(error), frame)
+        errors = [one for one in spans(section("What you send")) if '"op":"error"' in one]
+        of_acknowledgement, error = map(stage.printed, errors)
+        agree(error, frame)
         assert frame["error"] == told["error"]
+        not_ours = int(str(stage.names["subscription"])) + 1000
+        acknowledged = {"subscription": not_ours, "epoch": stage.names["epoch"], "position": 1}
+        await socket.send(json.dumps({"op": "ack"} | acknowledged))
+        agree(of_acknowledgement | {"subscription": not_ours}, await heard(socket, "signal"))
 
 
 async def test_frames_are_answered_as_printed(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from tocsin.dev.spark import SparkCluster
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
-from .load import STATEMENTS, Publisher, assert_promises, audience, growing, heard, until_quiet
+from .load import STATEMENTS, Publisher, assert_promises, audience, growing, until_quiet
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
 
@@ -29,7 +29,6 @@ async def test_killing_a_worker_in_mid_stream_loses_and_doubles_nothing(
         listeners = audience(system)
         await asyncio.gather(*(listener.start() for listener in listeners))
         publisher = Publisher(system)
-        await heard(listeners, publisher)
         publishing = [asyncio.create_task(publisher.run(number)) for number in range(2)]
         await growing(publisher)
         await asyncio.to_thread(spark_cluster.kill_worker)

@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 from tocsin.cluster.attachments import Keeper, Mentions
@@ -20,7 +22,7 @@ from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
-from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published
+from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published, dead_letter
 from tocsin.cluster.matches import MatchTaker
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.routed_stream import Routed
@@ -35,14 +37,25 @@ from tocsin.errors import (
 )
 from tocsin.language import CreateChannel, bind_arguments, checked_beginning
 from tocsin.language.tokens import NAME, NAME_RULE
-from tocsin.model import Arguments, Beginning, Broker, Channel, Dataset, Subscription
+from tocsin.model import (
+    Arguments,
+    Beginning,
+    Broker,
+    Channel,
+    Dataset,
+    Subscription,
+    attachments_of,
+)
 from tocsin.pipeline.adhoc import Answer
 from tocsin.pipeline.channels import mask_of, settle
 from tocsin.pipeline.engine import Engine
 from tocsin.pipeline.session import runs_in_real_time
+from tocsin.pipeline.trial import Record
+from tocsin.service.backoff import Backoff
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
 from tocsin.storage.content import open_content
+from tocsin.storage.data_directory import DataDirectory
 from tocsin.storage.log import open_log
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.runs import Committed
@@ -51,6 +64,7 @@ from tocsin.storage.store import Store
 log = structlog.get_logger()
 
 COLLECT_EVERY_S = 3600.0
+STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure starts small
 
 
 class Cluster:
@@ -62,14 +76,19 @@ class Cluster:
         self.settings = settings
         self.store = store
         data = Path(settings.data).absolute()
+        log_address = settings.log or str(data / "log")
+        self._held = DataDirectory(data, log_address, store)
         self.log = open_log(
-            settings.log or str(data / "log"),
+            log_address,
             segment_bytes=settings.segment_bytes,
             record_limit_bytes=settings.record_limit_bytes,
-            owner=self.store.id,
-            not_before_us=self.store.runs.last_window_end_us(),
+            owner=store.mark,
+            not_before_us=self.store.progress.latest_us(),
         )
-        self.attachments = Keeper(open_content(settings.attachments, data))
+        attached = any(attachments_of(one) for one in store.catalog.datasets())
+        self.attachments = Keeper(
+            open_content(settings.attachments, data, owner=store.mark, expected=attached)
+        )
         self.intake = Intake(
             self.log, self.store.catalog.dataset, settings.record_limit_bytes, self.attachments
         )
@@ -81,6 +100,7 @@ class Cluster:
         self._mentions = Mentions(self.store, self.log, data / "datasets")
         self._matches = self._match_taker()
         self._engine: Engine | None = None
+        self._engine_starts = 0
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -113,7 +133,7 @@ class Cluster:
             await asyncio.to_thread(self._matches.start)
         self.deliveries.start(self.store.catalog.channels())
         self._tasks = [
-            asyncio.create_task(self._start_engine()),
+            asyncio.create_task(self._keep_engine()),
             asyncio.create_task(self.inbox.watch()),
             asyncio.create_task(self._collect()),
         ]
@@ -122,10 +142,11 @@ class Cluster:
     def _open_dataset(self, dataset: Dataset) -> None:
         end = self.log.open_dataset(dataset.name, dataset.primary_key)
         stored = self.store.files.stored_end(dataset.name)
-        if end < stored:  # what is published below that position would never be seen
+        seen = self.store.progress.highest(dataset.name)
+        if end < max(stored, seen):  # what is published below that would never be seen
             raise SettingError(
-                f"the log ends at {end} of dataset {dataset.name}, which is stored up to {stored}:"
-                " it is another log, or it has lost records",
+                f"the log ends at {end} of dataset {dataset.name}, which is stored up to {stored}"
+                f" and was looked at up to {seen}: it is another log, or it has lost records",
                 field="log",
                 hint="name the log that this store was filled from, or begin with a new store",
             )
@@ -135,8 +156,6 @@ class Cluster:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._engine is not None:
-            await asyncio.to_thread(self._engine.stop)
         if self._matches is not None:
             await asyncio.to_thread(self._matches.stop)
         await asyncio.to_thread(self.deliveries.stop)
@@ -144,15 +163,52 @@ class Cluster:
         await self.feeds.stop()
         await asyncio.to_thread(self.routing.close)
         self.log.close()
+        self._held.close()
 
-    async def _start_engine(self) -> None:
-        """Spark takes seconds to come up; publishing and fetching do not wait for it."""
+    async def _keep_engine(self) -> None:
+        """Spark takes seconds to come up; publishing and fetching do not wait for it. When its Java
+        process ends, another one is started: channels go on from where the store says."""
+        backoff = Backoff(first_s=0.5, most_s=30.0)
+        while True:
+            began = time.monotonic()
+            try:
+                await self._run_engine()
+            except Exception as error:
+                if self._engine_starts == 0:
+                    raise  # no Java, say: nothing that time would mend
+                log.error("Spark could not be started again", reason=str(error))
+            if time.monotonic() - began > STEADY_S:
+                backoff.reset()
+            await asyncio.sleep(backoff.next_s())
+
+    async def _run_engine(self) -> None:
+        """Until it is dead."""
         engine = await asyncio.to_thread(
-            Engine, self.settings, self.store, self.log, self._committed
+            Engine, self.settings, self.store, self.log, self._committed, self._bury
         )
-        await asyncio.to_thread(engine.start)
-        self._engine = engine
-        log.info("ready", spark=self.settings.master)
+        try:
+            await asyncio.to_thread(engine.start)
+            self._engine = engine
+            self._engine_starts += 1
+            log.info("ready", spark=self.settings.master)
+            await asyncio.to_thread(engine.until_dead)
+        finally:
+            self._engine = None
+            await asyncio.shield(asyncio.to_thread(engine.stop))
+
+    def _bury(self, channel: str, records: Sequence[tuple[Record, str]], cause: str) -> None:
+        """Records that a channel's query failed on become its dead letters. Called on a pipeline
+        thread; durable when it returns."""
+        letters = [
+            dead_letter(
+                each.dataset, f"channel {channel}", reason=cause, record=text, line=each.position
+            )
+            for each, text in records
+        ]
+        if letters:
+            said = msgspec.json.encode([channel, cause, letters[0].decode(), len(letters)])
+            key = blake2b(said, digest_size=16).hexdigest()
+            self.log.append(DEAD_LETTERS.name, letters, key).result()
 
     async def _collect(self) -> None:
         """Delete attachments that nothing has mentioned for a while."""
@@ -174,13 +230,25 @@ class Cluster:
 
     @property
     def ready(self) -> bool:
-        return self._engine is not None
+        """Whether statements can be run."""
+        engine = self._engine
+        return engine is not None and engine.absence is None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why records do not flow; None: they do."""
+        engine = self._engine
+        return self._absence if engine is None else engine.trouble
 
     @property
     def engine(self) -> Engine:
         if self._engine is None:
-            raise Unavailable("Spark is still starting", hint="try again in a few seconds")
+            raise Unavailable(self._absence, hint="try again in a few seconds")
         return self._engine
+
+    @property
+    def _absence(self) -> str:
+        return "Spark is started again" if self._engine_starts else "Spark is still starting"
 
     def _committed(self, channel: Channel, committed: Committed) -> None:
         """Called on a pipeline thread."""
@@ -298,15 +366,25 @@ class Cluster:
             arguments = self.routing.bind(found, dataset, given)
         else:
             arguments = settle(found, bind_arguments(found, given))
-        mask = mask_of(arguments)
-        if mask and self._engine is not None:  # who resumes while Spark starts does not wait for it
-            await asyncio.to_thread(self._engine.check_open, channel, mask)
+            await asyncio.to_thread(self._check_arguments, found, arguments)
         subscription = await asyncio.to_thread(
             self._subscribe, subscriber, found, dataset, arguments, broker, beginning
         )
         await asyncio.to_thread(self.deliveries.subscribed, subscription)
+        if self._engine is not None:
+            self._engine.subscribed(channel)
         self.notifier.wake()
         return subscription
+
+    def _check_arguments(self, channel: Channel, arguments: Arguments) -> None:
+        """Who resumes while Spark starts does not wait for it; nor who asks what others ask."""
+        engine = self._engine
+        if engine is None or self.store.subscriptions.knows(channel.name, arguments):
+            return
+        mask = mask_of(arguments)
+        if mask:
+            engine.check_open(channel.name, mask)
+        engine.check_arguments(channel.name, arguments)
 
     def _subscribe(
         self,
@@ -318,13 +396,18 @@ class Cluster:
         beginning: Beginning | None,
     ) -> Subscription:
         subscriptions, now = self.store.subscriptions, time.time()
+        # Whatever is published from now on counts. Of several NEW datasets a run's window does.
+        new = channel.new[0] if len(channel.new) == 1 else ""
+        since = self.log.ends().get(new, 0)
         if dataset is not None:
             marker: int | None = self.routing.marker(dataset, arguments["where"], beginning, now)
         elif beginning is not None:
             marker = subscriptions.marker_of(channel.name, arguments, beginning, now)
         else:
             marker = None
-        made, _ = subscriptions.subscribe(subscriber, channel.name, arguments, broker, marker)
+        made, _ = subscriptions.subscribe(
+            subscriber, channel.name, arguments, broker, marker, since
+        )
         return made
 
     async def unsubscribe(self, number: int, subscriber: str | None) -> Subscription:

@@ -7,7 +7,7 @@ always fits. One that does not fit becomes a publication to the dataset `dead_le
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
@@ -19,10 +19,10 @@ from prometheus_client import Counter
 
 from tocsin.cluster.attachments import mentioned
 from tocsin.cluster.formats import RawRecord, Unreadable
-from tocsin.errors import InvalidInput
-from tocsin.language import coerce_text, coercer
+from tocsin.errors import InvalidInput, Unavailable, Unconfirmed
+from tocsin.language import by_lower, coerce_text, coercer, fields_by_declared
 from tocsin.model import Column, Dataset, attachments_of
-from tocsin.storage.log import PublicationLog
+from tocsin.storage.log import Appended, PublicationLog
 
 ACCEPTED = Counter("tocsin_records_accepted_total", "Records taken into the log", ["dataset"])
 REJECTED = Counter("tocsin_records_rejected_total", "Records that did not fit", ["dataset"])
@@ -101,6 +101,7 @@ class Fitting:
         self._attachments = attachments or NoAttachments()
         self._attached = attachments_of(dataset)
         self._limit_bytes = limit_bytes
+        self._declared = by_lower(column.name for column in dataset.columns)
         self._typed = {column.name: coercer(column.type) for column in dataset.columns}
         self._textual = {
             column.name: partial(coerce_text, type_text=column.type) for column in dataset.columns
@@ -111,7 +112,13 @@ class Fitting:
         coercers: Mapping[str, Coercer] = self._textual if raw.textual else self._typed
         declared: dict[str, Any] = {}
         extra: dict[str, str] = {}
-        for name, value in raw.fields.items():
+        fields = raw.fields
+        if not fields.keys() <= coercers.keys():
+            try:
+                fields = fields_by_declared(fields, self._declared)
+            except ValueError as error:
+                return Rejection(raw.line, str(error))
+        for name, value in fields.items():
             fit = coercers.get(name)
             if fit is None:
                 if not self._dataset.open:
@@ -213,8 +220,12 @@ class Intake:
             future = self._log.append(DEAD_LETTERS.name, letters, key and f"{key}-refused")
             appending.append((REJECTED, len(letters), future))
         end = self._log.ends().get(name, 0)
-        for counter, count, future in appending:
-            done = await asyncio.wrap_future(future)
+        outcomes = await asyncio.gather(
+            *(asyncio.wrap_future(future) for _, _, future in appending), return_exceptions=True
+        )
+        _raise_failures(outcomes)
+        for (counter, count, _), done in zip(appending, outcomes, strict=True):
+            assert not isinstance(done, BaseException)
             if not done.again:
                 counter.labels(name).inc(count)
             if counter is ACCEPTED:
@@ -257,21 +268,57 @@ class Intake:
                     good.append(outcome)
                     continue
                 rejections.append(outcome)
-                letter = {
-                    "dataset": dataset.name,
-                    "publisher": publisher,
-                    "source": source,
-                    "line": outcome.line,
-                    "field": outcome.field,
-                    "reason": outcome.reason,
-                    "record": _text(raw)[: self._limit_bytes // 2],
-                }
-                letters.append((_json(letter), None))
+                letter = dead_letter(
+                    dataset.name,
+                    source,
+                    publisher=publisher,
+                    line=outcome.line,
+                    field=outcome.field,
+                    reason=outcome.reason,
+                    record=_text(raw)[: self._limit_bytes // 2],
+                )
+                letters.append((letter, None))
         except BaseException:  # the input broke, or attachments are away: none of them goes in
             if attachments_of(dataset):
                 self._let_go(good)
             raise
         return good, rejections, letters
+
+
+def dead_letter(
+    dataset: str,
+    source: str,
+    *,
+    reason: str,
+    record: str,
+    line: int,
+    publisher: str | None = None,
+    field: str | None = None,
+) -> bytes:
+    """A record of the dataset `dead_letters`. `line` is where it stood in its source."""
+    return _json(
+        {
+            "dataset": dataset,
+            "publisher": publisher,
+            "source": source,
+            "line": line,
+            "field": field,
+            "reason": reason,
+            "record": record,
+        }
+    )
+
+
+def _raise_failures(outcomes: Sequence[Appended | BaseException]) -> None:
+    """Where a part was taken, or may have been, the whole is in doubt."""
+    failures = [one for one in outcomes if isinstance(one, BaseException)]
+    if not failures:
+        return
+    in_doubt = [one for one in failures if isinstance(one, Unconfirmed)]
+    first = (in_doubt or failures)[0]
+    if len(failures) < len(outcomes) and isinstance(first, Unavailable):
+        raise Unconfirmed.after(first)
+    raise first
 
 
 def _text(raw: RawRecord | Unreadable) -> str:

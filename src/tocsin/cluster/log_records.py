@@ -9,6 +9,7 @@ here may wait for disks, and is called on threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,7 +180,8 @@ class LogRecords:
         return Read([], upto)
 
     def _stored(self, dataset: Dataset, file: DataFile) -> StoredFile:
-        return StoredFile(self._directory / file.path, file, dataset, self._log.ends)
+        ends = partial(self._log.ends, dataset.name)
+        return StoredFile(self._directory / file.path, file, dataset, ends)
 
     def _lines(self, name: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """As the log's own, a piece at a time: some media read all that is asked for at once."""

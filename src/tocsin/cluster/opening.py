@@ -19,7 +19,7 @@ from starlette.routing import Route
 from tocsin.errors import Unavailable
 from tocsin.service.backoff import Backoff
 from tocsin.service.serving import serving
-from tocsin.service.web import error_response, json_response
+from tocsin.service.web import error_response, health, json_response
 from tocsin.settings import Settings
 from tocsin.storage.store import Store
 
@@ -68,4 +68,6 @@ class _Waiting:
     async def _answer(self, request: Request) -> Response:
         if request.url.path == "/v1/status":
             return json_response({"ready": False, "waits_for": self.reason.message})
+        if request.url.path == "/healthz":
+            return health("waits", 503)
         return error_response(self.reason)

@@ -1,7 +1,8 @@
 """Routed records as they become durable, for the broker where publications enter the overlay.
 
 Lines of JSON without an end. Of each routed dataset first from where on its records come; then each
-record, in the order of the log; in between how far everything was told. Nothing is kept for a
+record, in the order of the log; every second how far everything was told, or an empty line where
+there is nothing to tell of: who hears nothing for longer has lost us. Nothing is kept for a
 reader: what it has not taken yet is in the log. One that falls far behind is cut off; it comes
 again, and reads what it missed by ranges.
 """
@@ -180,7 +181,7 @@ class RoutedStream:
         if time.time() >= self._identity.expires_at:
             self.close()
         positions = self._positions.items()
-        return [_line({"dataset": name, "passed": end}) for name, end in positions]
+        return [_line({"dataset": name, "passed": end}) for name, end in positions] or [b"\n"]
 
     async def _wait(self) -> None:
         left_s = self._passed_at + PASSED_EVERY_S - time.monotonic()

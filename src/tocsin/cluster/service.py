@@ -87,7 +87,8 @@ class Calls:
 
     async def statements(self, call: Call) -> Any:
         asked: Statements = await call.body(Statements)
-        results = await execute(self._cluster, asked.sql, call.identity, asked.subscriber)
+        key = call.request.headers.get("idempotency-key")
+        results = await execute(self._cluster, asked.sql, call.identity, asked.subscriber, key)
         return {"results": results}
 
     async def records(self, call: Call) -> Any:
@@ -262,6 +263,7 @@ class Calls:
             "ready": self._cluster.ready,
             "cluster": self._store.id,
             "waits_for": self._store.waits_for,
+            "trouble": self._cluster.trouble,
         }
 
 
@@ -395,6 +397,7 @@ def app(cluster: Cluster) -> Starlette:
         routes(cluster),
         secret=settings.secret,
         limit_bytes=settings.body_limit_bytes,
+        trouble=lambda: cluster.trouble,
     )
 
 
@@ -403,7 +406,7 @@ async def run(settings: Settings) -> None:
     # The threads that talk to Spark make hundreds of tiny calls a run; at Python's default each
     # would wait up to 5 ms for the busy event loop.
     sys.setswitchinterval(0.0002)
-    listener = listen(settings.host, settings.cluster_port)
+    listener = listen(settings.host, settings.cluster_port, "cluster_port")
     with await opened_store(settings, listener) as store:
         async with Cluster(settings, store) as cluster, serving(app(cluster), listener):
             url = f"http://{settings.host}:{port_of(listener)}"

@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from tocsin import language as sql
 from tocsin.cluster.formats import RawRecord
+from tocsin.cluster.intake import request_key
 from tocsin.errors import (
     Conflict,
     Forbidden,
@@ -25,9 +27,14 @@ from tocsin.errors import (
 from tocsin.model import FILTERED, Channel, Dataset, Subscription
 from tocsin.overlay.filters import told
 from tocsin.service.tokens import Identity
+from tocsin.storage.log.kafka import is_kafka
+from tocsin.storage.log.segments.lost import read_lost
 
 if TYPE_CHECKING:
     from tocsin.cluster.cluster import Cluster
+
+
+MOST_LOSSES = 10  # that a description lists
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True):
@@ -45,17 +52,23 @@ class Session(Struct, frozen=True):
     cluster: Cluster
     identity: Identity
     subscriber: str
+    text: str
+    key: str | None  # the same text under the same key is inserted once
 
 
 async def execute(
-    cluster: Cluster, text: str, identity: Identity, subscriber: str | None
+    cluster: Cluster,
+    text: str,
+    identity: Identity,
+    subscriber: str | None,
+    key: str | None = None,
 ) -> list[Outcome]:
     """Run the statements in order. A text that does not parse runs nothing; a statement that fails
     stops those after it, and the error says which were done."""
     person = subscriber or identity.subject
     if person != identity.subject and not identity.scopes & {"admin", "broker"}:
         raise Forbidden("only an admin may speak for another subscriber", field="subscriber")
-    session = Session(cluster, identity, person)
+    session = Session(cluster, identity, person, text, key)
     statements = sql.parse(text)
     for statement in statements:
         identity.require(*_HANDLERS[type(statement)][0])
@@ -171,7 +184,11 @@ async def _insert(session: Session, asked: sql.Insert) -> Outcome:
         RawRecord(line, fields) for line, fields in enumerate(asked.records(dataset), start=1)
     ]
     published = await session.cluster.publish(
-        asked.dataset, records, publisher=session.identity.subject, source="insert"
+        asked.dataset,
+        records,
+        publisher=session.identity.subject,
+        source="insert",
+        key=_key(session, asked),
     )
     if published.rejected and not published.accepted:
         first = published.errors[0]
@@ -180,6 +197,13 @@ async def _insert(session: Session, asked: sql.Insert) -> Outcome:
     rows = [[error.line, error.field, error.reason] for error in published.errors]
     message = f"{published.accepted} accepted, {published.rejected} refused"
     return Outcome("insert", message, columns, rows)
+
+
+def _key(session: Session, asked: sql.Insert) -> str | None:
+    if session.key is None:
+        return None
+    place = f"insert at {asked.line}, {asked.column}"  # a text may hold the same one twice
+    return request_key(session.key, session.identity.subject, place, session.text.encode())
 
 
 async def _show(session: Session, asked: sql.Show) -> Outcome:
@@ -249,8 +273,19 @@ def _describe_dataset(cluster: Cluster, dataset: Dataset) -> Outcome:
         ["log end", cluster.log.ends().get(dataset.name, 0)],
         ["stored end", cluster.store.files.stored_end(dataset.name)],
         ["files", f"{len(files)} with {sum(one.rows for one in files)} records"],
+        *_lost(cluster, dataset),
     ]
     return Outcome("describe dataset", dataset.name, ["name", "value"], rows)
+
+
+def _lost(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
+    """What repairs of the log gave up."""
+    if is_kafka(cluster.log.address):
+        return []
+    lost = read_lost(Path(cluster.log.address), dataset.name)
+    ranges = ", ".join(f"[{one.first}, {one.end})" for one in lost)
+    records = sum(one.records for one in lost)
+    return [["lost", f"about {records} records, damaged in the log: {ranges}"]] if lost else []
 
 
 def _routed(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
@@ -292,14 +327,32 @@ def _describe_channel(cluster: Cluster, channel: Channel) -> Outcome:
     ]
     rows += [list(pair) for pair in cluster.deliveries.describe(channel)]
     rows += [list(pair) for pair in cluster.engine.describe(channel.name)]
-    runs = cluster.store.runs.recent_runs(channel.name, 1)
-    for run in runs:
-        rows += [
-            ["last run", f"{run.rows} results in {1000 * (run.ended_at - run.started_at):.0f} ms"],
-            ["last error", run.error or "none"],
-        ]
+    rows += _health_of(cluster, channel)
     rows += [["overruns", cluster.engine.overruns(channel.name)], ["query", channel.query]]
     return Outcome("describe channel", channel.name, ["name", "value"], rows)
+
+
+def _health_of(cluster: Cluster, channel: Channel) -> list[list[Any]]:
+    """How it gets on, and what it could not answer."""
+    lag = cluster.engine.lag(channel)
+    trouble = cluster.engine.trouble_of(channel.name)
+    rows: list[list[Any]] = [
+        ["behind", f"{lag.seconds:g} s, {lag.records} records"],
+        ["pace", "slow: it shares a thread with its like" if cluster.engine.is_slow(channel.name)
+         else "quick"],
+        ["waits for", "nothing" if trouble is None else trouble.reason],
+    ]  # fmt: skip
+    for run in cluster.store.runs.recent_runs(channel.name, 1):
+        took_ms = 1000 * (run.ended_at - run.started_at)
+        rows.append(["last run", f"{run.rows} results in {took_ms:.0f} ms"])
+    losses = cluster.store.progress.losses(channel.name, MOST_LOSSES)
+    rows.append(["last error", losses[0].cause if losses else "none"])
+    for loss in losses:
+        where = f"{loss.dataset} [{loss.first}, {loss.end})" if loss.dataset else "a run"
+        rows.append(["gap", f"{where}, {loss.records} records: {loss.cause}"])
+    failures = cluster.store.subscriptions.failures(channel.name)
+    rows += [["set aside", f"backend subscription {n}: {why}"] for n, why in failures.items()]
+    return rows
 
 
 async def _query(session: Session, asked: sql.Query) -> Outcome:

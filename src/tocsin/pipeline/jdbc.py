@@ -14,15 +14,16 @@ class Jdbc(Struct, frozen=True):
     properties: dict[str, str]
 
     def parameter_sets(self, channel: str) -> dict[str, str]:
-        """Options for `spark.read.format("jdbc")`: id and arguments of its backend subscriptions.
-        A channel's name needs no quoting: it is a plain word."""
+        """Options for `spark.read.format("jdbc")`: id and arguments of its backend subscriptions,
+        but those set aside. A channel's name needs no quoting: it is a plain word."""
         table = schema.backend_subscriptions
         return {
             "url": self.url,
             "driver": self.driver,
             **self.properties,
             "fetchsize": "20000",
-            "query": f"SELECT id, arguments FROM {table.name} WHERE channel = '{channel}'",  # noqa: S608
+            "query": f"SELECT id, arguments FROM {table.name}"  # noqa: S608
+            f" WHERE channel = '{channel}' AND failure IS NULL",
         }
 
 

@@ -2,15 +2,18 @@
 
 A channel is a query of its own (one more for each combination of open parameters in use): its
 dataset's topic, joined with the parameter sets that the store holds, into the topic of matches. The
-parameter sets are read again at every batch, so a new subscription takes effect within one. After a
-crash Spark repeats up to a batch; whoever takes the matches drops what it knows.
+parameter sets are read again at every batch, so a new subscription takes effect within one (until
+then see `newcomers`). A query always begins where the store says that the channel stands: Spark's
+checkpoint lives no longer than the query. What comes twice is dropped by whoever takes the matches.
 """
 
 from __future__ import annotations
 
 import shutil
 import threading
+import uuid
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +35,10 @@ from tocsin.pipeline.channels.parameters import (
     gather_facts,
     typed_parameters,
 )
-from tocsin.pipeline.channels.parts import PARAMETERS_MARKER, Part
-from tocsin.pipeline.channels.query import new_marker
+from tocsin.pipeline.channels.parts import Part
+from tocsin.pipeline.channels.query import PARAMETERS_MARKER, new_marker
 from tocsin.pipeline.channels.views import run_sql
+from tocsin.pipeline.failures import Blame, blame, reason
 from tocsin.pipeline.jdbc import Jdbc
 from tocsin.pipeline.log_lines import kafka_options, keep_records
 from tocsin.pipeline.records import parse
@@ -46,13 +50,30 @@ NOTHING_OPEN: Mask = frozenset()
 Position = int
 
 
+class Batch(Struct, frozen=True):
+    """A batch of a query: when it began, and with which record. It looks at every parameter set
+    that was stored before it began."""
+
+    began_at: float
+    start: Position
+
+
+class _Running(Struct):
+    """A query, and up to where it has surely written its matches."""
+
+    query: StreamingQuery
+    reached: Position
+    checkpoint: Path
+    batch: Batch | None = None
+
+
 class _Feed(Struct):
-    """The queries of one channel."""
+    """The queries of one channel. `begin`: where new ones start."""
 
     channel: Channel
     compiled: CompiledChannel
-    queries: dict[Mask, StreamingQuery] = {}
-    reached: dict[Mask, Position] = {}
+    begin: Position
+    queries: dict[Mask, _Running] = {}
 
     @property
     def dataset(self) -> str:
@@ -62,7 +83,7 @@ class _Feed(Struct):
 
 class RealTime:
     """All channels that run in real-time mode. `masks` tells which parameters the subscriptions of
-    a channel leave open, `end` where a dataset's log ends now."""
+    a channel leave open."""
 
     def __init__(
         self,
@@ -71,7 +92,6 @@ class RealTime:
         jdbc: Jdbc,
         dataset: Callable[[str], Dataset],
         masks: Callable[[str], set[Mask]],
-        end: Callable[[str], Position],
         directory: Path,
         *,
         batch_s: float,
@@ -82,7 +102,6 @@ class RealTime:
         self._jdbc = jdbc
         self._dataset = dataset
         self._masks = masks
-        self._end = end
         self._directory = directory
         self._batch_s = batch_s
         self._slots = slots
@@ -111,51 +130,87 @@ class RealTime:
                 return f"all {self._slots} real-time slots are taken (setting real_time_slots)"
         return ""
 
-    def watch(self, channel: Channel, compiled: CompiledChannel) -> None:
-        """Take the channel up, where it was left or at its creation. Raises Unavailable when that
-        cannot be done yet; unless it is unwatched, `look_after` tries again."""
+    def watch(self, channel: Channel, compiled: CompiledChannel, begin: Position) -> None:
+        """Take the channel up at a position. Raises Unavailable when that cannot be done yet;
+        unless it is unwatched, `look_after` tries again."""
         with self._lock:
-            feed = self._feeds[channel.name] = _Feed(channel, compiled)
-            kept = {self._checkpoint(feed, mask) for mask in self._wanted(feed)}
-            for stale in self._directory.glob(f"{channel.name}-*"):
-                if stale not in kept:  # its subscriptions are gone: others must not go on from it
-                    shutil.rmtree(stale, ignore_errors=True)
+            self._stop_queries(channel.name)
+            feed = self._feeds[channel.name] = _Feed(channel, compiled, begin)
             self._follow(feed)
 
     def unwatch(self, name: str) -> None:
         with self._lock:
-            feed = self._feeds.pop(name, None)
-        if feed is not None:
-            for query in feed.queries.values():
-                query.stop()
+            self._stop_queries(name)
+            self._feeds.pop(name, None)
 
-    def look_after(self) -> None:
-        """Start again what died, follow what subscriptions leave open. Called now and then."""
+    def look_after(self) -> dict[str, Exception]:
+        """Follow what subscriptions leave open, and start again what the machinery stopped. Tells
+        which channels' own queries failed, and why: they wait until they are watched again."""
+        failed: dict[str, Exception] = {}
         with self._lock:
-            for feed in self._feeds.values():
-                for mask, query in feed.queries.items():
-                    if not query.isActive:
-                        log.error(
-                            "a channel's real-time query stopped and is started again",
-                            channel=feed.channel.name,
-                            reason=_reason(query),
-                        )
-                        feed.queries[mask] = self._start(feed, mask)
-                self._follow(feed)
+            for name, feed in self._feeds.items():
+                for mask, running in list(feed.queries.items()):
+                    self._look_at(feed, running)
+                    error = None if running.query.isActive else running.query.exception()
+                    if running.query.isActive:
+                        continue
+                    if error is not None and blame(error) is Blame.QUERY:
+                        failed[name] = error
+                        continue
+                    log.error(
+                        "a channel's real-time query stopped and is started again",
+                        channel=name,
+                        reason="no reason was told" if error is None else reason(error),
+                    )
+                    self._discard(running)
+                    feed.queries[mask] = self._start(feed, mask, running.reached)
+                if name not in failed:
+                    self._follow(feed)
+        return failed
 
     def passed(self) -> dict[str, Position]:
         """For each dataset read here, the end below which nothing is needed again."""
         needed: dict[str, Position] = {}
         with self._lock:
             for feed in self._feeds.values():
-                for mask, query in feed.queries.items():
-                    reached = self._reached(feed, mask, query)
-                    needed[feed.dataset] = min(needed.get(feed.dataset, reached), reached)
+                reached = self._reached(feed)
+                needed[feed.dataset] = min(needed.get(feed.dataset, reached), reached)
         return needed
 
+    def reached(self, name: str) -> Position | None:
+        """Below which position every match of the channel has been written."""
+        with self._lock:
+            feed = self._feeds.get(name)
+            return None if feed is None else self._reached(feed)
+
+    def batches(self, name: str) -> dict[Mask, Batch]:
+        """The newest batch that each query of the channel has finished."""
+        with self._lock:
+            feed = self._feeds.get(name)
+            queries = {} if feed is None else feed.queries
+            return {mask: run.batch for mask, run in queries.items() if run.batch is not None}
+
+    def is_running(self, name: str) -> bool:
+        with self._lock:
+            feed = self._feeds.get(name)
+            return feed is not None and all(each.query.isActive for each in feed.queries.values())
+
     def stop(self) -> None:
-        for name in list(self._feeds):
-            self.unwatch(name)
+        with self._lock:
+            for name in list(self._feeds):
+                self.unwatch(name)
+
+    def _stop_queries(self, name: str) -> None:
+        feed = self._feeds.get(name)
+        if feed is not None:
+            for running in feed.queries.values():
+                self._discard(running)
+            feed.queries = {}
+
+    def _discard(self, running: _Running) -> None:
+        if running.query.isActive:
+            running.query.stop()
+        shutil.rmtree(running.checkpoint, ignore_errors=True)
 
     def _taken(self) -> int:
         return sum(max(1, len(feed.queries)) for feed in self._feeds.values())
@@ -169,8 +224,7 @@ class RealTime:
         """A query for each combination of open parameters in use, and no other."""
         wanted = self._wanted(feed)
         for mask in feed.queries.keys() - wanted:
-            feed.queries.pop(mask).stop()
-            shutil.rmtree(self._checkpoint(feed, mask), ignore_errors=True)
+            self._discard(feed.queries.pop(mask))
         for mask in sorted(wanted - feed.queries.keys(), key=len):  # what leaves nothing open first
             if mask and self._taken() >= self._slots:
                 log.error(
@@ -180,30 +234,41 @@ class RealTime:
                     hint="raise the setting real_time_slots",
                 )
                 return
-            feed.queries[mask] = self._start(feed, mask)
+            begin = self._reached(feed) if feed.queries else feed.begin
+            feed.queries[mask] = self._start(feed, mask, begin)
 
-    def _reached(self, feed: _Feed, mask: Mask, query: StreamingQuery) -> Position:
-        progress = query.lastProgress
-        if progress is not None and progress.sources[0].endOffset:
-            offsets = msgspec.json.decode(progress.sources[0].endOffset)
-            feed.reached[mask] = int(offsets[self._kafka.topic(feed.dataset)]["0"])
-        return feed.reached.get(mask, 0)  # before the first progress nothing is known: keep all
+    def _look_at(self, feed: _Feed, running: _Running) -> None:
+        """Take note of the newest batch that is done."""
+        progress = running.query.lastProgress
+        if progress is None or not progress.sources[0].endOffset:
+            return
+        (source,) = progress.sources
+        start, end = (self._offset(feed, each) for each in (source.startOffset, source.endOffset))
+        if end is not None:
+            running.reached = max(running.reached, end)
+        if start is not None:
+            running.batch = Batch(_began_at(progress.timestamp), start)
 
-    def _checkpoint(self, feed: _Feed, mask: Mask) -> Path:
-        """A channel that was dropped and made again, and other open parameters, begin anew."""
-        names = (feed.channel.name, str(round(feed.channel.created_at * 1e6)), *sorted(mask))
-        return self._directory / "-".join(names)
+    def _offset(self, feed: _Feed, text: str | None) -> Position | None:
+        offsets = msgspec.json.decode(text or "null")
+        return None if offsets is None else int(offsets[self._kafka.topic(feed.dataset)]["0"])
 
-    def _start(self, feed: _Feed, mask: Mask) -> StreamingQuery:
+    def _reached(self, feed: _Feed) -> Position:
+        return min((each.reached for each in feed.queries.values()), default=feed.begin)
+
+    def _start(self, feed: _Feed, mask: Mask, begin: Position) -> _Running:
+        """A checkpoint of its own: Spark wants one, and nobody relies on it."""
+        checkpoint = self._directory / f"{feed.channel.name}-{uuid.uuid4().hex[:12]}"
+        query = self._begin(feed, mask, begin, checkpoint)
+        return _Running(query, begin, checkpoint)
+
+    def _begin(self, feed: _Feed, mask: Mask, begin: Position, checkpoint: Path) -> StreamingQuery:
         topic = self._kafka.topic(feed.dataset)
-        start = feed.channel.starts.get(feed.dataset, 0)
-        if mask:  # its first subscription has just been made
-            start = self._end(feed.dataset)
         lines = (
             self._spark.readStream.format("kafka")
             .options(**kafka_options(self._kafka))
             .option("subscribe", topic)
-            .option("startingOffsets", msgspec.json.encode({topic: {"0": start}}).decode())
+            .option("startingOffsets", msgspec.json.encode({topic: {"0": begin}}).decode())
             .load()
             .transform(keep_records)
         )
@@ -217,7 +282,7 @@ class RealTime:
             .options(**kafka_options(self._kafka))
             .option("kafka.linger.ms", "0")
             .option("topic", self._kafka.matches_topic)
-            .option("checkpointLocation", str(self._checkpoint(feed, mask)))
+            .option("checkpointLocation", str(checkpoint))
             .outputMode("update")
         )
         every = f"{round(self._batch_s * 1000)} milliseconds"
@@ -280,5 +345,6 @@ def _cause(error: PySparkException) -> str:
     return str(cause.getMessage() if cause is not None else error).strip().splitlines()[0][:300]
 
 
-def _reason(query: StreamingQuery) -> str:
-    return str(query.exception() or "no reason was told").strip().splitlines()[0][:500]
+def _began_at(timestamp: str) -> float:
+    """Spark tells when a batch began as text, in UTC."""
+    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()

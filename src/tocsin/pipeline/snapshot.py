@@ -1,6 +1,7 @@
 """All datasets as of one cut of the log, for the channels that run on it together.
 
-What several channels read is made once; what is small is kept on the driver.
+What several channels read is made once; what is small is kept on the driver. While a snapshot is
+in use its cut is pinned: compaction keeps every version of a row that the cut still shows.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from weakref import WeakSet
 
 from msgspec import Struct
 from pyspark.sql import DataFrame
@@ -16,6 +18,8 @@ from tocsin.model import Dataset
 from tocsin.pipeline.local import SMALL_BYTES, localised
 from tocsin.pipeline.tables import Tables
 from tocsin.storage.log import Cut
+
+SHARED_S = 10.0  # nobody takes up a snapshot that is older, so its pin goes
 
 
 class _Stored(Struct):
@@ -37,20 +41,39 @@ class Snapshots:
         self._stored: dict[str, _Stored] = {}
         self._making: dict[str, threading.Lock] = {}
         self._newest: Snapshot | None = None
+        self._pinned: WeakSet[Snapshot] = WeakSet()
 
-    def at(self, cut: Cut) -> Snapshot:
-        return Snapshot(self, cut)
+    def take(self, cut: Callable[[], Cut]) -> Snapshot:
+        """A snapshot of now. The cut and its pin are one step for `horizon`."""
+        with self._lock:
+            return self._take(cut)
 
-    def recent(self, since_us: int, cut: Callable[[], Cut]) -> Snapshot:
-        """A snapshot for a channel whose last one was of `since_us`: the newest, if it is less than
-        half as old as that, so that channels which run at about the same time share what they
-        read; a new one otherwise."""
+    def recent(
+        self,
+        since_us: int,
+        cut: Callable[[], Cut],
+        serves: Callable[[Cut], bool] = lambda _: True,
+    ) -> Snapshot:
+        """A snapshot for a channel whose last one was of `since_us`: the newest, if it serves and
+        is less than half as old as that, so that channels which run at about the same time share
+        what they read; a new one otherwise."""
         with self._lock:
             now_us = time.time_ns() // 1000
             newest = self._newest
-            if newest is None or 2 * newest.cut.at_us < now_us + since_us:
-                newest = self._newest = self.at(cut())
+            if newest is None or 2 * newest.cut.at_us < now_us + since_us or not serves(newest.cut):
+                newest = self._newest = self._take(cut)
             return newest
+
+    def horizon(self, name: str) -> int | None:
+        """The lowest end at which somebody looks at the dataset; None: nobody does.
+
+        A cut that is taken later lies behind every file that is there now.
+        """
+        with self._lock:
+            newest = self._newest
+            if newest is not None and newest.made_at < time.monotonic() - SHARED_S:
+                self._newest = newest = None
+            return min((each.cut.ends.get(name, 0) for each in self._pinned), default=None)
 
     def forget(self, name: str) -> None:
         with self._making_of(name):
@@ -75,11 +98,16 @@ class Snapshots:
             self._stored[name] = _Stored(dataset.created_at, end, cut.at_us, frame)
             return frame
 
-    def window(self, name: str, start: int, cut: Cut) -> DataFrame:
-        dataset, end = self._dataset(name), cut.ends.get(name, 0)
+    def window(self, name: str, start: int, end: int) -> DataFrame:
+        dataset = self._dataset(name)
         frame = self._tables.window(dataset, start, end)
         small = self._tables.size_bytes(dataset, start, end) <= SMALL_BYTES
         return localised(frame) if small else frame
+
+    def _take(self, cut: Callable[[], Cut]) -> Snapshot:
+        snapshot = Snapshot(self, cut())
+        self._pinned.add(snapshot)
+        return snapshot
 
     def _making_of(self, name: str) -> threading.Lock:
         """Two channels that want the same view wait for one making of it."""
@@ -88,21 +116,24 @@ class Snapshots:
 
 
 class Snapshot:
-    """The datasets as of one cut. Thread-safe."""
+    """The datasets as of one cut, which is pinned for as long as somebody holds this. Thread-safe.
+    Made by `Snapshots`."""
 
     def __init__(self, snapshots: Snapshots, cut: Cut) -> None:
         self.cut = cut
+        self.made_at = time.monotonic()
         self._snapshots = snapshots
         self._lock = threading.Lock()
-        self._windows: dict[tuple[str, int], DataFrame] = {}
+        self._windows: dict[tuple[str, int, int], DataFrame] = {}
 
     def stored(self, name: str) -> DataFrame:
         """The dataset with every record below the cut."""
         return self._snapshots.stored(name, self.cut)
 
-    def window(self, name: str, start: int) -> DataFrame:
-        """The records of the dataset from a position up to the cut."""
+    def window(self, name: str, start: int, end: int | None = None) -> DataFrame:
+        """The records of the dataset from a position up to another, or to the cut."""
+        upto = self.cut.ends.get(name, 0) if end is None else end
         with self._lock:
-            if (name, start) not in self._windows:
-                self._windows[name, start] = self._snapshots.window(name, start, self.cut)
-            return self._windows[name, start]
+            if (name, start, upto) not in self._windows:
+                self._windows[name, start, upto] = self._snapshots.window(name, start, upto)
+            return self._windows[name, start, upto]

@@ -1,12 +1,14 @@
 """The Parquet files under stored datasets: write one whole, choose which to merge, find strays.
 
 A file is written aside, made durable and renamed, so that a crash leaves either nothing or a whole
-file that no manifest knows; `strays` finds those. Knows nothing of the manifest's storage.
+file that no manifest knows; `strays` finds those, by the owner's id in their names: a file of
+somebody else is never one. Knows nothing of the manifest's storage.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +31,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Manifest(Protocol):
     """Which files make up each dataset. `replace` is one transaction."""
 
+    owner: str  # whose manifest it is, as the names of files say
+
     def files(self, dataset: str) -> tuple[DataFile, ...]:
         """The live files, ordered by first position."""
         ...
@@ -47,12 +51,18 @@ class Manifest(Protocol):
 
 
 def write_file(
-    records: DataFrame, directory: Path, dataset: str, first_position: int, end_position: int
+    records: DataFrame,
+    directory: Path,
+    dataset: str,
+    first_position: int,
+    end_position: int,
+    *,
+    owner: str,
 ) -> DataFile:
     """Write all records into one file, durable when this returns, but in no manifest yet."""
     folder = directory / dataset
     folder.mkdir(parents=True, exist_ok=True)
-    token = uuid.uuid4().hex[:12]
+    token = f"{_sign(owner)}-{uuid.uuid4().hex[:12]}"
     staging = folder / f"{STAGING}{token}"
     target = folder / f"{first_position:020d}-{end_position:020d}-{token}.parquet"
     try:
@@ -94,14 +104,23 @@ def choose_run(
     return files[begin:] if len(files) - begin >= count else ()
 
 
-def strays(directory: Path, known: Iterable[str], before: float) -> Iterator[Path]:
-    """Files and staging folders that no manifest knows and nobody touched since `before`."""
+def strays(directory: Path, owner: str, known: Iterable[str], before: float) -> Iterator[Path]:
+    """Files and staging folders of the owner that its manifest does not know and nobody touched
+    since `before`."""
     expected = {directory / path for path in known}
+    sign = re.escape(_sign(owner))
+    made_by_owner = re.compile(
+        rf"(?:{re.escape(STAGING)}|\d{{20}}-\d{{20}}-){sign}-[0-9a-f]{{12}}(?:\.parquet)?"
+    )
     for path in directory.glob("*/*"):
-        if path in expected or not (path.suffix == ".parquet" or path.name.startswith(STAGING)):
+        if path in expected or not made_by_owner.fullmatch(path.name):
             continue
         if path.stat().st_mtime < before:
             yield path
+
+
+def _sign(owner: str) -> str:
+    return owner[:12]
 
 
 def delete(path: Path) -> None:

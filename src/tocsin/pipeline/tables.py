@@ -31,7 +31,7 @@ from tocsin.pipeline.records import (
 )
 from tocsin.pipeline.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
 from tocsin.storage.data_file import DataFile
-from tocsin.storage.log import Reader
+from tocsin.storage.log import Reader, stamp_of
 
 __all__ = ["Manifest", "Tables", "parse"]
 
@@ -96,6 +96,44 @@ class Tables:
         """Records below this position are Parquet, the others are in the log."""
         return self._stored_end(dataset.name, self._manifest.files(dataset.name))
 
+    def bound(self, dataset: Dataset, start: int, end: int, most_bytes: int) -> int:
+        """Where a window from `start` ends that has about so many bytes; at most `end`, and behind
+        one record at least."""
+        limit = start + self._log.span(most_bytes)
+        if limit >= end:
+            return end
+        if limit <= self.stored_end(dataset):  # Parquet is filtered by position: any will do
+            return limit
+        begin = self._log.record_at(dataset.name, limit)
+        if begin > start:
+            return begin
+        for position, body in self._log.lines(dataset.name, begin, end, 1):
+            return self._log.end_of(position, body)
+        return end
+
+    def count(self, dataset: Dataset, start: int, end: int) -> int:
+        """About how many records lie in [start, end): those of whole files and of a short tail are
+        counted, others are estimated by size."""
+        files = self._manifest.files(dataset.name)
+        count = 0
+        for file in files:
+            share = min(file.end_position, end) - max(file.first_position, start)
+            if share > 0:
+                count += round(file.rows * share / (file.end_position - file.first_position))
+        tail_start = max(start, self._stored_end(dataset.name, files))
+        return count + (self._log.count(dataset.name, tail_start, end) if tail_start < end else 0)
+
+    def received_us(self, dataset: Dataset, start: int, end: int) -> int | None:
+        """When the first record of [start, end) was received, or the last of its file."""
+        if start >= end:
+            return None
+        for file in self._manifest.files(dataset.name):
+            if file.first_position <= start < file.end_position:
+                return file.max_received_us
+        for _, body in self._log.lines(dataset.name, start, end, 1):
+            return stamp_of(body)
+        return None
+
     def flush(self, dataset: Dataset, end: int) -> int:
         """Turn the log up to `end` into Parquet; returns how many files that gave.
 
@@ -107,7 +145,7 @@ class Tables:
             start = self.stored_end(dataset)
             for first, upto in self._log.pieces(dataset.name, start, end, FLUSH_BYTES):
                 tail = self._tail(dataset, first, upto)
-                added = write_file(tail, self._directory, dataset.name, first, upto)
+                added = self._write(tail, dataset, first, upto)
                 self._flushed.setdefault(dataset.name, []).append((self._clock(), first))
                 self._manifest.replace(dataset.name, [], [added])
                 count += 1
@@ -174,7 +212,7 @@ class Tables:
             known = {path for _, path in self._manifest.retired(_EVER)}
             for folder in self._directory.iterdir():
                 known |= {file.path for file in self._manifest.files(folder.name)}
-            for stray in list(strays(self._directory, known, before)):
+            for stray in list(strays(self._directory, self._manifest.owner, known, before)):
                 delete(stray)
                 count += 1
         return count
@@ -239,7 +277,12 @@ class Tables:
         if _merges_keys(dataset):
             records = records.transform(keep_newest, dataset)
         first, end = run[0].first_position, run[-1].end_position
-        return write_file(records, self._directory, dataset.name, first, end)
+        return self._write(records, dataset, first, end)
+
+    def _write(self, records: DataFrame, dataset: Dataset, first: int, end: int) -> DataFile:
+        return write_file(
+            records, self._directory, dataset.name, first, end, owner=self._manifest.owner
+        )
 
 
 def _merges_keys(dataset: Dataset) -> bool:

@@ -54,6 +54,9 @@ def raw(world: World, kafka: Kafka, subscription: int, enough: int) -> list[Any]
 
 
 def taken(world: World, subscription: int, count: int, after: int | None = 0) -> list[Any]:
+    topic = names(world).consumer_topic(subscription)
+    known = AdminClient({"bootstrap.servers": names(world).servers})
+    until(lambda: topic in known.list_topics(timeout=10).topics)  # made when the world starts
     with consumer_log(world.settings.log, subscription, after) as log:
         found = [log.take(60.0) for _ in range(count)]
         assert all(found)

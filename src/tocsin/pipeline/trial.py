@@ -1,0 +1,184 @@
+"""A channel's query, tried on the records and parameter sets of one run, or on some of them.
+
+Each try has a time limit. Knows neither store nor progress, and decides nothing about failures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+from prometheus_client import Histogram
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tocsin.model import Arguments, Channel
+from tocsin.pipeline.channels import CompiledChannel, Parameters, ParameterTable, match
+from tocsin.pipeline.failures import Blame, Overlong, blame, reason
+from tocsin.pipeline.records import POSITION, quoted
+from tocsin.pipeline.snapshot import Snapshot
+from tocsin.pipeline.window import Window
+
+PHASE_TIME = Histogram("tocsin_run_phase_seconds", "Time of a run's phases", ["phase"])
+
+MOST_LISTED = 200  # positions that a condition lists; more are joined
+
+_numbers = itertools.count()
+
+
+class Record(NamedTuple):
+    """A new record, by where it stands."""
+
+    dataset: str
+    position: int
+
+
+class Row(NamedTuple):
+    """A result: whose, what it is sorted by (a record's position, where it is of one), and what."""
+
+    backend: int
+    order: int
+    payload: bytes
+
+
+class Trial:
+    def __init__(
+        self,
+        spark: SparkSession,
+        compiled: CompiledChannel,
+        window: Window,
+        snapshot: Snapshot,
+        parameters: Parameters,
+        *,
+        limit_s: float,
+    ) -> None:
+        self._spark = spark
+        self._compiled = compiled
+        self._parameters = parameters
+        self._window = window
+        self._limit_s = limit_s
+        with phase("views"):
+            self._stored = {name: snapshot.stored(name) for name in compiled.stored}
+            self._new = {name: snapshot.window(name, *window.range(name)) for name in compiled.new}
+
+    def rows(
+        self,
+        *,
+        only: Sequence[Record] | None = None,
+        without: Collection[Record] = (),
+        sets: Mapping[int, Arguments] | None = None,
+    ) -> list[Row]:
+        """The results in the order to store them: of all records and parameter sets, or of some."""
+        new = {name: _chosen(frame, name, only, without) for name, frame in self._new.items()}
+        parameters = self._parameters if sets is None else self._table(sets)
+        if parameters is None:
+            return []
+        with self._limited():
+            with phase("plan"):
+                matched = match(
+                    self._spark,
+                    self._compiled,
+                    parameters,
+                    self._stored,
+                    new,
+                    self._window.times(),
+                )
+            with phase("execute"):
+                found = matched.toArrow()
+        found = found.sort_by(
+            [("__backend", "ascending"), ("__order", "ascending"), ("payload", "ascending")]
+        )
+        backends, orders, payloads = (
+            found.column(name).to_pylist() for name in ("__backend", "__order", "payload")
+        )
+        values = zip(backends, orders, payloads, strict=True)
+        return [Row(backend, order, payload.encode()) for backend, order, payload in values]
+
+    def fails(self, records: Sequence[Record], sets: Mapping[int, Arguments]) -> str | None:
+        """Why the query cannot compute with these; None: it can. Raises what is not its fault."""
+        try:
+            self.rows(only=records, sets=sets)
+        except Exception as error:
+            if blame(error) is not Blame.QUERY:
+                raise
+            return reason(error)
+        return None
+
+    def records(self) -> list[Record]:
+        """All new records, by where they stand."""
+        return [
+            Record(name, position)
+            for name, frame in self._new.items()
+            for position in sorted(frame.select(POSITION).toArrow().column(0).to_pylist())
+        ]
+
+    def texts(self, records: Collection[Record]) -> list[tuple[Record, str]]:
+        """The records' fields as JSON."""
+        texts = []
+        for name, frame in self._new.items():
+            fields = [quoted(field) for field in frame.columns if not field.startswith("_")]
+            chosen = _chosen(frame, name, [each for each in records if each.dataset == name])
+            told = chosen.select(POSITION, F.to_json(F.struct(*fields))).toArrow()
+            pairs = zip(told.column(0).to_pylist(), told.column(1).to_pylist(), strict=True)
+            texts += [(Record(name, position), text) for position, text in sorted(pairs)]
+        return texts
+
+    def _table(self, sets: Mapping[int, Arguments]) -> Parameters | None:
+        table = ParameterTable(self._spark, self._compiled)
+        table.replace(0, sets.items())
+        return table.current()
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Cancel what runs beyond the limit, though Spark may still be planning it."""
+        channel: Channel = self._compiled.channel
+        group = f"{channel.name}/{next(_numbers)}"
+        context = self._spark.sparkContext
+        over = threading.Event()
+
+        def cancel() -> None:
+            over.set()
+            context._jsc.sc().cancelJobGroupAndFutureJobs(group, "it took too long")
+
+        context.setJobGroup(group, f"channel {channel.name}", interruptOnCancel=True)
+        timer = threading.Timer(self._limit_s, cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Exception as error:
+            if over.is_set():
+                raise Overlong(f"it took longer than {self._limit_s:g} s") from error
+            raise
+        finally:
+            timer.cancel()
+            with contextlib.suppress(Exception):  # Java may be gone
+                context._jsc.clearJobGroup()  # whatever this thread does next is not of it
+
+
+def _chosen(
+    frame: DataFrame,
+    dataset: str,
+    only: Sequence[Record] | None,
+    without: Collection[Record] = (),
+) -> DataFrame:
+    position = F.col(POSITION)
+    if only is not None:
+        wanted = [each.position for each in only if each.dataset == dataset]
+        if not wanted:
+            return frame.where(F.lit(False))
+        if len(wanted) > MOST_LISTED:
+            listed = frame.sparkSession.createDataFrame(pa.table({POSITION: wanted}))
+            return frame.join(F.broadcast(listed), on=POSITION, how="left_semi")
+        frame = frame.where(position.isin(wanted))
+    unwanted = [each.position for each in without if each.dataset == dataset]
+    return frame.where(~position.isin(unwanted)) if unwanted else frame
+
+
+def phase(name: str) -> AbstractContextManager[object]:
+    return PHASE_TIME.labels(name).time()
