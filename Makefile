@@ -8,7 +8,7 @@ BIN := .venv/bin
 WITH_JAVA = JAVA_HOME="$$(cat .venv/tocsin-java)"
 heading = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help setup servers demo demo-kafka test check pytest bench lint format pin clean
+.PHONY: help setup servers demo demo-kafka test quick check pytest bench lint format pin clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,10 @@ demo: setup ## a city's emergencies reach 400 subscribers (ARGS="--seconds 30 �
 demo-kafka: setup ## the same city on Kafka and PostgreSQL, installed and started for it
 	@$(WITH_JAVA) $(BIN)/tocsin demo --profile company $(ARGS)
 
-test: setup check servers pytest ## format, lint, types, import directions and all tests
+test: setup check servers pytest ## format, lint, types, import directions, all tests (ARGS=tests/cli …)
+
+quick: setup ## the tests that need no Spark, server or process, within a minute or so (ARGS=…)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile -m quick $(ARGS)
 
 check: setup
 	$(call heading,format (ruff format --check))

@@ -17,7 +17,8 @@ from tocsin.broker.server.pages.calls import PageCalls, page_routes
 from tocsin.broker.server.pages.shelf import DirectoryShelf, MemoryShelf, Shelf
 from tocsin.broker.server.pages.sums import BLOCK_BYTES
 from tocsin.errors import NotFound
-from tocsin.service.serving import configure_logs, listen, port_of, serving
+from tocsin.service.logs import configure_logs
+from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.web import application
 
 CAPACITY_BYTES = 1 << 30

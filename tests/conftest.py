@@ -28,10 +28,38 @@ settings.register_profile(
 settings.load_profile("shared-machine")
 
 
+SLOW = {"spark", "real_servers", "s3", "spark_cluster"}
+"""Fixtures that start something; those of the other servers are made with these."""
+AT_ONCE = {
+    *("broker_core", "caching", "client", "contracts", "coordinator", "language", "overlay"),
+    *("policies", "service", "unit"),
+}
+"""Directories of tests that start nothing by themselves."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What starts whole systems takes longest: it goes first, so that none is waited for at the
-    end."""
+    end. What starts nothing is marked as quick."""
     items.sort(key=lambda item: item.get_closest_marker("processes") is None)
+    for item in items:
+        if _is_quick(item):
+            item.add_marker(pytest.mark.quick)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Who wants the quick ones alone need not import the others."""
+    only_quick = config.getoption("markexpr") == "quick" and collection_path.is_dir()
+    if only_quick and collection_path.parent == Path(__file__).parent:
+        return collection_path.name not in AT_ONCE or None
+    return None
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    if any(item.get_closest_marker(name) for name in ("spark", "processes", "long")):
+        return False
+    directory = item.path.relative_to(Path(__file__).parent).parts[0]
+    return directory in AT_ONCE and SLOW.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(autouse=True)

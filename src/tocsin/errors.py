@@ -11,7 +11,9 @@ TocsinError
 ├── Conflict              it exists already, or something depends on it 409
 ├── Gone                  the past asked for is no longer kept         410
 ├── TooLarge              a body, frame or record over its limit       413
-└── Unavailable           the service cannot answer now; try again     503
+├── Unavailable           the service cannot answer now; try again     503
+│   └── Unconfirmed       nor does anybody know whether it was done    503
+└── Damaged               bytes on a disk are not what was written     500
 """
 
 from __future__ import annotations
@@ -131,6 +133,30 @@ class TooLarge(TocsinError):
 class Unavailable(TocsinError):
     status = 503
     code = "unavailable"
+
+
+class Damaged(TocsinError):
+    """Nothing mends it but a person: no retry, and no restart."""
+
+    code = "damaged"
+
+
+class Unconfirmed(Unavailable):
+    """No confirmation came, and what was sent may have been taken all the same."""
+
+    code = "unconfirmed"
+
+    @classmethod
+    def after(cls, error: TocsinError) -> Unconfirmed:
+        """Why no confirmation came."""
+        if isinstance(error, Unconfirmed):
+            return error
+        return cls(
+            f"{error.message}; it is not known whether it was taken",
+            field=error.field,
+            hint="send it again under the same Idempotency-Key, and it is taken once; without a"
+            " key, look first whether it is there",
+        )
 
 
 def field_named(reason: Exception) -> str | None:

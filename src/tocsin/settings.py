@@ -18,6 +18,9 @@ import msgspec
 from tocsin.errors import SettingError, field_named
 
 PREFIX = "TOCSIN_"
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+"
+)
 _SECRET = re.compile(r"((?:password|secret|token|\.pem|\.config)=)[^&#]*", re.IGNORECASE)
 PROFILES = ("embedded", "company")
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -49,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kafka: str = ""  # Kafka cluster whose topics datasets are fed FROM; empty: that of the log
     store: str = ""  # postgresql:// or mariadb:// address; empty: SQLite in the data directory
 
-    real_time_batch_s: float = 5.0  # within this a new subscription reaches channels in real time
+    real_time_batch_s: float = 5.0  # after this Spark's real-time query reads subscriptions anew
     real_time_slots: int = 8  # so many channels run in real-time mode at most; 0: none does
 
     segment_bytes: int = 16 * 1024 * 1024  # a log segment is closed at this size
@@ -63,6 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attachment_limit_bytes: int = 64 * 1024 * 1024  # the largest attachment
     attachment_grace_s: float = 24 * 3600.0  # kept so long although nothing mentions it
     run_limit_s: float = 60.0  # a channel's run that takes longer is stopped and reported
+    query_limit_s: float = 30.0  # an ad hoc SELECT that takes longer is stopped
 
     consumer_log_mark_s: float = 1.0  # a consumer log that is behind for so long is told the head
 
@@ -122,6 +126,7 @@ def convert(values: Mapping[str, Any]) -> Settings:
         "heartbeat_s",
         "news_poll_s",
         "run_limit_s",
+        "query_limit_s",
         "consumer_log_mark_s",
     ):
         _positive(settings, name)
@@ -133,6 +138,12 @@ def convert(values: Mapping[str, Any]) -> Settings:
             f"no profile is called {settings.profile!r}",
             field="profile",
             hint=f"one of {', '.join(PROFILES)}",
+        )
+    if not _MASTER.fullmatch(settings.master):
+        raise SettingError(
+            f"{settings.master!r} is not where Spark can run",
+            field="master",
+            hint="local[*], local[4], spark://host:7077, yarn or k8s://https://host:443",
         )
     for name in ("cache_bytes", "message_slots", "page_cache_bytes"):
         if getattr(settings, name) < 0:

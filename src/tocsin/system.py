@@ -25,7 +25,9 @@ import structlog
 
 from tocsin.errors import SettingError, Unavailable
 from tocsin.service.backoff import NO_ANSWER
+from tocsin.service.serving import listen, taken
 from tocsin.service.tokens import check_secret, mint
+from tocsin.service.web import INSTANCE
 from tocsin.settings import PREFIX, Settings
 
 log = structlog.get_logger()
@@ -34,6 +36,12 @@ MISCONFIGURED = 2
 """A service's exit code when its settings are wrong: starting it again would not help."""
 SUPERVISED = "STOP_WHEN_INPUT_ENDS"
 """Set in a service's environment: it stops when its standard input ends, as its starter does."""
+PORTS = {
+    "cluster": ("cluster_port",),
+    "coordinator": ("coordinator_port",),
+    "broker": ("broker_port", "broker_ws_port"),
+}
+"""Where each kind of service listens, by its settings; the first answers HTTP."""
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 20.0
 LONGEST_RESTART_WAIT_S = 5.0
@@ -77,6 +85,7 @@ class _Service:
     log_file: IO[bytes] | None = None
     was_ready: bool = False
     refused: str = ""  # why it does not want to run at all
+    instance: str = ""  # the process that was started last, as it calls itself
 
 
 class System:
@@ -144,6 +153,10 @@ class System:
     ) -> None:
         """Start everything and wait until all answer; `told` hears of each that does, `waits` of
         one that cannot yet because something outside is not there."""
+        for service in self._services.values():  # before anybody is started for nothing
+            for setting in PORTS[service.command]:
+                port = getattr(service.settings, setting)
+                listen(service.settings.host, port, setting).close()
         for service in self._services.values():
             await self._spawn(service)
             service.watcher = asyncio.create_task(self._watch(service))
@@ -174,6 +187,12 @@ class System:
         if service.process is not None and service.process.returncode is None:
             _kill_tree(service.process.pid)
 
+    def pid(self, name: str) -> int:
+        """Of a service's process as it runs now."""
+        process = self._services[name].process
+        assert process is not None
+        return process.pid
+
     async def ready(self, name: str) -> None:
         """Wait until a service answers (again)."""
         await self._until_ready(self._services[name])
@@ -187,12 +206,13 @@ class System:
             service.log_file = self._log(service).open("ab")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         environment |= _environment(service.settings)
+        service.instance = secrets.token_hex(16)
         service.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "tocsin",
             service.command,
-            env=environment | {SUPERVISED: "1"},
+            env=environment | {SUPERVISED: "1", INSTANCE: service.instance},
             stdin=asyncio.subprocess.PIPE,  # it ends with us, however we end
             stdout=service.log_file,
             stderr=service.log_file,
@@ -237,6 +257,7 @@ class System:
                 if service.refused:
                     raise SettingError(f"the {service.command} cannot start: {service.refused}")
                 with contextlib.suppress(*NO_ANSWER):
+                    _check_who_answers(service, await client.get(service.url + "/healthz"))
                     answer = await client.get(service.url + path)
                     told = answer.json() if answer.status_code == 200 else {"ready": False}
                     if told.get("ready", True):
@@ -252,6 +273,24 @@ class System:
             f"{service.name} did not become ready in {START_LIMIT_S:.0f} s",
             hint=f"its log is {self._log(service)}",
         )
+
+
+def _check_who_answers(service: _Service, health: httpx.Response) -> None:
+    """Another Tocsin on the port would answer as well as ours, and know none of our tokens."""
+    try:
+        instance = msgspec.json.decode(health.content, type=_Health).instance
+    except msgspec.MsgspecError:
+        by = "another program"
+    else:
+        if instance == service.instance:
+            return
+        by = "another Tocsin"
+    setting = PORTS[service.command][0]
+    raise taken(getattr(service.settings, setting), setting, by)
+
+
+class _Health(msgspec.Struct):
+    instance: str | None
 
 
 class _Ports:

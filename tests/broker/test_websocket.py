@@ -45,6 +45,24 @@ async def test_a_result_is_signalled_got_acknowledged_and_resumed_behind(world: 
     assert [r["position"] for r in answer["results"]] == [2]
 
 
+async def test_every_acknowledgement_is_answered(world: World) -> None:
+    alice = await world.socket(await world.broker(), "alice")
+    made = await alice.subscribe(**FLOOD)
+    number, epoch = made["subscription"], made["epoch"]
+    world.cluster.produce("floods", FLOOD, [{"n": 1}, {"n": 2}])
+    await alice.until("signal")
+    marker = {"op": "acked", "subscription": number, "epoch": epoch}
+    for given, position, told in (("another", 1, 0), (epoch, 1, 1), (epoch, 99, 2), (epoch, 1, 2)):
+        await alice.send(op="ack", subscription=number, epoch=given, position=position)
+        assert await alice.until("acked") == {**marker, "position": told}
+    await alice.send(op="ack", subscription=number + 1, epoch=epoch, position=1)
+    refusal = await alice.until("error")
+    assert (refusal["ref"], refusal["subscription"]) == (None, number + 1)
+    assert refusal["error"]["code"] == "not_found"
+    await alice.send(op="ping", ref=1)  # and the connection stays
+    await alice.until("pong")
+
+
 async def test_inline_results_come_without_asking(world: World) -> None:
     broker = await world.broker()
     alice = await world.socket(broker, "alice", inline=1)

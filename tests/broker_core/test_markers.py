@@ -6,9 +6,12 @@ from broker_core.bench import Bench, only, results, subscription
 from tocsin.broker.effects import (
     Acked,
     Answer,
+    Fail,
     Marker,
+    NotAcked,
     StoreMarkers,
 )
+from tocsin.errors import NotFound
 
 
 def test_an_acknowledgement_is_confirmed_only_when_it_is_durable() -> None:
@@ -43,14 +46,40 @@ def test_markers_that_could_not_be_stored_are_not_forgotten() -> None:
     assert bench.core.markers_stored(()) == [Acked(5, "A", 1, [1], [])]
 
 
-def test_an_acknowledgement_is_clamped_to_the_head_and_ignored_if_of_another_epoch() -> None:
+def test_an_acknowledgement_is_clamped_to_the_head_and_told_of_another_epoch() -> None:
     bench = Bench()
     bench.grow(1, 3)
-    assert bench.ack(3, epoch="old") == []
+    assert bench.ack(3, epoch="old") == [Acked(5, "A", 0, [1], [])]
     assert bench.core.tick(3.0) == []
-    assert bench.ack(3, epoch="old", request="q") == [Acked(5, "A", 0, [], ["q"])]
+    assert bench.ack(3, epoch="old", request="q") == [Acked(5, "A", 0, [1], ["q"])]
     bench.ack(99)
     assert bench.core.tick(3.0) == [StoreMarkers([Marker(5, "A", 3)])]
+    assert bench.core.markers_stored(()) == [Acked(5, "A", 3, [1], [])]
+    assert bench.ack(99) == [Acked(5, "A", 3, [1], [])]
+
+
+def test_who_acknowledges_what_is_not_theirs_is_told_by_whichever_way_they_asked() -> None:
+    bench = Bench()
+    bench.grow(1, 3)
+    for subscriber, number in (("alice", 77), ("mallory", 5)):
+        told = bench.core.ack(subscriber, number, "A", 1, 2.0, connection=1, request="q")
+        fail, refusal = told
+        assert isinstance(fail, Fail)
+        assert isinstance(refusal, NotAcked)
+        assert fail.request == "q"
+        assert (refusal.subscription, refusal.connections) == (number, [1])
+        assert isinstance(refusal.error, NotFound)
+
+
+def test_an_acknowledgement_of_what_the_cluster_no_longer_has_is_answered() -> None:
+    bench = Bench()
+    bench.grow(1, 3)
+    bench.ack(2, request="q")
+    bench.core.tick(3.0)
+    fail, refusal = bench.core.markers_stored({5})
+    assert isinstance(fail, Fail)
+    assert isinstance(refusal, NotAcked)
+    assert (refusal.subscription, refusal.connections) == (5, [1])
 
 
 def test_results_leave_the_cache_when_all_subscribers_took_them() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 SECRET = "a secret that is long enough to sign with"
+PLAN = ("plan", "survive", "9%", "for", "1h", "--brokers", "3", "--rate", "1", "--clients", "1")
 FREE_BROKER = ("broker", "--port", "0", "--ws-port", "0")
 ENVIRONMENT = {key: text for key, text in os.environ.items() if not key.startswith("TOCSIN_")}
 
@@ -53,6 +54,16 @@ def call(*words: str, cwd: Path) -> tuple[int, str]:
         (["up", "--profile", "company"], "tocsin dev up"),
         (["up", "--log", "kafka://nowhere"], "kafka://127.0.0.1:9092"),
         (["up", "--store", "oracle://x"], "store"),
+        (["up", "--master", "nonsense"], "spark://host:7077"),
+        (["sql", "-e", "x", "--token", "t", "--cluster", "nonsense"], "not the address"),
+        (["sql", ".", "--token", "t"], "cannot read ."),
+        (["publish", "d", "notes.csv", "--token", "t", "--cluster", "ftp://x"], "not the address"),
+        (["upload", "notes.docx", "--token", "t", "--cluster", "http://"], "not the address"),
+        (["listen", "c", "--token", "t", "--coordinator", "nonsense"], "not the address"),
+        ([*PLAN, "--picture", "missing/curve.png"], "its directory is missing"),
+        (["lab", "simulate", "survival", "--picture", "."], "is a directory"),
+        (["lab", "pages", "make", "missing/trace.csv"], "its directory is missing"),
+        (["lab", "simulate", "survival", "--unpopular-rate", "-1"], "unpopular-rate"),
         (["demo", "--seconds", "-1"], "seconds"),
         (["frobnicate"], "frobnicate"),
         (
@@ -62,7 +73,8 @@ def call(*words: str, cwd: Path) -> tuple[int, str]:
     ],
 )
 def test_mistake_is_told_in_words(words: list[str], told: str, tmp_path: Path) -> None:
-    (tmp_path / "notes.docx").write_text("no records")
+    for name in ("notes.docx", "notes.csv"):
+        (tmp_path / name).write_text("no records")
     code, output = call(*words, cwd=tmp_path)
     assert code in (1, 2)
     assert told in output

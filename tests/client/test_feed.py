@@ -301,3 +301,44 @@ def test_a_filters_feed_gives_each_match_once_in_order(
         got += [result.position for result in drain(feed)]
     assert got == there
     assert feed.gaps == []
+
+
+def with_gap_at(feed: Feed, position: int) -> None:
+    said = {"cause": "no such index", "dataset": "reports", "first": 60, "end": 61, "records": 1}
+    results = [ResultInfo(p, 0.0, {"_gap": said} if p == position else p) for p in (1, 2, 3)]
+    feed.arrived(frame(0, 3, 3, results=results))
+
+
+def test_a_result_that_stands_for_lost_ones_is_a_gap_and_not_a_result() -> None:
+    feed, told = Feed(10), list[Gap]()
+    feed.on_gap = told.append
+    feed.opened(info(head=3))
+    with_gap_at(feed, 2)
+    first, third = drain(feed)
+    assert (first.position, third.position) == (1, 3)
+    assert first.gap is None
+    (gap,) = feed.gaps
+    assert told == [gap]
+    assert third.gap == gap
+    assert (gap.first, gap.last, gap.reason) == (2, 2, "no such index")
+    assert gap.records is not None
+    assert (gap.records.dataset, gap.records.first) == ("reports", 60)
+
+
+def test_a_gap_at_the_end_is_acknowledged_with_what_came_before_it() -> None:
+    feed = Feed(10)
+    feed.opened(info(head=3))
+    with_gap_at(feed, 3)
+    assert feed.acknowledgement() is None
+    first, second = drain(feed)
+    feed.acknowledge(first)
+    assert feed.acknowledgement() == ("e1", 1)
+    feed.acknowledge(second)
+    assert feed.acknowledgement() == ("e1", 3)
+
+
+def test_a_gap_at_the_beginning_is_acknowledged_by_itself() -> None:
+    feed = Feed(10)
+    feed.opened(info(head=3))
+    with_gap_at(feed, 1)
+    assert feed.acknowledgement() == ("e1", 1)

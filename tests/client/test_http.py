@@ -33,3 +33,54 @@ async def test_a_service_that_is_not_there_is_unavailable_by_name() -> None:
         await http.call("GET", "/v1/broker", repeatable=True, attempts=2)
     assert "http://127.0.0.1:1" in raised.value.message
     await http.close()
+
+
+def answering(*outcomes: Exception) -> Http:
+    """A service with which these things happen, one after the other."""
+    left = list(outcomes)
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        outcome = left.pop(0)
+        if isinstance(outcome, errors.TocsinError):
+            return httpx.Response(outcome.status, json={"error": outcome.as_dict()})
+        raise outcome
+
+    http = Http("http://service", "token")
+    http._client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    return http
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "in_doubt"),
+    [
+        ([httpx.ReadTimeout("late")] * 2, True),
+        ([httpx.ReadError("cut"), httpx.ConnectError("refused")], True),
+        ([httpx.ReadError("cut"), errors.Unavailable("starting")], True),
+        ([errors.Unconfirmed("Kafka is away"), errors.Unavailable("still away")], True),
+        ([httpx.ConnectError("refused")] * 2, False),
+        ([errors.Unavailable("starting")] * 2, False),
+    ],
+)
+async def test_a_publication_that_may_have_been_taken_is_told_as_such(
+    outcomes: list[Exception], in_doubt: bool
+) -> None:
+    http = answering(*outcomes)
+    with pytest.raises(errors.Unavailable) as raised:
+        await http.call(
+            "POST", "/v1", repeatable=True, attempts=2, headers={"idempotency-key": "k"}
+        )
+    assert isinstance(raised.value, errors.Unconfirmed) == in_doubt
+
+
+@pytest.mark.parametrize("lost", [httpx.ReadTimeout("late"), httpx.ConnectError("refused")])
+async def test_a_statement_whose_answer_was_lost_may_have_been_run(lost: httpx.HTTPError) -> None:
+    with pytest.raises(errors.Unavailable) as raised:
+        await answering(*[lost] * 2).call("POST", "/v1/statements", repeatable=False, attempts=2)
+    sent = isinstance(lost, httpx.ReadTimeout)
+    assert isinstance(raised.value, errors.Unconfirmed) == sent
+
+
+async def test_a_question_whose_answer_was_lost_leaves_no_doubt() -> None:
+    with pytest.raises(errors.Unavailable) as raised:
+        await answering(httpx.ReadTimeout("late")).call("GET", "/v1", repeatable=True, attempts=1)
+    assert not isinstance(raised.value, errors.Unconfirmed)

@@ -144,7 +144,7 @@ class FakeRouting:
                 changes.append(asyncio.ensure_future(log.changed.wait()))
             if not lines:
                 lines = [{"dataset": name, "passed": end} for name, end in positions.items()]
-            yield b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+            yield b"".join(msgspec.json.encode(line) + b"\n" for line in lines) or b"\n"
             await asyncio.wait(
                 changes or [asyncio.ensure_future(asyncio.sleep(PASSED_EVERY_S))],
                 timeout=PASSED_EVERY_S,

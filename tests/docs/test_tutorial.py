@@ -36,7 +36,7 @@ class Page:
         self._directory = directory
         self._environment = environment
         self._ports = ports
-        self._background: list[tuple[subprocess.Popen[str], list[str]]] = []
+        self._background: list[tuple[subprocess.Popen[bytes], Path, list[str]]] = []
 
     def run(self, text: str) -> None:
         for kind, info, body in BLOCK.findall(text):
@@ -47,13 +47,14 @@ class Page:
                 self._console(body, words)
             elif words:
                 (self._directory / words[0]).write_text(body)
-        for process, expected in self._background:
-            output, _ = process.communicate(timeout=60)
+        for process, printed_to, expected in self._background:
+            process.wait(timeout=60)
+            output = printed_to.read_text()
             assert process.returncode == 0, output
             compare(expected, output)
 
     def stop(self) -> None:
-        for process, _ in self._background:
+        for process, *_ in self._background:
             process.kill()
 
     def _console(self, body: str, words: list[str]) -> None:
@@ -63,10 +64,25 @@ class Page:
             if command.startswith("export "):
                 self._export(command)
             elif "background" in words:
-                self._background.append((self._start(command), expected))
-                time.sleep(5)  # until it has subscribed; the page's reader would wait as well
+                self._begin(command, expected)
             else:
                 self._finish(command, expected, fails="fails" in words)
+
+    def _begin(self, command: str, expected: list[str]) -> None:
+        """Until it says that it has subscribed: the page's reader would see that as well."""
+        printed_to = self._directory / f"background-{len(self._background)}.txt"
+        with printed_to.open("wb") as output:
+            process = subprocess.Popen(
+                ["bash", "-c", command],
+                cwd=self._directory,
+                env=self._environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._background.append((process, printed_to, expected))
+        ends_at = time.monotonic() + (60 if "listen" in command else 5)
+        while time.monotonic() < ends_at and "subscribed at" not in printed_to.read_text():
+            time.sleep(0.1)
 
     def _start(self, command: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

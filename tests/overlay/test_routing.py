@@ -88,6 +88,7 @@ def lived(seed: int, *, faults: bool, most_held: int = 1000) -> Network:
     return network
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 2**32))
 def test_nobody_misses_or_doubles_anything_whatever_happens(seed: int) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from contextlib import suppress
 
 import pytest
 import structlog
+from confluent_kafka import KafkaError
 
-from tocsin.service.serving import configure_logs
+from tocsin.service.logs import configure_logs
+from tocsin.storage.log.kafka.clients import chatter
 
 SECRET = "a" + "secret" * 5
 
@@ -50,3 +53,14 @@ def test_a_service_goes_on_when_nobody_reads_its_logs_any_more(
         log.info("it is closed")
     log.info("this is heard")
     assert "this is heard" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("level", "heard"), [("info", []), ("debug", ["debug"])])
+def test_what_kafka_says_by_the_way_is_for_the_debug_log(
+    level: str, heard: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs(level, "json")
+    chatter(KafkaError(KafkaError._TRANSPORT))
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert [json.loads(line)["level"] for line in told.err.splitlines()] == heard

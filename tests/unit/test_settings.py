@@ -10,11 +10,11 @@ from tocsin.settings import Settings, load
 
 def test_later_sources_win(tmp_path: Path) -> None:
     file = tmp_path / "tocsin.toml"
-    file.write_text('cluster_port = 1\nmaster = "file"\nhost = "0.0.0.0"\n')
-    environ = {"TOCSIN_CLUSTER_PORT": "2", "TOCSIN_MASTER": "environment", "OTHER": "x"}
+    file.write_text('cluster_port = 1\nmaster = "yarn"\nhost = "0.0.0.0"\n')
+    environ = {"TOCSIN_CLUSTER_PORT": "2", "TOCSIN_MASTER": "local[3]", "OTHER": "x"}
     settings = load({"cluster_port": 3, "data": None}, file=file, environ=environ)
     assert settings.cluster_port == 3
-    assert settings.master == "environment"
+    assert settings.master == "local[3]"
     assert settings.host == "0.0.0.0"
     assert settings.data == Settings().data
 

@@ -18,15 +18,14 @@ from tocsin.broker.attachments import Attachments, Frontend, Get
 from tocsin.broker.effects import (
     Acked,
     Effect,
-    Fail,
     Marker,
     Request,
     Signal,
 )
 from tocsin.broker.events import Moment, NewHead, RangeAnswer
-from tocsin.broker.gets import Gets, unknown_subscription
+from tocsin.broker.gets import Gets
 from tocsin.broker.intake import Fetches, Intake
-from tocsin.broker.markers import Markers
+from tocsin.broker.markers import Markers, refused
 from tocsin.broker.membership import Membership
 from tocsin.broker.news import News
 from tocsin.caching import ResultCache
@@ -291,27 +290,28 @@ class BrokerCore:
         connection: int | None = None,
         request: Request = None,
     ) -> list[Effect]:
-        """Everything up to `position` was taken. Acked follows when that is durable."""
+        """Everything up to `position` was taken. Acked follows when that is durable.
+
+        A position beyond the head counts as the head. Positions of another epoch are not compared,
+        and nothing moves: Acked tells the present epoch and its marker at once.
+        """
         self.attachments.next_event()
+        connections = [] if connection is None else [connection]
+        requests = [] if request is None else [request]
         frontend = self.attachments.frontends.get(subscription)
         if frontend is None or frontend.subscriber != subscriber:
-            error = unknown_subscription(subscription)
-            return [Fail(request, error)] if request is not None else []
+            return refused(subscription, connections, requests)
         backend = frontend.backend
         position = min(position, backend.head)
-        if epoch != backend.epoch:  # not compared, nothing moves
-            connection = None
-        elif position > frontend.durable:
+        if epoch == backend.epoch and position > frontend.durable:
             marker = Marker(subscription, epoch, position)
             if self._members.advance(frontend, position, now):
                 self._markers.gather(marker)
             self._markers.confirm(marker, connection, request)
             return []
-        told = [connection] if connection is not None else []
-        requests = [request] if request is not None else []
-        if not told and not requests:
+        if not connections and not requests:
             return []
-        return [Acked(subscription, backend.epoch, frontend.durable, told, requests)]
+        return [Acked(subscription, backend.epoch, frontend.durable, connections, requests)]
 
     def markers_stored(self, unknown: Collection[int]) -> list[Effect]:
         """The markers under way are durable, but for subscriptions that the cluster has not."""

@@ -109,6 +109,14 @@ class Acked(Struct, frozen=True):
     requests: list[Request]
 
 
+class NotAcked(Struct, frozen=True):
+    """What these connections acknowledged can have no marker."""
+
+    subscription: int
+    error: TocsinError
+    connections: list[int]
+
+
 class Ended(Struct, frozen=True):
     """The subscription is over for good; its subscriber's connections stay."""
 
@@ -144,6 +152,7 @@ Effect = (
     | Fail
     | StoreMarkers
     | Acked
+    | NotAcked
     | Ended
     | CloseConnection
     | NewPages

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tocsin.broker.effects import Acked, Effect, Fail, Marker, Request, StoreMarkers
-from tocsin.errors import NotFound
+from tocsin.broker.effects import Acked, Effect, Fail, Marker, NotAcked, Request, StoreMarkers
+from tocsin.broker.gets import unknown_subscription
 
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
@@ -65,8 +65,9 @@ class Markers:
             waiters = self._waiters.pop(subscription, None)
             if subscription in unknown:
                 self._gathered.pop(subscription, None)
-                for request, _ in waiters.requests if waiters else ():
-                    effects.append(_gone(request, subscription))
+                if waiters is not None:
+                    requests = [request for request, _ in waiters.requests]
+                    effects += refused(subscription, list(waiters.connections), requests)
             elif waiters is not None:
                 effects.append(self._acked(marker, waiters))
         return [m for s, m in batch.items() if s not in unknown], effects
@@ -105,5 +106,8 @@ def _reached(stored: Marker, wanted: Marker) -> bool:
     return wanted.epoch != stored.epoch or wanted.position <= stored.position
 
 
-def _gone(request: Request, subscription: int) -> Fail:
-    return Fail(request, NotFound(f"subscription {subscription} no longer exists"))
+def refused(subscription: int, connections: list[int], requests: list[Request]) -> list[Effect]:
+    """Who acknowledged what is nobody's, or another's, hears so."""
+    error = unknown_subscription(subscription)
+    effects: list[Effect] = [Fail(request, error) for request in requests]
+    return [*effects, NotAcked(subscription, error, connections)] if connections else effects

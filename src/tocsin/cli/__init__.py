@@ -7,7 +7,7 @@ import sys
 import typer
 
 from tocsin import __version__
-from tocsin.cli import data, demo, dev, lab, plan, services, simulate
+from tocsin.cli import data, demo, dev, lab, plan, repair, services, simulate
 from tocsin.cli.output import complain
 from tocsin.errors import SettingError, TocsinError
 from tocsin.service.backoff import NO_ANSWER
@@ -27,6 +27,7 @@ lab.register(app)
 plan.register(app)
 dev.register(app)
 simulate.register(app)
+repair.register(app)
 
 
 @app.command()
@@ -42,6 +43,13 @@ def main() -> None:
     except TocsinError as error:
         complain(error)
         sys.exit(MISCONFIGURED if isinstance(error, SettingError) else 1)
+    except OSError as error:
+        complain(
+            f"cannot use {error.filename}: {error.strerror}"
+            if error.filename
+            else f"no answer from the service: {error}"
+        )
+        sys.exit(1)
     except NO_ANSWER as error:
         complain(f"no answer from the service: {error or type(error).__name__}")
         sys.exit(1)

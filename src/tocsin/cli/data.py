@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.status import Status
 
-from tocsin.cli.output import complain, err, out, show_table
+from tocsin.cli.output import complain, err, out, show_json, show_table
 from tocsin.errors import InvalidInput, TocsinError, Unauthenticated
 from tocsin.model import FILTERED, Beginning
 
 if TYPE_CHECKING:
-    from tocsin.client import Client, Result, StatementResult
+    from tocsin.client import Client, Gap, Result, StatementResult
 
 Token = Annotated[
     str, typer.Option(envvar="TOCSIN_TOKEN", help="bearer token (tocsin token makes one)")
@@ -43,10 +43,17 @@ def register(app: typer.Typer) -> None:
 def sql(
     file: Annotated[Path | None, typer.Argument(help="statements; - or a pipe reads them")] = None,
     execute: Annotated[str | None, typer.Option("--execute", "-e", help="one statement")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="each row as a line of JSON, with its types")
+    ] = False,
     cluster: ClusterUrl = CLUSTER,
     token: Token = "",
 ) -> None:
-    """Run statements from a file, from -e, from a pipe, or interactively."""
+    """Run statements from a file, from -e, from a pipe, or interactively.
+
+    Rows are a table in a terminal, and tab-separated lines elsewhere: \\N is NULL, and \\t, \\n,
+    \\r and \\\\ are a tab, line ends and a backslash within a value.
+    """
     if execute is not None:
         text: str | None = execute
     elif file is not None and str(file) != "-":
@@ -56,10 +63,10 @@ def sql(
     else:
         text = None
     if text is None:
-        _interactive(cluster, required(token))
+        _interactive(cluster, required(token), as_json)
     else:
         for result in asyncio.run(_execute(cluster, required(token), text)):
-            _show(result)
+            _show(result, as_json)
 
 
 def required(token: str) -> str:
@@ -78,7 +85,7 @@ async def _execute(cluster: str, token: str, text: str) -> Sequence[StatementRes
             return await client.sql(text)
 
 
-def _interactive(cluster: str, token: str) -> None:
+def _interactive(cluster: str, token: str, as_json: bool) -> None:
     """A prompt: statements end with a semicolon and may span lines."""
     with contextlib.suppress(ImportError):  # then without history and line editing
         importlib.import_module("readline")
@@ -97,14 +104,14 @@ def _interactive(cluster: str, token: str) -> None:
         text, lines = "\n".join(lines), []
         try:
             for result in asyncio.run(_execute(cluster, token, text)):
-                _show(result)
+                _show(result, as_json)
         except TocsinError as error:
             complain(error)
 
 
-def _show(result: StatementResult) -> None:
+def _show(result: StatementResult, as_json: bool) -> None:
     if result.columns:
-        show_table(result.columns, result.rows)
+        (show_json if as_json else show_table)(result.columns, result.rows)
     if result.message:
         err.print(result.message, style="dim")
 
@@ -210,22 +217,29 @@ async def _listen(
 ) -> None:
     from tocsin.client import Client
 
-    async with (
-        Client(coordinator, token=token) as client,
-        await client.subscribe(channel, from_=beginning, **arguments) as subscription,
-    ):
+    async with Client(coordinator, token=token) as client:
+        with Status(f"subscribing at {coordinator} …", console=err):
+            subscription = await client.subscribe(channel, from_=beginning, **arguments)
         err.print(f"subscribed at {client.broker} (subscription {subscription.id})", style="dim")
+        subscription.on_gap(_tell_gap)
         seen = 0
-        async for result in subscription:
-            if result.gap is not None:
-                err.print(f"missing: {result.gap}", style="yellow")
-            print(json.dumps(result.value, ensure_ascii=False), flush=True)
-            if save is not None:
-                await _save(client, result, save)
-            seen += 1
-            if count is not None and seen >= count:
-                return
+        async with subscription:
+            async for result in subscription:
+                print(json.dumps(result.value, ensure_ascii=False), flush=True)
+                if save is not None:
+                    await _save(client, result, save)
+                seen += 1
+                if count is not None and seen >= count:
+                    return
         err.print("the subscription was ended", style="yellow")
+
+
+def _tell_gap(gap: Gap) -> None:
+    if gap.records is not None and gap.records.dataset:
+        where = f"records {gap.records.first} to {gap.records.end} of {gap.records.dataset}"
+    else:
+        where = f"results {gap.first} to {'?' if gap.last is None else gap.last}"
+    err.print(f"missing: {where}: {gap.reason}", style="yellow", highlight=False)
 
 
 async def _save(client: Client, result: Result, directory: Path) -> None:

@@ -23,8 +23,9 @@ from tocsin.cli.services import (
     bytes_from,
     settings_from,
 )
+from tocsin.cli.values import check_target
 from tocsin.errors import InvalidInput
-from tocsin.service.serving import configure_logs
+from tocsin.service.logs import configure_logs
 from tocsin.settings import SHORT_LIVED_JAVA
 from tocsin.system import data_directory
 
@@ -70,8 +71,7 @@ def demo(
 
     if data is not None and not driver.is_empty(data):
         raise InvalidInput(f"{data} is not empty", field="data", hint="name a new directory")
-    if json is not None and not json.absolute().parent.is_dir():
-        raise InvalidInput(f"there is no directory {json.absolute().parent}", field="json")
+    check_target(json, "json")
     servers = ExitStack()
     addresses = company_servers(servers) if profile == "company" else {}
     settings = settings_from(

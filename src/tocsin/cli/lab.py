@@ -21,7 +21,7 @@ from tocsin.cli.output import err, show_table
 from tocsin.cli.progress import Watch
 from tocsin.cli.values import listed, pairs_from, sizes_from
 from tocsin.errors import InvalidInput
-from tocsin.service.serving import configure_logs
+from tocsin.service.logs import configure_logs
 
 DIRECTORY = Path("lab")
 UNTESTED = "not tested"

@@ -10,7 +10,7 @@ import typer
 from rich.status import Status
 
 from tocsin.cli.output import err, show_table
-from tocsin.cli.values import pairs_from
+from tocsin.cli.values import check_target, pairs_from
 from tocsin.errors import InvalidInput
 
 SHOWN = (
@@ -48,6 +48,7 @@ def replay(
     from tocsin.lab.trace.pages import read_page_trace
     from tocsin.policies.page import parse_page_policy
 
+    check_target(steps, "steps")
     chosen = parse_page_policy(policy)
     capacity_bytes = _capacity(capacity)
     with Status(f"reading {trace} …", console=err):
@@ -76,6 +77,7 @@ def make(
     from tocsin.lab.trace.pages import write_page_trace
     from tocsin.lab.workloads.pages.news import NewsSettings, news
 
+    check_target(file, "file")
     if file.exists():
         raise InvalidInput(f"{file} exists already", field="file", hint="name a new file")
     (given,) = divided(pairs_from(set_), (NewsSettings,))

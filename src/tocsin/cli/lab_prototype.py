@@ -12,7 +12,7 @@ import typer
 from tocsin.cli.output import err, show_table
 from tocsin.cli.services import Config, Master, Set, settings_from
 from tocsin.cli.values import listed, sizes_from
-from tocsin.service.serving import configure_logs
+from tocsin.service.logs import configure_logs
 from tocsin.settings import SHORT_LIVED_JAVA
 
 

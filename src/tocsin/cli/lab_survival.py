@@ -11,6 +11,7 @@ import typer
 
 from tocsin.cli.output import err, out, show_table
 from tocsin.cli.progress import Watch
+from tocsin.cli.values import check_target
 from tocsin.errors import InvalidInput, SettingError
 
 Brokers = Annotated[int, typer.Option(help="n")]
@@ -61,6 +62,7 @@ def model(
     from tocsin.lab.models.lifetime import SHARES
     from tocsin.lab.models.named import model as modelled
 
+    check_target(picture, "picture")
     load = _load(
         brokers=brokers,
         slots=slots,
@@ -102,6 +104,7 @@ def simulate(
     from tocsin.lab.simulators.message_cache.simulator import settling
     from tocsin.lab.simulators.message_cache.simulator import simulate as play
 
+    check_target(picture, "picture")
     load = _load(
         brokers=brokers,
         slots=slots,

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tocsin.errors import StatementError, TocsinError
+from tocsin.errors import InvalidInput, StatementError, TocsinError
 
 out = Console()
 err = Console(stderr=True)
@@ -32,14 +32,37 @@ def complain(error: TocsinError | str) -> None:
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Rows as a table in a terminal, as tab-separated lines elsewhere."""
     if not out.is_terminal:
-        print("\t".join(columns))
-        for row in rows:
-            print("\t".join(cell(value) for value in row))
+        for line in (columns, *rows):
+            print("\t".join(map(separable, line)))
         return
     table = Table(*columns, header_style="bold", box=None, pad_edge=False)
     for row in rows:
         table.add_row(*(Text(cell(value)) for value in row))
     out.print(table)
+
+
+def show_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Each row as an object on a line of its own."""
+    twice = sorted({name for name in columns if list(columns).count(name) > 1})
+    if twice:
+        raise InvalidInput(
+            f"an object cannot have two fields {twice[0]!r}", field="json", hint="name one: AS …"
+        )
+    for row in rows:
+        print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
+
+
+def separable(value: Any) -> str:
+    """A value between tabs, as PostgreSQL's COPY writes it: NULL is \\N, and whatever would break
+    the line is escaped by a backslash."""
+    if value is None:
+        return "\\N"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return cell(value).translate(_ESCAPES)
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def cell(value: Any) -> str:

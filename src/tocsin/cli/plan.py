@@ -21,14 +21,15 @@ from tocsin.cli.lab_trace import in_words
 from tocsin.cli.output import err, out, show_table
 from tocsin.cli.progress import Watch
 from tocsin.cli.services import bytes_from, seconds_from
-from tocsin.cli.values import listed
+from tocsin.cli.values import check_target, listed
 from tocsin.errors import InvalidInput
 
 
 def register(app: typer.Typer) -> None:
     plan = typer.Typer(help="How large must caches be?", no_args_is_help=True)
     plan.callback()(_group)
-    plan.command()(survive)
+    # Whatever begins with a dash and is no option is a value, and we say what is wrong with it.
+    plan.command(context_settings={"ignore_unknown_options": True})(survive)
     app.add_typer(plan, name="plan")
 
 
@@ -65,6 +66,7 @@ def survive(
     from tocsin.lab.simulators.message_cache import measures
     from tocsin.lab.workloads.messages import MOST_CLIENTS, MessageLoad
 
+    check_target(picture, "picture")
     if word != "for":
         raise InvalidInput(f"{word!r} is not “for”", field="for", hint="plan survive 99% for 1h")
     stay_s = seconds_from(stay, "stay")

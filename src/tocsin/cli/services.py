@@ -19,8 +19,9 @@ from rich.status import Status
 
 from tocsin import settings as configuration
 from tocsin.cli.output import complain, err, out, show_table
-from tocsin.errors import Conflict, InvalidInput, SettingError
-from tocsin.service.serving import configure_logs, until_stopped
+from tocsin.errors import Conflict, Damaged, InvalidInput, SettingError
+from tocsin.service.logs import configure_logs
+from tocsin.service.serving import until_stopped
 from tocsin.service.tokens import SCOPES, mint
 from tocsin.settings import Settings, without_secrets
 from tocsin.system import (
@@ -248,7 +249,7 @@ def _serve(run: Any, settings: Settings) -> None:
         threading.Thread(target=_stop_when_input_ends, daemon=True).start()
     try:
         uvloop.run(run(settings))
-    except Conflict as error:  # somebody else has what it needs
+    except (Conflict, Damaged) as error:  # somebody else has what it needs, or nobody
         complain(error)
         sys.exit(MISCONFIGURED)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tocsin.cli.services import bytes_from
 from tocsin.errors import InvalidInput
@@ -27,6 +28,17 @@ def sizes_from(given: list[str] | None) -> list[int] | None:
         except InvalidInput as error:
             raise InvalidInput(error.message, field="sizes", hint=error.hint) from None
     return found
+
+
+def check_target(file: Path | None, field: str) -> None:
+    """Before the work whose outcome it is to take."""
+    if file is None:
+        return
+    wish = f"cannot {'draw into' if field == 'picture' else 'write'} {file}"
+    if file.is_dir():
+        raise InvalidInput(f"{wish}: it is a directory", field=field, hint="name a file")
+    if not file.absolute().parent.is_dir():
+        raise InvalidInput(f"{wish}: its directory is missing", field=field, hint="make it first")
 
 
 def pairs_from(given: list[str] | None) -> dict[str, str]:

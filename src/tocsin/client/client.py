@@ -57,6 +57,12 @@ class Subscription:
         """Every loss so far; each is also told by the `gap` of the result that follows it."""
         return list(self._listener.feed.gaps)
 
+    def on_gap(self, told: Callable[[Gap], None]) -> None:
+        """Have `told` called with each loss as soon as it is known, those so far included."""
+        for gap in self.gaps:
+            told(gap)
+        self._listener.feed.on_gap = told
+
     @property
     def ended(self) -> bool:
         """Whether the subscription is over for good, by whomever."""
@@ -211,9 +217,9 @@ class Client:
             async for result in subscription:
                 yield result
 
-    async def sql(self, text: str) -> list[StatementResult]:
-        """Run statements at the cluster."""
-        return await self._require_cluster().sql(text)
+    async def sql(self, text: str, key: str | None = None) -> list[StatementResult]:
+        """Run statements at the cluster; INSERTs once under the same `key`."""
+        return await self._require_cluster().sql(text, key)
 
     async def publish(
         self, dataset: str, records: Mapping[str, Any] | Iterable[Mapping[str, Any]]

@@ -59,10 +59,18 @@ class Cluster:
     async def close(self) -> None:
         await self._http.close()
 
-    async def sql(self, text: str) -> list[StatementResult]:
-        """Run statements; one result for each. Not sent again once the cluster may have it."""
-        body = {"sql": text}
-        answer = await self._http.call("POST", "/v1/statements", json=body, repeatable=False)
+    async def sql(self, text: str, key: str | None = None) -> list[StatementResult]:
+        """Run statements; one result for each. Not sent again once the cluster may have it.
+
+        With a `key`, the same text may be sent again, and its INSERTs are taken once.
+        """
+        answer = await self._http.call(
+            "POST",
+            "/v1/statements",
+            json={"sql": text},
+            headers={} if key is None else {"idempotency-key": key},
+            repeatable=False,
+        )
         return msgspec.convert(answer["results"], list[StatementResult])
 
     async def publish(

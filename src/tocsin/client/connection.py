@@ -360,6 +360,8 @@ class Connection:
                 self._subscribed(frame)
             case frames.Unsubscribed() | frames.Pong():
                 self._answer(frame.ref, frame)
+            case frames.Failure(subscription=subscription) if subscription is not UNSET:
+                log.debug("not acknowledged: %s", frame.error)  # how it left comes in other words
             case frames.Failure():
                 self._failed(frame)
 

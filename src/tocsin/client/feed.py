@@ -7,21 +7,34 @@ is bounded: while the application is behind, nothing more is asked for. Must not
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, convert
 
 from tocsin.client.frames import Results, SubscriptionInfo
 from tocsin.model import filtered_dataset
 
 
 class Gap(Struct, frozen=True):
-    """Results that existed and can no longer be had. `last` is None if nobody knows how many."""
+    """Results that existed and can no longer be had, or that could not be made: then `records` says
+    of which records. `last` is None if nobody knows how many."""
 
     channel: str
     first: int
     last: int | None
     reason: str
+    records: LostRecords | None = None
+
+
+class LostRecords(Struct, frozen=True):
+    """Records in [first, end) of a dataset that a channel gave no answer for."""
+
+    cause: str
+    dataset: str = ""
+    first: int = 0
+    end: int = 0
+    records: int = 0
 
 
 class Result(Struct, frozen=True):
@@ -59,8 +72,10 @@ class Feed:
         self._gap: Gap | None = None
         self._acknowledged = 0
         self._acknowledgement_sent = 0
+        self._untaken: set[int] = set()  # positions that tell of a gap: nobody acknowledges them
         self.durable = 0  # the newest acknowledgement that the broker confirmed
         self.gaps: list[Gap] = []
+        self.on_gap: Callable[[Gap], None] = lambda _: None
 
     @property
     def info(self) -> SubscriptionInfo | None:
@@ -152,6 +167,9 @@ class Feed:
 
     def acknowledgement(self) -> tuple[str, int] | None:
         """The cumulative acknowledgement (epoch, position) to send now, if any."""
+        while self._acknowledged + 1 in self._untaken:
+            self._acknowledged += 1
+            self._untaken.remove(self._acknowledged)
         if self._info is None or self._acknowledged <= self._acknowledgement_sent:
             return None
         self._acknowledgement_sent = self._acknowledged
@@ -168,6 +186,7 @@ class Feed:
 
     def _start(self, marker: int) -> None:
         self._received = self._acknowledged = self._acknowledgement_sent = self.durable = marker
+        self._untaken = set()
         self._head = marker
 
     @property
@@ -186,6 +205,11 @@ class Feed:
             if result.position > self._received + 1 and not self._has_holes:
                 self._lose(self._received + 1, result.position - 1, "missing in the answer")
             self._received = result.position
+            lost = _lost_records(result.value)
+            if lost is not None:
+                self._untaken.add(result.position)
+                self._lose(result.position, result.position, lost.cause, lost)
+                continue
             gap, self._gap = self._gap, None
             self._buffer.append(
                 Result(
@@ -200,12 +224,22 @@ class Feed:
             )
         return True
 
-    def _lose(self, first: int, last: int | None, reason: str) -> None:
+    def _lose(
+        self, first: int, last: int | None, reason: str, records: LostRecords | None = None
+    ) -> None:
         assert self._info is not None
-        gap = Gap(self._info.channel, first, last, reason)
+        gap = Gap(self._info.channel, first, last, reason, records)
         self.gaps.append(gap)
         if self._gap is None:
             self._gap = gap
         else:  # two losses with nothing between them are told as one
             both = self._gap.last is not None and last is not None
             self._gap = Gap(gap.channel, self._gap.first, last if both else None, reason)
+        self.on_gap(gap)
+
+
+def _lost_records(value: Any) -> LostRecords | None:
+    """What a result says that stands for others: no column of a query is called `_gap`."""
+    if not (isinstance(value, dict) and value.keys() == {"_gap"}):
+        return None
+    return convert(value["_gap"], LostRecords)

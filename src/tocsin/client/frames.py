@@ -175,8 +175,11 @@ class Moved(Struct, frozen=True, tag_field="op", tag="moved"):
 
 
 class Failure(Struct, frozen=True, tag_field="op", tag="error"):
+    """With a `subscription`, it is the answer to an acknowledgement: these have no `ref`."""
+
     error: dict[str, Any]
     ref: Ref | None = None
+    subscription: int | UnsetType = UNSET
 
 
 class Pong(Struct, frozen=True, tag_field="op", tag="pong"):

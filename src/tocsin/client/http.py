@@ -11,7 +11,14 @@ from typing import Any
 import httpx
 import msgspec
 
-from tocsin.errors import TocsinError, Unauthenticated, Unavailable, error_from_dict
+from tocsin.errors import (
+    InvalidInput,
+    TocsinError,
+    Unauthenticated,
+    Unavailable,
+    Unconfirmed,
+    error_from_dict,
+)
 from tocsin.service.backoff import NO_ANSWER, Backoff
 
 Token = str | Callable[[], str]
@@ -48,7 +55,7 @@ class Http:
     """One service's base URL, with the caller's token."""
 
     def __init__(self, url: str, token: Token | None, timeout_s: float = 30.0) -> None:
-        self.url = url.rstrip("/")
+        self.url = _checked(url).rstrip("/")
         self._token = token
         self._client = httpx.AsyncClient(timeout=timeout_s, verify=tls())
 
@@ -89,7 +96,8 @@ class Http:
                 return msgspec.json.decode(response.content)
             raise error
 
-        return await _retried(once, attempts, repeatable)
+        counted = not repeatable or "idempotency-key" in headers
+        return await _retried(once, attempts, repeatable, counted)
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
         """The bytes of a GET as they come; what breaks in the middle raises."""
@@ -105,6 +113,20 @@ class Http:
             raise _Lost(self.url, lost, sent=True).error from lost
 
 
+def _checked(url: str) -> str:
+    try:
+        known = httpx.URL(url)
+    except httpx.InvalidURL:
+        known = httpx.URL()
+    if known.scheme not in ("http", "https") or not known.host:
+        raise InvalidInput(
+            f"{url!r} is not the address of a service",
+            field="address",
+            hint="such as http://127.0.0.1:7400",
+        )
+    return url
+
+
 class _Lost(Exception):
     """No answer came. Not of the tree of errors: that is what services tell, by code."""
 
@@ -116,16 +138,22 @@ class _Lost(Exception):
         self.sent = sent
 
 
-async def _retried(once: Callable[[], Awaitable[Any]], attempts: int, repeatable: bool) -> Any:
+async def _retried(
+    once: Callable[[], Awaitable[Any]], attempts: int, repeatable: bool, counted: bool
+) -> Any:
+    """`counted`: to have done it twice is not the same as once, so that doubt is told."""
     backoff = Backoff()
+    in_doubt = False
     for left in range(attempts - 1, -1, -1):
         try:
             return await once()
-        except Unavailable:
-            if left == 0 or not repeatable:
-                raise
+        except Unavailable as error:
+            failure, again = error, repeatable
+            in_doubt = in_doubt or isinstance(error, Unconfirmed)
         except _Lost as lost:
-            if left == 0 or (lost.sent and not repeatable):
-                raise lost.error from lost
+            failure, again = lost.error, repeatable or not lost.sent
+            in_doubt = in_doubt or (counted and lost.sent)
+        if left == 0 or not again:
+            raise Unconfirmed.after(failure) if in_doubt else failure
         await asyncio.sleep(backoff.next_s())
     raise AssertionError("unreachable")

@@ -137,8 +137,8 @@ class SyncClient:
         with self.subscribe(channel, *arguments, **named) as subscription:
             yield from subscription
 
-    def sql(self, text: str) -> list[StatementResult]:
-        return self._loop.wait(self._client.sql(text))
+    def sql(self, text: str, key: str | None = None) -> list[StatementResult]:
+        return self._loop.wait(self._client.sql(text, key))
 
     def publish(
         self, dataset: str, records: Mapping[str, Any] | Iterable[Mapping[str, Any]]

@@ -12,7 +12,8 @@ from starlette.applications import Starlette
 
 from tocsin.coordinator.overlay import OverlayTree, tree_from
 from tocsin.coordinator.registry import Beside, LiveBroker, Registry
-from tocsin.service.serving import configure_logs, listen, port_of, serving, until_stopped
+from tocsin.service.logs import configure_logs
+from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.tokens import check_secret
 from tocsin.service.web import Call, Route, application
 from tocsin.settings import Settings
@@ -101,7 +102,7 @@ async def run(settings: Settings) -> None:
     """Serve until a signal asks to stop."""
     configure_logs(settings.log_level, settings.log_format)
     service = app(settings)
-    listener = listen(settings.host, settings.coordinator_port)
+    listener = listen(settings.host, settings.coordinator_port, "coordinator_port")
     async with serving(service, listener):
         log.info("coordinator ready", url=f"http://{settings.host}:{port_of(listener)}")
         await until_stopped()

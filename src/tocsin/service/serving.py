@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import errno
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 
-import structlog
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,52 +19,9 @@ GRACE_S = 5
 ABORT = "tocsin.abort"  # an extension in a request's scope: cut the connection, now
 
 
-def configure_logs(level: str, style: str) -> None:
-    """Structured logs on standard error: JSON lines, or readable ones in a terminal."""
-    number = logging.getLevelNamesMapping().get(level.upper())
-    if number is None:
-        raise SettingError(f"no log level is called {level!r}", field="log_level")
-    if style not in ("auto", "json", "console"):
-        raise SettingError("log_format is json, console or auto", field="log_format")
-    console = style == "console" or (style == "auto" and sys.stderr.isatty())
-    # A failure is told with its lines, never with what its variables held: they hold secrets.
-    renderers: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-        if console
-        else [
-            structlog.processors.ExceptionRenderer(
-                structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-            ),
-            structlog.processors.JSONRenderer(),
-        ]
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            *renderers,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(_StandardError()),  # type: ignore[arg-type]
-    )
-
-
-class _StandardError:
-    """Standard error as it is at the moment. Where it is closed or its reader has gone, lines are
-    lost: a service does not fail because nobody listens to it."""
-
-    def write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.flush()
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. A taken port is the user's to solve."""
+def listen(host: str, port: int, setting: str = "port") -> socket.socket:
+    """A listening socket; port 0 takes a free one. A taken port is the user's to solve, with the
+    `setting` that chose it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -74,13 +29,24 @@ def listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except (OSError, OverflowError) as error:
         listener.close()
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            raise taken(port, setting) from None
         reason = getattr(error, "strerror", None) or str(error)
+        hint = f"choose another with --set {setting}=… or --set host=…"
         raise SettingError(
-            f"cannot listen on {host}:{port}: {reason}", field="port", hint="choose another"
+            f"cannot listen on {host}:{port}: {reason}", field=setting, hint=hint
         ) from None
     listener.listen(2048)
     listener.setblocking(False)
     return listener
+
+
+def taken(port: int, setting: str, by: str = "another program") -> SettingError:
+    return SettingError(
+        f"port {port} is taken by {by}",
+        field=setting,
+        hint=f"stop that one, or choose another port: --set {setting}=…",
+    )
 
 
 def port_of(listener: socket.socket) -> int:

@@ -6,6 +6,7 @@ error answers, metrics and the OpenAPI description, so that none of them can dis
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -28,6 +29,10 @@ log = structlog.get_logger()
 
 CALLS = Counter("tocsin_http_requests_total", "Answered HTTP calls", ["path", "method", "status"])
 CALL_TIME = Histogram("tocsin_http_seconds", "Time to answer an HTTP call", ["path"])
+
+INSTANCE = "SERVICE_INSTANCE"
+"""In a service's environment: what its starter knows it by, told by /healthz. Whoever else answers
+on its port is not the one that was started."""
 
 
 class Call:
@@ -106,15 +111,18 @@ def application(
     secret: str,
     limit_bytes: int,
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
+    trouble: Callable[[], str | None] = lambda: None,
 ) -> Starlette:
-    """The service: its routes, and beside them /metrics, /healthz, /openapi.json and /docs."""
+    """The service: its routes, and beside them /metrics, /healthz, /openapi.json and /docs.
+    `trouble` says why it does not do its work, if it does not."""
     description = msgspec.json.encode(describe(title, routes))
 
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
-    async def health(_: Request) -> Response:
-        return json_response({"status": "ok"})
+    async def healthy(_: Request) -> Response:
+        why = trouble()
+        return health("ok") if why is None else health(why, 503)
 
     async def openapi(_: Request) -> Response:
         return Response(description, media_type="application/json")
@@ -124,7 +132,7 @@ def application(
 
     plain = [
         StarletteRoute("/metrics", metrics),
-        StarletteRoute("/healthz", health),
+        StarletteRoute("/healthz", healthy),
         StarletteRoute("/openapi.json", openapi),
         StarletteRoute("/docs", docs),
     ]
@@ -178,6 +186,10 @@ async def _not_found(request: Request, _: Exception) -> Response:
 
 def json_response(value: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
+
+
+def health(state: str, status: int = 200) -> Response:
+    return json_response({"status": state, "instance": os.environ.get(INSTANCE)}, status)
 
 
 def error_response(error: TocsinError) -> Response:

@@ -15,6 +15,7 @@ from tocsin.broker.effects import (
     Ended,
     Fail,
     Fetch,
+    NotAcked,
     SendInline,
     Signal,
     StoreMarkers,
@@ -269,6 +270,8 @@ class SimulatedBroker:
                     world.to_client(
                         connection, lambda c: c.confirmed(subscription, epoch, position)
                     )
+            case NotAcked():
+                pass  # clients learn in other words that it is over, or served elsewhere
             case Ended(subscription, connections):
                 for connection in connections:
                     world.to_client(connection, lambda c: c.ended(subscription))

@@ -22,8 +22,8 @@ from tocsin.broker.events import NewHead, RangeAnswer
 from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.pages import Coming
 from tocsin.client.frames import SubscriptionInfo
-from tocsin.client.http import error_of, tls
-from tocsin.errors import NotFound, TocsinError, Unavailable, error_from_dict
+from tocsin.client.http import NOT_SENT, error_of, tls
+from tocsin.errors import NotFound, TocsinError, Unavailable, Unconfirmed, error_from_dict
 from tocsin.model import Beginning, Departure, Result
 from tocsin.overlay.filters import Filter
 from tocsin.service.backoff import NO_ANSWER, Backoff
@@ -219,15 +219,19 @@ class ClusterLink:
     ) -> Relayed:
         """Pass a publication on, in the publisher's name."""
         path = f"/v1/datasets/{quote(dataset, safe='')}/records"
-        hint = "publish again, with the same Idempotency-Key"
-        return await self._relay("POST", path, body, headers, hint)
+        try:
+            return await self._relay("POST", path, body, headers)
+        except Unavailable as error:
+            if isinstance(error.__cause__, NOT_SENT):
+                raise
+            raise Unconfirmed.after(error) from error
 
     async def upload(
         self, id: str | None, body: AsyncIterator[bytes], headers: dict[str, str]
     ) -> Relayed:
         """Pass an attachment on as it comes, in the publisher's name."""
         method, path = ("PUT", f"/{quote(id, safe='')}") if id else ("POST", "")
-        return await self._relay(method, f"/v1/attachments{path}", body, headers, "upload it again")
+        return await self._relay(method, f"/v1/attachments{path}", body, headers)
 
     async def _relay(
         self,
@@ -235,14 +239,13 @@ class ClusterLink:
         path: str,
         body: bytes | AsyncIterator[bytes],
         headers: dict[str, str],
-        hint: str,
     ) -> Relayed:
         try:
             answer = await self._http.request(
                 method, self.url + path, content=body, headers=headers, timeout=PUBLISH_S
             )
         except NO_ANSWER as error:
-            raise self._silent(error, hint) from error
+            raise self._silent(error, "send it again") from error
         return Relayed(answer.status_code, answer.content, answer.headers.get("content-type", ""))
 
     async def news(self, since: int) -> News:
@@ -277,7 +280,8 @@ class ClusterLink:
                     await response.aread()
                     raise error_of(response)
                 async for line in response.aiter_lines():
-                    yield _decode_line(line)
+                    if line:  # an empty one says that the cluster is there
+                        yield _decode_line(line)
         except NO_ANSWER as error:
             raise Unavailable(f"the stream of records broke: {error!r}") from error
         except msgspec.DecodeError as error:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from tocsin.broker.effects import Acked, Answer, Ended, Gap, SendInline, Signal
+from tocsin.broker.effects import Acked, Answer, Ended, Gap, NotAcked, SendInline, Signal
 from tocsin.broker.server.message import Message
 from tocsin.client import frames
 from tocsin.client.frames import SubscriptionInfo
@@ -114,6 +114,11 @@ def acked_message(effect: Acked) -> Message:
     return Message(
         "acked", encode(frames.Acked(effect.subscription, effect.epoch, effect.position))
     )
+
+
+def not_acked_message(effect: NotAcked) -> Message:
+    told = frames.Failure(effect.error.as_dict(), subscription=effect.subscription)
+    return Message("error", encode(told))
 
 
 def ended_message(effect: Ended) -> Message:

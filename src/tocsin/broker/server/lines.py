@@ -16,6 +16,7 @@ from tocsin.broker.effects import (
     CloseConnection,
     Ended,
     Fail,
+    NotAcked,
     SendInline,
     Signal,
 )
@@ -26,7 +27,7 @@ from tocsin.client import frames
 from tocsin.errors import TocsinError
 from tocsin.service.tokens import Identity
 
-Word = Signal | SendInline | Answer | Fail | Acked | Ended | CloseConnection
+Word = Signal | SendInline | Answer | Fail | Acked | NotAcked | Ended | CloseConnection
 
 
 class Line(Protocol):
@@ -91,6 +92,8 @@ class Lines:
                 self._send(encoding.acked_message(word), word.connections)
                 for asker in word.requests:
                     asker.answered(word.position)
+            case NotAcked():
+                self._send(encoding.not_acked_message(word), word.connections)
             case Ended():
                 self._send(encoding.ended_message(word), word.connections)
             case CloseConnection():

@@ -26,7 +26,8 @@ from tocsin.client.frames import GOING_AWAY
 from tocsin.client.http import tls
 from tocsin.errors import TocsinError
 from tocsin.service.backoff import NO_ANSWER, Backoff
-from tocsin.service.serving import configure_logs, listen, port_of, serving, until_stopped
+from tocsin.service.logs import configure_logs
+from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.tokens import check_secret, mint
 from tocsin.settings import Settings
 
@@ -67,8 +68,8 @@ class Broker:
     async def start(self) -> None:
         """Returns when the broker has loaded its subscriptions and takes clients."""
         settings = self.settings
-        rest_listener = listen(settings.host, settings.broker_port)
-        ws_listener = listen(settings.host, settings.broker_ws_port)
+        rest_listener = listen(settings.host, settings.broker_port, "broker_port")
+        ws_listener = listen(settings.host, settings.broker_ws_port, "broker_ws_port")
         for listener in (rest_listener, ws_listener):
             # What the kernel holds for a client counts as well; connections inherit the limit.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)

@@ -53,6 +53,7 @@ class MessageLoad(Struct, frozen=True, kw_only=True):
         _refuse(
             0 <= self.unpopular_share <= 1, "unpopular_share", self.unpopular_share, "from 0 to 1"
         )
+        _refuse(self.unpopular_rate >= 0, "unpopular_rate", self.unpopular_rate, "0 or more")
         if self.unpopular_share > 0:
             value = self.unpopular_rate
             _refuse(0 < value <= self.client_rate, "unpopular_rate", value, "above 0, at most λc")
