@@ -135,6 +135,7 @@ class BackendSubscription(Struct, frozen=True):
     filter: Any = None
     attachments: tuple[str, ...] = ()  # fields of its results that hold attachments
     keys: tuple[str, ...] = ()  # fields that name the story: the newest version of it counts
+    since: int = 0  # the position from which records of its channel's one NEW dataset count
 
 
 class Subscription(Struct, frozen=True):

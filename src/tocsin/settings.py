@@ -61,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     compact_files: int = 8  # so many small files of a dataset are merged into one
     result_retention_s: float = 7 * 24 * 3600.0  # results older than this are dropped
     record_limit_bytes: int = 1024 * 1024  # the largest single record
+    result_limit_bytes: int = 4 * 1024 * 1024  # the largest result; a larger one is told as a gap
     body_limit_bytes: int = 64 * 1024 * 1024  # the largest request body
     attachments: str = ""  # directory or s3://… of attachments; empty: in the data directory
     attachment_limit_bytes: int = 64 * 1024 * 1024  # the largest attachment
@@ -117,9 +118,9 @@ def convert(values: Mapping[str, Any]) -> Settings:
     except msgspec.ValidationError as error:
         field = field_named(error)
         raise SettingError(f"setting {field}: {error}", field=field) from None
-    for name in ("segment_bytes", "batch_bytes", "record_limit_bytes", "body_limit_bytes"):
+    for name in ("segment_bytes", "batch_bytes", "record_limit_bytes", "result_limit_bytes"):
         _positive(settings, name)
-    for name in ("attachment_limit_bytes", "attachment_grace_s"):
+    for name in ("body_limit_bytes", "attachment_limit_bytes", "attachment_grace_s"):
         _positive(settings, name)
     for name in (
         "flush_interval_s",

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tocsin.language import CreateChannel, parse_one
 from tocsin.model import Channel, Column, Dataset
+from tocsin.pipeline.answering import Ask
 from tocsin.pipeline.runner import Runner
 from tocsin.pipeline.snapshot import Snapshots
 from tocsin.pipeline.tables import Tables
@@ -81,7 +82,7 @@ def test_results_carry_what_records_say_from_log_and_parquet(
                 tables.flush(REPORTS, log.ends()["reports"])
         seen = snapshots.take(log.cut)
         window = Window(runner.progress(made.channel), Progress({}, seen.cut.at_us))
-        runner.run("c", window, seen, limit_s=60.0)
+        runner.run("c", Ask(window, seen, 60.0))
         found = store.results.read(subscription.backend.id, 0, 100, 100).results
         told = sorted((json.loads(one.payload) for one in found), key=lambda one: one["key"])
         assert told[0] == {"key": 1, "photo": PHOTO}

@@ -79,6 +79,28 @@ def test_failure_of_all_few_arguments_is_soon_known_to_be_the_querys() -> None:
     assert query.tries < 20
 
 
+def test_many_bad_records_are_found_one_by_one() -> None:
+    bad = set(range(1000, 2000, 40))
+    query = Query(bad, set(), set())
+    verdict = diagnose(range(1000, 2000), SETS, query.fails, one_by_one=True)
+    assert set(verdict.records) == bad
+    assert verdict.everything is None
+
+
+def test_too_many_bad_records_exhaust_the_tries_and_that_is_told() -> None:
+    query = Query(set(range(1000, 2000, 2)), set(), set())
+    verdict = diagnose(range(1000, 2000), SETS, query.fails, one_by_one=True)
+    assert verdict.everything is not None
+    assert verdict.exhausted
+    assert query.tries == MOST_TRIES
+
+
+def test_failure_without_any_record_is_an_arguments() -> None:
+    none: list[int] = []
+    verdict = diagnose(none, SETS, lambda _, s: "bad" if 3 in s else None, one_by_one=True)
+    assert set(verdict.sets) == {3}
+
+
 @given(
     st.sets(st.sampled_from(RECORDS), max_size=3),
     st.sets(st.sampled_from(SETS), max_size=3),

@@ -12,6 +12,7 @@ from tocsin.pipeline.channels import compile_channel
 from tocsin.pipeline.jdbc import jdbc_of
 from tocsin.pipeline.real_time import RealTime
 from tocsin.pipeline.session import runs_in_real_time
+from tocsin.service.trouble import Troubles
 from tocsin.settings import Settings
 from tocsin.storage.log.kafka import KafkaAddress
 
@@ -43,6 +44,7 @@ def why_not(query: str, *, slots: int = 8, delivers: str = "") -> str:
         DATASETS.__getitem__,
         lambda _: set(),
         None,  # type: ignore[arg-type]
+        Troubles(),
         batch_s=5.0,
         slots=slots,
     )

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.language import CreateChannel, parse_one
 from tocsin.model import Channel, Column, Dataset
+from tocsin.pipeline.answering import STRIKES, Ask
 from tocsin.pipeline.failures import Overlong
-from tocsin.pipeline.runner import STRIKES, Runner
+from tocsin.pipeline.runner import Runner
 from tocsin.pipeline.snapshot import Snapshot, Snapshots
 from tocsin.pipeline.tables import Tables
 from tocsin.pipeline.trial import Record
@@ -46,7 +47,9 @@ class Bench:
         self.snapshots = Snapshots(tables, DATASETS.__getitem__)
         self.told: list[Committed] = []
         self.buried: list[tuple[Record, str]] = []
-        self.runner = Runner(spark, self.store, on_commit=self._told, bury=self._bury)
+        self.runner = Runner(
+            spark, self.store, on_commit=self._told, bury=self._bury, result_limit_bytes=10_000
+        )
 
     def close(self) -> None:
         self.log.close()
@@ -74,7 +77,7 @@ class Bench:
         seen = snapshot or self.snapshots.take(self.log.cut)
         upto = Progress(dict(seen.cut.ends), seen.cut.at_us)
         window = Window(self.runner.progress(self.channel), upto)
-        self.runner.run("c", window, seen, limit_s=limit_s)
+        self.runner.run("c", Ask(window, seen, limit_s))
 
     def results(self) -> dict[str, list[Any]]:
         found = {}
@@ -111,7 +114,7 @@ def test_results_come_in_the_order_of_their_records_and_once(bench: Bench) -> No
     seen = bench.snapshots.take(bench.log.cut)
     window = Window(start, Progress(dict(seen.cut.ends), seen.cut.at_us))
     for _ in range(2):  # the second begins where the channel no longer stands
-        bench.runner.run("c", window, seen, limit_s=60.0)
+        bench.runner.run("c", Ask(window, seen, 60.0))
     assert bench.results() == {
         "fire": [{"id": 5}, {"id": 3}, {"id": 1}],
         "flood": [{"id": 4}, {"id": 2}],
@@ -207,6 +210,49 @@ def test_subscription_counts_from_the_record_after_it(bench: Bench) -> None:
     bench.publish({"id": 2, "kind": "fire"}, {"id": 2, "kind": "flood"})
     bench.run()
     assert bench.results() == {"fire": [{"id": 2}], "flood": [{"id": 1}, {"id": 2}]}
+
+
+def test_who_subscribes_while_a_run_is_under_way_gets_every_record_from_its_position(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run had read the subscriptions before, and its window reaches behind that position."""
+    bench.create(BY_KIND, ("flood",))
+    bench.publish({"id": 1, "kind": "fire"}, {"id": 1, "kind": "flood"})
+    position = bench.log.ends()["reports"]
+    bench.publish({"id": 2, "kind": "fire"}, {"id": 2, "kind": "flood"})
+    commit, subscribe = bench.store.runs.commit_run, bench.store.subscriptions.subscribe
+
+    def late(*args: Any, **options: Any) -> Committed | None:
+        subscribe("bob", "c", {"kind": "fire"}, None, since=position)
+        return commit(*args, **options)
+
+    monkeypatch.setattr(bench.store.runs, "commit_run", late)
+    bench.run()
+    assert bench.results() == {"fire": [{"id": 2}], "flood": [{"id": 1}, {"id": 2}]}
+
+
+def test_a_subscription_counts_from_where_its_channel_stands_at_least(bench: Bench) -> None:
+    bench.create(BY_KIND, ("flood",))
+    asked_at = bench.log.ends()["reports"]
+    bench.publish({"id": 1, "kind": "fire"})
+    bench.run()
+    made, _ = bench.store.subscriptions.subscribe(
+        "bob", "c", {"kind": "fire"}, None, since=asked_at
+    )
+    assert made.backend.since == bench.log.ends()["reports"]
+
+
+def test_result_that_is_too_large_is_told_to_its_own_subscriber_alone(bench: Bench) -> None:
+    bench.create("SELECT r.id, repeat('x', r.id) AS x FROM NEW reports r WHERE r.kind = :kind")
+    bench.publish(*({"id": n, "kind": k} for n, k in ((1, "fire"), (20_000, "fire"), (1, "flood"))))
+    bench.run()
+    results = bench.results()
+    gap, rest = results["fire"]
+    assert rest == results["flood"][0] == {"id": 1, "x": "x"}
+    assert gap["_gap"]["records"] == 1
+    assert "larger than result_limit_bytes = 10000" in gap["_gap"]["cause"]
+    (loss,) = bench.store.progress.losses("c", 9)
+    assert loss.dataset == "reports"
 
 
 def test_run_that_takes_too_long_is_stopped_and_moves_nothing(bench: Bench) -> None:

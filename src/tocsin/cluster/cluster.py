@@ -107,7 +107,12 @@ class Cluster:
     def _match_taker(self) -> MatchTaker | None:
         if not runs_in_real_time(self.settings):
             return None
-        return MatchTaker(KafkaAddress.parse(self.settings.log), self.store, self._matched)
+        return MatchTaker(
+            KafkaAddress.parse(self.settings.log),
+            self.store,
+            self._matched,
+            result_limit_bytes=self.settings.result_limit_bytes,
+        )
 
     def _matched(self, committed: Committed) -> None:
         """Called on the taker's thread."""
@@ -238,7 +243,19 @@ class Cluster:
     def trouble(self) -> str | None:
         """Why records do not flow; None: they do."""
         engine = self._engine
-        return self._absence if engine is None else engine.trouble
+        of_spark = self._absence if engine is None else engine.trouble
+        lasting = [
+            *([] if of_spark is None else [of_spark]),
+            *([] if self._matches is None else self._matches.troubles.lasting()),
+            *(f"dataset {each}" for each in self.feeds.troubles.lasting()),
+            *(f"delivery of channel {each}" for each in self.deliveries.troubles.lasting()),
+        ]
+        return "; ".join(lasting) or None
+
+    @property
+    def matches_waiting(self) -> int:
+        """Found by channels in real-time mode, and not stored yet."""
+        return 0 if self._matches is None else self._matches.waiting
 
     @property
     def engine(self) -> Engine:

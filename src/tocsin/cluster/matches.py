@@ -15,17 +15,24 @@ import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from msgspec import Struct
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from tocsin.errors import Unavailable
+from tocsin.service.trouble import Troubles
+from tocsin.storage.gaps import gap_payload, too_large
 from tocsin.storage.log.kafka import KafkaAddress, Topics
 from tocsin.storage.matches import Match
+from tocsin.storage.progress import Loss
 from tocsin.storage.runs import Committed
 from tocsin.storage.store import Store
 
 log = structlog.get_logger()
 
 TAKEN = Counter("tocsin_matches_total", "Matches read from the topic of matches")
+STRANGE = Counter("tocsin_strange_matches_total", "What others wrote into the topic of matches")
+WAITING = Gauge("tocsin_matches_waiting", "Matches in the topic that are not stored yet")
+AGE_SECONDS = Gauge("tocsin_matches_age_seconds", "How long the newest stored match had waited")
+NAME = "matches of real-time channels"
 MOST_AT_ONCE = 5000
 WAIT_S = 0.5
 GATHER_S = 0.01  # the first goes at once; what comes soon after is stored together
@@ -52,10 +59,15 @@ class MatchTaker:
         address: KafkaAddress,
         store: Store,
         on_commit: Callable[[Committed], None],
+        *,
+        result_limit_bytes: int,
     ) -> None:
         self._address = address
         self._store = store
         self._on_commit = on_commit
+        self.troubles = Troubles()
+        self._result_limit_bytes = result_limit_bytes
+        self.waiting = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="matches", daemon=True)
 
@@ -74,9 +86,10 @@ class MatchTaker:
             try:
                 self._take()
             except Exception as error:  # the store or Kafka is away: begin again where it stands
-                known = isinstance(error, Unavailable)
-                tell = log.warning if known else log.exception
-                tell("matches cannot be taken now; they wait", reason=str(error))
+                if self.troubles.put(NAME, str(error) or type(error).__name__):
+                    known = isinstance(error, Unavailable)
+                    tell = log.warning if known else log.exception
+                    tell("matches cannot be taken now; they wait", reason=str(error))
                 self._stopping.wait(RETRY_S)
 
     def _take(self) -> None:
@@ -98,6 +111,8 @@ class MatchTaker:
                 found = self._next(consumer)
                 began = time.monotonic()
                 self._commit(topic, found)
+                self.troubles.clear(NAME)
+                self._measure(consumer, found)
                 self._stopping.wait(max(0.0, began + GATHER_S - time.monotonic()))
         finally:
             consumer.close()
@@ -117,7 +132,7 @@ class MatchTaker:
     def _commit(self, topic: str, messages: list[Message]) -> None:
         if not messages:
             return
-        found = [_match(message) for message in messages]
+        found = [match for message in messages if (match := self._match(message)) is not None]
         last = messages[-1].offset()
         assert last is not None
         started = time.perf_counter()
@@ -126,8 +141,28 @@ class MatchTaker:
         TAKEN.inc(len(found))
         log.debug("matches taken", count=len(found), seconds=time.perf_counter() - started)
 
+    def _match(self, message: Message) -> Match | None:
+        """None: Spark did not write it. Whatever is read here must be storable, or nothing behind
+        it would ever be."""
+        value: Any = message.value()
+        try:
+            told = _decode(value or b"")
+        except msgspec.DecodeError:
+            STRANGE.inc()
+            log.warning("somebody else writes into the topic of matches", offset=message.offset())
+            return None
+        payload = bytes(told.v)
+        if len(payload) > self._result_limit_bytes:
+            cause = too_large(len(payload), self._result_limit_bytes)
+            payload = gap_payload(Loss("", told.p, told.p + 1, 1, cause))
+        return Match(told.c, told.b, told.p, payload)
 
-def _match(message: Message) -> Match:
-    value: Any = message.value()
-    told = _decode(value)
-    return Match(told.c, told.b, told.p, bytes(told.v))
+    def _measure(self, consumer: Consumer, taken: list[Message]) -> None:
+        """How much is left, and how long what was taken last had waited."""
+        (place,) = consumer.position([TopicPartition(self._address.matches_topic, 0)])
+        _, end = consumer.get_watermark_offsets(place, cached=True)
+        self.waiting = max(0, end - place.offset) if place.offset >= 0 else 0
+        WAITING.set(self.waiting)
+        kind, written_ms = taken[-1].timestamp() if taken else (0, 0)
+        age_s = time.time() - written_ms / 1000 if kind else 0.0
+        AGE_SECONDS.set(max(0.0, age_s))

@@ -342,6 +342,8 @@ def _health_of(cluster: Cluster, channel: Channel) -> list[list[Any]]:
          else "quick"],
         ["waits for", "nothing" if trouble is None else trouble.reason],
     ]  # fmt: skip
+    if channel.mode == "real-time":
+        rows.append(["matches waiting", cluster.matches_waiting])
     for run in cluster.store.runs.recent_runs(channel.name, 1):
         took_ms = 1000 * (run.ended_at - run.started_at)
         rows.append(["last run", f"{run.rows} results in {took_ms:.0f} ms"])
@@ -371,6 +373,7 @@ def _parameters(channel: Channel) -> str:
 
 def _subscription_rows(found: Sequence[Subscription]) -> tuple[list[str], list[list[Any]]]:
     columns = ["subscription", "subscriber", "channel", "arguments", "broker", "marker", "head"]
+    columns.append("since")
     rows: list[list[Any]] = [
         [
             one.id,
@@ -380,6 +383,7 @@ def _subscription_rows(found: Sequence[Subscription]) -> tuple[list[str], list[l
             one.broker,
             one.marker,
             one.backend.head,
+            one.backend.since,
         ]
         for one in found
     ]

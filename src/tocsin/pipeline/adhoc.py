@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from decimal import Decimal
@@ -22,6 +21,7 @@ from tocsin.pipeline.channels.dialect import QueryText
 from tocsin.pipeline.channels.matching import as_json
 from tocsin.pipeline.channels.refusals import plain_message
 from tocsin.pipeline.channels.spark_reading import check_names
+from tocsin.pipeline.job_group import JobGroup
 
 MOST_ROWS = 1000
 MOST_BYTES = 16 * 1024 * 1024
@@ -63,21 +63,20 @@ def answer(
 def _within(spark: SparkSession, limit_s: float, run: Callable[[], Answer]) -> Answer:
     """What `run` answers in time. Planning cannot be stopped: its thread is left alone, and no job
     of its own starts any more."""
-    context = spark.sparkContext
-    group = f"query-{uuid.uuid4().hex}"
+    group = JobGroup(spark, "ad hoc query")
     outcome: Future[Answer] = Future()
 
     def work() -> None:
         try:
-            context.setJobGroup(group, "ad hoc query", interruptOnCancel=True)
-            outcome.set_result(run())
+            with group:
+                outcome.set_result(run())
         except BaseException as error:
             outcome.set_exception(error)
 
     InheritableThread(target=work, name="query", daemon=True).start()
     done, _ = wait((outcome,), limit_s)
     if not done:
-        context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+        group.cancel()
         raise InvalidInput(
             f"the query was stopped: it took longer than {limit_s:g} s",
             field="query_limit_s",

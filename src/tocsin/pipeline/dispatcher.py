@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import structlog
-from msgspec import Struct
 from prometheus_client import Counter
 
 from tocsin.errors import Damaged, Unavailable
@@ -23,6 +22,7 @@ from tocsin.model import Channel
 from tocsin.pipeline.failures import Overlong, reason
 from tocsin.pipeline.repetition import Schedule
 from tocsin.service.backoff import Backoff
+from tocsin.service.trouble import Troubles
 
 log = structlog.get_logger()
 
@@ -34,13 +34,6 @@ SLOW_S = 2.0  # a slow channel whose run takes less is a quick one again
 LONGEST_WAIT_S = 1.0
 
 
-class Trouble(Struct, frozen=True):
-    """Why a channel does not get on, and since when (seconds since the epoch)."""
-
-    reason: str
-    since: float
-
-
 @dataclass
 class _Task:
     channel: Channel
@@ -49,21 +42,23 @@ class _Task:
     due: bool = False  # a repetitive channel's tick has come, or its run is to be tried again
     retry_at: float = 0.0
     backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.2, most_s=10.0))
-    trouble: Trouble | None = None
     overruns: int = 0
 
 
 class Dispatcher:
-    """`run` runs a channel with a time limit; `has_news` tells whether a continuous one should."""
+    """`run` runs a channel with a time limit; `has_news` tells whether a continuous one should.
+    `troubles` hears which channels the machinery keeps from running."""
 
     def __init__(
         self,
         run: Callable[[str, float], None],
         has_news: Callable[[Channel], bool],
+        troubles: Troubles,
         *,
         limit_s: float,
     ) -> None:
         self._run = run
+        self._troubles = troubles
         self._has_news = has_news
         self._limit_s = limit_s
         self._quick_limit_s = min(QUICK_LIMIT_S, limit_s)
@@ -99,15 +94,11 @@ class Dispatcher:
         with self._lock:
             self._tasks.pop(name, None)
             self._schedule.remove(name)
+        self._troubles.clear(name)
 
     def wake(self) -> None:
         """There may be news. Called from any thread; does not wait."""
         self._wake.set()
-
-    def troubles(self) -> dict[str, Trouble]:
-        """Channels that the machinery keeps from running."""
-        with self._lock:
-            return {n: task.trouble for n, task in self._tasks.items() if task.trouble is not None}
 
     def is_slow(self, name: str) -> bool:
         with self._lock:
@@ -157,8 +148,9 @@ class Dispatcher:
             self._failed(task, error)
         else:
             task.slow = task.slow and time.monotonic() - began > SLOW_S
-            task.trouble, task.retry_at = None, 0.0
+            task.retry_at = 0.0
             task.backoff.reset()
+            self._troubles.clear(name)
         finally:
             with self._lock:
                 missed = self._schedule.finished(name)
@@ -173,12 +165,12 @@ class Dispatcher:
     def _failed(self, task: _Task, error: Exception) -> None:
         if self._stopping.is_set():
             return
-        why, since = reason(error), time.time()
-        if task.trouble is None or task.trouble.reason != why:
-            tell_trouble("a run could not be made and is tried again", error, task.channel.name)
-        if task.trouble is not None:
-            since = task.trouble.since
-        task.trouble = Trouble(why, since)
+        name = task.channel.name
+        with self._lock:
+            if self._tasks.get(name) is not task:  # dropped while it ran
+                return
+        if self._troubles.put(name, reason(error)):
+            tell_trouble("a run could not be made and is tried again", error, name)
         task.retry_at = time.time() + task.backoff.next_s()
 
 

@@ -42,6 +42,7 @@ _QUERY_CLASSES = {
     "java.time.format.DateTimeParseException",
     "java.util.IllegalFormatException",
     "java.util.regex.PatternSyntaxException",
+    "org.apache.kafka.common.errors.RecordTooLargeException",  # a match, in real-time mode
 }
 _SPARK_PREFIX = re.compile(r"^\[[\w.]+\]\s*")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*$")

@@ -42,6 +42,7 @@ from tocsin.pipeline.failures import Blame, blame, reason
 from tocsin.pipeline.jdbc import Jdbc
 from tocsin.pipeline.log_lines import kafka_options, keep_records
 from tocsin.pipeline.records import parse
+from tocsin.service.trouble import Troubles
 from tocsin.storage.log.kafka import KafkaAddress
 
 log = structlog.get_logger()
@@ -83,7 +84,7 @@ class _Feed(Struct):
 
 class RealTime:
     """All channels that run in real-time mode. `masks` tells which parameters the subscriptions of
-    a channel leave open."""
+    a channel leave open; `troubles` hears whose queries do not run."""
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class RealTime:
         dataset: Callable[[str], Dataset],
         masks: Callable[[str], set[Mask]],
         directory: Path,
+        troubles: Troubles,
         *,
         batch_s: float,
         slots: int,
@@ -103,6 +105,7 @@ class RealTime:
         self._dataset = dataset
         self._masks = masks
         self._directory = directory
+        self._troubles = troubles
         self._batch_s = batch_s
         self._slots = slots
         self._feeds: dict[str, _Feed] = {}
@@ -131,7 +134,7 @@ class RealTime:
         return ""
 
     def watch(self, channel: Channel, compiled: CompiledChannel, begin: Position) -> None:
-        """Take the channel up at a position. Raises Unavailable when that cannot be done yet;
+        """Take the channel up at a position. Raises what keeps its query from being started;
         unless it is unwatched, `look_after` tries again."""
         with self._lock:
             self._stop_queries(channel.name)
@@ -142,6 +145,7 @@ class RealTime:
         with self._lock:
             self._stop_queries(name)
             self._feeds.pop(name, None)
+            self._troubles.clear(name)
 
     def look_after(self) -> dict[str, Exception]:
         """Follow what subscriptions leave open, and start again what the machinery stopped. Tells
@@ -149,24 +153,34 @@ class RealTime:
         failed: dict[str, Exception] = {}
         with self._lock:
             for name, feed in self._feeds.items():
-                for mask, running in list(feed.queries.items()):
-                    self._look_at(feed, running)
-                    error = None if running.query.isActive else running.query.exception()
-                    if running.query.isActive:
-                        continue
-                    if error is not None and blame(error) is Blame.QUERY:
-                        failed[name] = error
-                        continue
-                    log.error(
-                        "a channel's real-time query stopped and is started again",
-                        channel=name,
-                        reason="no reason was told" if error is None else reason(error),
-                    )
-                    self._discard(running)
-                    feed.queries[mask] = self._start(feed, mask, running.reached)
-                if name not in failed:
-                    self._follow(feed)
+                try:
+                    stopped, failure = self._look_after(feed)
+                except Exception as error:  # Kafka or the store is away: the next round may tell
+                    stopped, failure = reason(error), None
+                if failure is not None:
+                    failed[name] = failure
+                elif not stopped:
+                    self._troubles.clear(name)
+                elif self._troubles.put(name, f"its query does not run: {stopped}"):
+                    log.error("a real-time query does not run", channel=name, reason=stopped)
         return failed
+
+    def _look_after(self, feed: _Feed) -> tuple[str, Exception | None]:
+        """Why a query of the channel had been stopped, if one was; and its own failure, if that is
+        why."""
+        stopped = ""
+        for mask, running in list(feed.queries.items()):
+            self._look_at(feed, running)
+            if running.query.isActive:
+                continue
+            error = running.query.exception()
+            if error is not None and blame(error) is Blame.QUERY:
+                return "", error
+            stopped = "nobody knows why" if error is None else reason(error)
+            self._discard(running)
+            feed.queries[mask] = self._start(feed, mask, running.reached)
+        self._follow(feed)
+        return stopped, None
 
     def passed(self) -> dict[str, Position]:
         """For each dataset read here, the end below which nothing is needed again."""
@@ -193,7 +207,11 @@ class RealTime:
     def is_running(self, name: str) -> bool:
         with self._lock:
             feed = self._feeds.get(name)
-            return feed is not None and all(each.query.isActive for each in feed.queries.values())
+            return (
+                feed is not None
+                and len(feed.queries) > 0
+                and all(each.query.isActive for each in feed.queries.values())
+            )
 
     def stop(self) -> None:
         with self._lock:

@@ -165,6 +165,7 @@ class Tables:
     def compact(self, dataset: Dataset, horizon: int | None = None) -> bool:
         """Merge small files and drop those wholly outside RETAIN; False if there was nothing to do.
 
+        What a channel has yet to look at is not dropped, however old it is.
         With a primary key, merging keeps only the newest record per key, unless the dataset is
         routed: a subscriber who was away gets every record. Nobody may then ask for
         the dataset as of a position below the merged files' end, or for a window that starts
@@ -175,12 +176,14 @@ class Tables:
             # A run that is repeated after a restart looks back from its own, earlier moment.
             as_of_us = round((self._clock() - self._grace_s) * 1e6)
             oldest_us = oldest_kept_us(dataset, as_of_us)
-            # The last file stays though it be old: its end says where the log's part begins.
+            reached = [file for file in files if horizon is None or file.end_position <= horizon]
+            # The last file stays, however old: its end says where the log's part begins.
             expired = [
-                file for file in files[:-1] if oldest_us and file.max_received_us <= oldest_us
+                file
+                for file in reached
+                if file != files[-1] and oldest_us and file.max_received_us <= oldest_us
             ]
-            kept = [file for file in files if file not in expired]
-            reached = [file for file in kept if horizon is None or file.end_position <= horizon]
+            reached = [file for file in reached if file not in expired]
             full_bytes = None if _merges_keys(dataset) else FULL_BYTES
             run = choose_run(reached, self._compact_files, full_bytes=full_bytes)
             if not run and not expired:

@@ -5,11 +5,8 @@ Each try has a time limit. Knows neither store nor progress, and decides nothing
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -17,9 +14,10 @@ from prometheus_client import Histogram
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tocsin.model import Arguments, Channel
+from tocsin.model import Arguments
 from tocsin.pipeline.channels import CompiledChannel, Parameters, ParameterTable, match
-from tocsin.pipeline.failures import Blame, Overlong, blame, reason
+from tocsin.pipeline.failures import Blame, blame, reason
+from tocsin.pipeline.job_group import time_limit
 from tocsin.pipeline.records import POSITION, quoted
 from tocsin.pipeline.snapshot import Snapshot
 from tocsin.pipeline.window import Window
@@ -27,8 +25,6 @@ from tocsin.pipeline.window import Window
 PHASE_TIME = Histogram("tocsin_run_phase_seconds", "Time of a run's phases", ["phase"])
 
 MOST_LISTED = 200  # positions that a condition lists; more are joined
-
-_numbers = itertools.count()
 
 
 class Record(NamedTuple):
@@ -78,7 +74,8 @@ class Trial:
         parameters = self._parameters if sets is None else self._table(sets)
         if parameters is None:
             return []
-        with self._limited():
+        purpose = f"channel {self._compiled.channel.name}"
+        with time_limit(self._spark, purpose, self._limit_s):
             with phase("plan"):
                 matched = match(
                     self._spark,
@@ -132,33 +129,6 @@ class Trial:
         table = ParameterTable(self._spark, self._compiled)
         table.replace(0, sets.items())
         return table.current()
-
-    @contextmanager
-    def _limited(self) -> Iterator[None]:
-        """Cancel what runs beyond the limit, though Spark may still be planning it."""
-        channel: Channel = self._compiled.channel
-        group = f"{channel.name}/{next(_numbers)}"
-        context = self._spark.sparkContext
-        over = threading.Event()
-
-        def cancel() -> None:
-            over.set()
-            context._jsc.sc().cancelJobGroupAndFutureJobs(group, "it took too long")
-
-        context.setJobGroup(group, f"channel {channel.name}", interruptOnCancel=True)
-        timer = threading.Timer(self._limit_s, cancel)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        except Exception as error:
-            if over.is_set():
-                raise Overlong(f"it took longer than {self._limit_s:g} s") from error
-            raise
-        finally:
-            timer.cancel()
-            with contextlib.suppress(Exception):  # Java may be gone
-                context._jsc.clearJobGroup()  # whatever this thread does next is not of it
 
 
 def _chosen(

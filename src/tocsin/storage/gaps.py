@@ -32,6 +32,11 @@ def gap_payload(loss: Loss) -> bytes:
     return msgspec.json.encode({"_gap": said})
 
 
+def too_large(size_bytes: int, limit_bytes: int) -> str:
+    """Why a result is not stored."""
+    return f"a result of {size_bytes} bytes is larger than result_limit_bytes = {limit_bytes}"
+
+
 def gap_rows(backends: Iterable[int], losses: Sequence[Loss]) -> list[tuple[int, bytes]]:
     """As a run's rows: every one of the backend subscriptions is told every loss."""
     payloads = [gap_payload(loss) for loss in losses]
@@ -51,7 +56,7 @@ class Gaps:
         this may call it again: each range is told once."""
         loss = Loss(dataset, first, end, 0, cause)
         told = []
-        for channel in _channels_over(write.connection, dataset):
+        for channel in _channels_over(write.connection, loss):
             run = f"lost-{dataset[:100]}-{first}-{end}"
             if _is_past(write.connection, channel, loss):
                 continue
@@ -72,10 +77,15 @@ def all_backends(connection: Connection, channel: str) -> set[int]:
     return set(connection.execute(of_channel).scalars())
 
 
-def _channels_over(connection: Connection, dataset: str) -> list[str]:
+def _channels_over(connection: Connection, loss: Loss) -> list[str]:
+    """Those that look at new records of the dataset, and were there before the lost ones came."""
     bodies = connection.execute(select(schema.channels.c.body)).scalars()
     channels = [msgspec.json.decode(body, type=Channel) for body in bodies]
-    return [channel.name for channel in channels if dataset in channel.new]
+    return [
+        channel.name
+        for channel in channels
+        if loss.dataset in channel.new and channel.starts.get(loss.dataset, 0) < loss.end
+    ]
 
 
 def _is_past(connection: Connection, channel: str, loss: Loss) -> bool:

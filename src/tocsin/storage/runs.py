@@ -6,7 +6,7 @@ Knows nothing of Spark: a run is a name and rows of (backend subscription, paylo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from tocsin.model import Head, Result
+from tocsin.model import Arguments, Head, Result
 from tocsin.storage import schema
 from tocsin.storage.database import Database, Write, reads, writes
 from tocsin.storage.names import require
@@ -61,6 +61,15 @@ class Committed(Struct, frozen=True):
             yield Result(backend, position, at, payload)
 
 
+class Late(Exception):
+    """Subscriptions were made whose records lie in a run's window, and the run did not ask for
+    them: nothing was stored."""
+
+    def __init__(self, sets: dict[int, Arguments]) -> None:
+        super().__init__(f"{len(sets)} subscriptions were made meanwhile")
+        self.sets = sets
+
+
 class Backend(NamedTuple):
     epoch: str
     head: int
@@ -87,6 +96,7 @@ class Runs:
         since: Progress | None = None,
         quiet: bool = False,
         losses: Sequence[Loss] = (),
+        asked: Callable[[int], bool] | None = None,
     ) -> Committed | None:
         """Store the run and its results, all or nothing; None if that run is there already.
 
@@ -96,7 +106,8 @@ class Runs:
 
         `since` is where the run began: the channel's progress moves from there to the run's ends,
         or another run was there before and nothing is stored. `quiet`: the run itself is not worth
-        remembering. `losses`: what it went past.
+        remembering. `losses`: what it went past. `asked` says whether it asked for a backend
+        subscription; Late if there is one that counts records of the run's window and was not.
         """
         connection = write.connection
         if _is_there(connection, run):
@@ -105,6 +116,8 @@ class Runs:
             now = read(connection, run.channel)
             if now is not None and (now.ends, now.at_us) != (since.ends, since.at_us):
                 return None
+            if asked is not None:
+                _refuse_late(connection, run, since, asked)
             settled = 0 if now is None else now.settled
             move(connection, run.channel, Progress(run.ends, run.window_end_us, settled))
         record_losses(connection, run.channel, losses, at=write.now)
@@ -155,6 +168,25 @@ def _is_there(connection: Connection, run: Run) -> bool:
     require(connection, "channel", run.channel)
     same = (_runs.c.channel == run.channel) & (_runs.c.run == run.run)
     return connection.execute(select(_runs.c.number).where(same)).first() is not None
+
+
+def _refuse_late(
+    connection: Connection, run: Run, since: Progress, asked: Callable[[int], bool]
+) -> None:
+    ((dataset, end),) = run.ends.items()
+    within = select(_backend.c.id, _backend.c.arguments).where(
+        _backend.c.channel == run.channel,
+        _backend.c.since >= since.ends.get(dataset, 0),
+        _backend.c.since < end,
+        _backend.c.failure.is_(None),
+    )
+    late = {
+        number: msgspec.json.decode(text)
+        for number, text in connection.execute(within)
+        if not asked(number)
+    }
+    if late:
+        raise Late(late)
 
 
 def backends_of(connection: Connection, channel: str, wanted: set[int]) -> dict[int, Backend]:

@@ -27,6 +27,7 @@ _BACKEND_COLUMNS = (
     _backend.c.epoch,
     _backend.c.head,
     _backend.c.floor,
+    _backend.c.since,
 )
 _JOINED = select(
     _frontend.c.id,
@@ -95,4 +96,5 @@ def _as_backend(row: Any) -> BackendSubscription:
         epoch=row.epoch,
         head=row.head,
         floor=row.floor,
+        since=row.since,
     )

@@ -21,7 +21,7 @@ from tocsin.model import (
     Subscription,
     filtered_dataset,
 )
-from tocsin.storage import markers, news, schema
+from tocsin.storage import markers, news, progress, schema
 from tocsin.storage.database import Database, Write, current_sequence, reads, writes
 from tocsin.storage.names import refuse_unstorable, require
 from tocsin.storage.news import News
@@ -67,7 +67,8 @@ class Subscriptions:
         same subscription where it is: it is put on the broker only if it was on none. A repeat may
         be late, and must not tear a subscriber apart that has moved since. A new one begins behind
         `marker`, or without one at the head. A new backend subscription counts records of its
-        channel's one NEW dataset from `since` on.
+        channel's one NEW dataset from `since` on, or from where the channel stands if it is past
+        that: somebody published while this subscription was made.
         """
         return self.subscribe_all([(subscriber, channel, arguments, broker)], marker, since)[0]
 
@@ -272,15 +273,21 @@ class Subscriptions:
             return {}
         for channel in dict.fromkeys(channel for channel, _ in asked.values()):
             require(write.connection, "channel", channel)
+        passed = _passed(write.connection, {channel for channel, _ in asked.values()})
         made = {}
         rows: list[tuple[Any, ...]] = []
         ids = write.take_ids("backend", len(asked))
         for number, (hash_, (channel, text)) in zip(ids, asked.items(), strict=True):
             one = BackendSubscription(
-                number, channel, msgspec.json.decode(text), secrets.token_hex(8)
+                number,
+                channel,
+                msgspec.json.decode(text),
+                secrets.token_hex(8),
+                since=max(since, passed[channel]),
             )
             made[hash_] = one
-            rows.append((number, channel, text, hash_, one.epoch, 0, 0, write.sequence(), since))
+            row = (number, channel, text, hash_, one.epoch, 0, 0, write.sequence(), one.since)
+            rows.append(row)
             self._journal_later(write, channel, number, one.arguments)
         write.insert_many(_backend, _BACKEND_COLUMNS, rows)
         return made
@@ -295,6 +302,16 @@ class Subscriptions:
     ) -> None:
         version = write.sequence()
         write.after_commit.append(lambda: self._journal.record(channel, version, number, added))
+
+
+def _passed(connection: Connection, channels: set[str]) -> dict[str, int]:
+    """Up to where channels have looked at the one NEW dataset that they have."""
+    found = {}
+    for channel in channels:
+        stands = progress.read(connection, channel)
+        ends = [] if stands is None else list(stands.ends.values())
+        found[channel] = ends[0] if len(ends) == 1 else 0
+    return found
 
 
 def _move(write: Write, found: list[Subscription], broker: str) -> list[Subscription]:

@@ -219,7 +219,7 @@ async def test_a_chunk_that_kafka_has_in_part_is_made_whole(
         start = bench.log.ends()["reports"]
         with ForeignTopic(KafkaAddress.parse(kafka.url), bench.topic.name) as topic:
             bench.store.feeds.put("reports", topic.id, claims)
-            feed = module.Feed(bench.dataset, *[None] * 4)  # type: ignore[arg-type]
+            feed = module.Feed(bench.dataset, *[None] * 5)  # type: ignore[arg-type]
             key = feed._key(topic, claims).encode()
     there = [bench.value(p, n) for p in range(3) for n in range(2)][:3]
     Topic(kafka, own.kafka.topic("reports")).write(

@@ -15,6 +15,7 @@ from tocsin.cluster.deliveries.topics import Topics, require_kafka
 from tocsin.errors import TocsinError
 from tocsin.model import Channel, Subscription
 from tocsin.model import Delivery as Asked
+from tocsin.service.trouble import Troubles
 from tocsin.settings import Settings
 from tocsin.storage.store import Store
 
@@ -28,6 +29,7 @@ class Deliveries:
         self._running: dict[str, Delivery] = {}
         self._logs: dict[str, ConsumerLogs] = {}
         self._poller: Poller | None = None
+        self.troubles = Troubles()  # by channel
 
     def check(self, asked: Asked) -> None:
         """Before the channel is made: can its results be delivered as it says?"""
@@ -40,6 +42,7 @@ class Deliveries:
             try:
                 self.add(channel)
             except TocsinError as error:  # the others go on
+                self.troubles.put(channel.name, str(error))
                 log.error("a channel is not delivered", channel=channel.name, reason=str(error))
 
     def add(self, channel: Channel) -> None:
@@ -60,7 +63,9 @@ class Deliveries:
             if self._poller is None:
                 self._poller = Poller(address, self._store, self._logs.__contains__)
                 self._poller.start()
-        delivery = self._running[channel.name] = Delivery(channel, address, self._store, way)
+        delivery = self._running[channel.name] = Delivery(
+            channel, address, self._store, way, self.troubles
+        )
         delivery.start()
 
     def drop(self, channel: str) -> None:
@@ -70,6 +75,7 @@ class Deliveries:
         logs = self._logs.pop(channel, None)
         if logs is not None:
             logs.end()
+        self.troubles.clear(channel)
 
     def subscribed(self, made: Subscription) -> None:
         """Its log is there when this returns."""
@@ -93,8 +99,13 @@ class Deliveries:
         if channel.delivery is None:
             return []
         delivery = self._running.get(channel.name)
-        state = delivery.describe() if delivery else [("delivery's trouble", "it does not run")]
-        return [("delivers to", told(channel.delivery)), *state]
+        trouble = self.troubles.of(channel.name)
+        state = delivery.describe() if delivery else []
+        return [
+            ("delivers to", told(channel.delivery)),
+            *state,
+            ("delivery's trouble", "none" if trouble is None else trouble.reason),
+        ]
 
     def stop(self) -> None:
         for delivery in self._running.values():

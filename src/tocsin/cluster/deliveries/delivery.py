@@ -16,6 +16,7 @@ from prometheus_client import Counter
 from tocsin.cluster.deliveries.transactions import Fenced, Progress, Sizes, Transactions
 from tocsin.errors import TocsinError
 from tocsin.model import Channel
+from tocsin.service.trouble import Troubles
 from tocsin.storage.deliveries import Deliverable
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store import Store
@@ -54,8 +55,16 @@ class Way(Protocol):
 class Delivery:
     """A thread. `describe` may be called from any."""
 
-    def __init__(self, channel: Channel, address: KafkaAddress, store: Store, way: Way) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        address: KafkaAddress,
+        store: Store,
+        way: Way,
+        troubles: Troubles,
+    ) -> None:
         self.channel = channel
+        self._troubles = troubles
         self._address = address
         self._store = store
         self._way = way
@@ -65,7 +74,6 @@ class Delivery:
             target=self._run, name=f"delivery-{channel.name}", daemon=True
         )
         self._number = 0
-        self._trouble = ""
         self._expired = 0
         self._next: dict[int, int] = {}  # backend → the position to come
         self._sizes = Sizes()
@@ -86,7 +94,7 @@ class Delivery:
         rows = [("delivered up to", f"{self._number} of {self._store.deliveries.last_number()}")]
         if self._expired:
             rows.append(("expired undelivered", str(self._expired)))
-        return [*rows, ("delivery's trouble", self._trouble or "none")]
+        return rows
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -101,11 +109,11 @@ class Delivery:
                 self._way.opened(progress.memory)
                 self._deliver(out, progress)
             except Fenced as error:
-                self._trouble = str(error)
+                self._troubles.put(self.channel.name, str(error))
                 log.error("a delivery ended", channel=self.channel.name, reason=str(error))
                 return
             except Exception as error:  # Kafka or the store is away: begin again where it stands
-                self._trouble = str(error)
+                self._troubles.put(self.channel.name, str(error) or type(error).__name__)
                 tell = log.warning if isinstance(error, TocsinError) else log.exception
                 tell("results wait for delivery", channel=self.channel.name, reason=str(error))
                 self._stopping.wait(RETRY_S)
@@ -129,7 +137,7 @@ class Delivery:
                 DELIVERED.labels(self.channel.name).inc(len(batch.results))
                 self._tell_of_expired(batch.results)
             self._number = progress.number
-            self._trouble = ""
+            self._troubles.clear(self.channel.name)
             if batch.all_:
                 self._wake.wait(min(POLL_S, self._way.next_due_s() or POLL_S))
 

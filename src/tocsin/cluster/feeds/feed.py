@@ -22,6 +22,7 @@ from tocsin.cluster.formats import read_message
 from tocsin.cluster.intake import Encoded, Intake
 from tocsin.errors import TocsinError, Unavailable
 from tocsin.model import Dataset
+from tocsin.service.trouble import Troubles
 from tocsin.storage.feeds import Feeds as Places
 from tocsin.storage.feeds import Place
 from tocsin.storage.log.kafka import KafkaAddress
@@ -48,6 +49,7 @@ class Feed:
         intake: Intake,
         places: Places,
         loop: asyncio.AbstractEventLoop,
+        troubles: Troubles,
     ) -> None:
         assert dataset.source is not None
         self._dataset = dataset
@@ -56,6 +58,7 @@ class Feed:
         self._intake = intake
         self._store = places
         self._loop = loop
+        self._troubles = troubles
         self._stopping = threading.Event()
         self._waits_for = "has not begun"
         self._behind = 0
@@ -72,6 +75,7 @@ class Feed:
             self._thread.join()
         for gauge in (WAITING, BEHIND):
             gauge.remove(self._dataset.name)
+        self._troubles.clear(self._dataset.name)
 
     @property
     def state(self) -> str:
@@ -203,10 +207,12 @@ class Feed:
         if self._waits_for:
             log.info("a feed reads", dataset=self._dataset.name, topic=self._source.topic)
         self._waits_for = ""
+        self._troubles.clear(self._dataset.name)
 
     def _wait(self, reason: str) -> None:
         if reason != self._waits_for:
             log.warning("a feed waits", dataset=self._dataset.name, reason=reason)
         self._waits_for = reason
+        self._troubles.put(self._dataset.name, reason)
         WAITING.labels(self._dataset.name).set(1)
         self._stopping.wait(RETRY_S)

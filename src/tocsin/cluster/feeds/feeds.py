@@ -9,6 +9,7 @@ from tocsin.cluster.feeds.topic import ForeignTopic
 from tocsin.cluster.intake import Intake
 from tocsin.errors import InvalidInput, SettingError
 from tocsin.model import Dataset
+from tocsin.service.trouble import Troubles
 from tocsin.settings import Settings
 from tocsin.storage.feeds import Feeds as Places
 from tocsin.storage.log.kafka import KafkaAddress, is_kafka
@@ -22,6 +23,7 @@ class Feeds:
         self._intake = intake
         self._places = places
         self._feeds: dict[str, Feed] = {}
+        self.troubles = Troubles()  # by dataset
 
     def check(self, dataset: Dataset) -> None:
         """Whether a new dataset can be fed as it asks; NotFound if there is no such topic."""
@@ -42,7 +44,7 @@ class Feeds:
         """Goes on where it was left. To be called from the event loop."""
         if dataset.source is not None:
             loop = asyncio.get_running_loop()
-            feed = Feed(dataset, self._kafka, self._intake, self._places, loop)
+            feed = Feed(dataset, self._kafka, self._intake, self._places, loop, self.troubles)
             self._feeds[dataset.name] = feed
             feed.start()
 

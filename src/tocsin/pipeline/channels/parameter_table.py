@@ -83,6 +83,11 @@ class ParameterTable:
             }
             return Parameters(by_mask) if by_mask else None
 
+    def holds(self, backend: int) -> bool:
+        """Whether its parameter set is among them, as of the last change."""
+        with self._lock:
+            return any(backend in pairs[0][1].sets for pairs in self._tables.values())
+
     def masks(self) -> list[Mask]:
         """What parameter sets leave open, as of the last change."""
         with self._lock:
