@@ -8,7 +8,8 @@ BIN := .venv/bin
 WITH_JAVA = JAVA_HOME="$$(cat .venv/tocsin-java)"
 heading = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help setup servers demo demo-kafka test quick check pytest bench lint format pin clean
+.PHONY: help setup servers demo demo-kafka test quick differential check pytest bench lint format \
+	pin clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +27,10 @@ test: setup check servers pytest ## format, lint, types, import directions, all 
 
 quick: setup ## the tests that need no Spark, server or process, within a minute or so (ARGS=…)
 	@$(BIN)/python -m pytest -n 3 --dist loadfile -m quick $(ARGS)
+
+differential: setup ## random channels beside what their queries say (ARGS="--seeds 5000")
+	@cd tests && JAVA_HOME="$$(cat ../.venv/tocsin-java)" \
+		../$(BIN)/python -m pipeline.channels.differential $(ARGS)
 
 check: setup
 	$(call heading,format (ruff format --check))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from pyspark.sql import SparkSession
 
-from tocsin.errors import StatementError
+from tocsin.errors import InvalidInput, StatementError
 from tocsin.language import parse_one
 from tocsin.language.statements import CreateChannel
 from tocsin.model import Column, Dataset
@@ -173,6 +175,24 @@ def test_open_parameters_are_tried_before_they_are_left_open(spark: SparkSession
     check_open(spark, made, frozenset(("a", "o", "km")))
     simple = compiled("t STRING", "SELECT count(*) AS n FROM NEW reports WHERE type = :t")
     check_open(spark, simple, frozenset("t"))
+
+
+def test_open_parameters_with_which_spark_finds_no_plan_are_refused_by_name(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows such a query, but Spark may come to refuse one."""
+
+    def refuse(*_: object) -> None:
+        raise StatementError("it finds no plan")
+
+    module = import_module("tocsin.pipeline.channels.analyse")
+    monkeypatch.setattr(module, "_planned", refuse)
+    made = compiled("T STRING", "SELECT count(*) AS n FROM NEW reports WHERE type = :T")
+    with pytest.raises(
+        InvalidInput, match="'c' cannot run with T open: it finds no plan"
+    ) as caught:
+        check_open(spark, made, frozenset("t"))
+    assert caught.value.field == "T"
 
 
 def test_a_plain_query_names_its_datasets_and_nothing_else() -> None:

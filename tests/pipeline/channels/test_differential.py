@@ -28,6 +28,8 @@ SHARES = {
     "rollup": 0.2,
     "grouping sets": 0.2,
     "join:right join": 0.25,
+    "join:left semi join": 0.3,  # a parameter in ON is refused where there is a LIMIT
+    "join:left anti join": 0.3,
     "exists": 0.35,
     "group by all": 0.25,
 }

@@ -114,8 +114,7 @@ class Laboratory:
         except Exception as error:
             if blame(error) is not Blame.QUERY:
                 raise
-            # Such as a pattern that cannot be read: a run finds whose it is, and tells them.
-            return Outcome(seed, asked, refusal="", form="not comparable")
+            return Outcome(seed, asked, difference=f"it fails, and the query does not: {error}")
         for row in sorted(found, key=lambda row: row["__order"]):
             got[row["__backend"]].append(row["payload"])
         table.close()
