@@ -67,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attachments: str = ""  # directory or s3://… of attachments; empty: in the data directory
     attachment_limit_bytes: int = 64 * 1024 * 1024  # the largest attachment
     attachment_grace_s: float = 24 * 3600.0  # kept so long although nothing mentions it
+    java_limit_s: float = 60.0  # Spark's Java that does not answer for so long is started again
     run_limit_s: float = 60.0  # a channel's run that takes longer is stopped and reported
     query_limit_s: float = 30.0  # an ad hoc SELECT that takes longer is stopped
 
@@ -127,6 +128,7 @@ def convert(values: Mapping[str, Any]) -> Settings:
         "flush_interval_s",
         "heartbeat_s",
         "news_poll_s",
+        "java_limit_s",
         "run_limit_s",
         "query_limit_s",
         "consumer_log_mark_s",

@@ -81,6 +81,15 @@ def test_a_query_is_stopped_while_it_is_planned(
     assert ended == ["planned", "collected"]
 
 
+def test_a_query_that_wants_too_much_memory_is_told_so_and_harms_nobody(
+    spark: SparkSession,
+) -> None:
+    text = "SELECT length(repeat('x', CAST(id + 2000000000 AS INT))) AS n FROM range(2)"
+    with pytest.raises(InvalidInput, match="more memory than Spark has"):
+        ask(spark, text)
+    assert ask(spark, "SELECT 1 AS one").rows == [[1]]
+
+
 def test_the_session_is_not_told_of(spark: SparkSession) -> None:
     with pytest.raises(StatementError, match="name of a column"):
         ask(spark, "SELECT user AS x")

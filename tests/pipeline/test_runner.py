@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tocsin.language import CreateChannel, parse_one
 from tocsin.model import Channel, Column, Dataset
 from tocsin.pipeline.answering import STRIKES, Ask
-from tocsin.pipeline.failures import Overlong
+from tocsin.pipeline.failures import NO_MEMORY, Overlong
 from tocsin.pipeline.runner import Runner
 from tocsin.pipeline.snapshot import Snapshot, Snapshots
 from tocsin.pipeline.tables import Tables
@@ -188,6 +188,20 @@ def test_argument_that_makes_the_query_fail_silences_nobody_else(bench: Bench) -
     (failure,) = bench.store.subscriptions.failures("c").values()
     assert "Unclosed group" in failure
     assert bench.buried == []
+
+
+def test_argument_that_wants_more_memory_than_there_is_silences_nobody_else(bench: Bench) -> None:
+    bench.create(
+        "SELECT r.id, length(repeat(r.kind, CAST(:kind AS INT))) AS n FROM NEW reports r",
+        ("1", "2000000000"),
+    )
+    bench.publish({"id": 1, "kind": "x"})
+    bench.run()
+    results = bench.results()
+    assert results["1"] == [{"id": 1, "n": 1}]
+    (gap,) = results["2000000000"]
+    assert gap["_gap"]["cause"] == NO_MEMORY
+    assert bench.spark.range(1).collect()  # Java lives
 
 
 def test_query_that_fails_on_everything_goes_past_its_window_and_says_so(bench: Bench) -> None:

@@ -21,6 +21,7 @@ from tocsin.pipeline.channels.dialect import QueryText
 from tocsin.pipeline.channels.matching import as_json
 from tocsin.pipeline.channels.refusals import plain_message
 from tocsin.pipeline.channels.spark_reading import check_names
+from tocsin.pipeline.failures import NO_MEMORY, Blame, blame
 from tocsin.pipeline.job_group import JobGroup
 
 MOST_ROWS = 1000
@@ -56,8 +57,9 @@ def answer(
     except (ParseException, AnalysisException) as error:
         raise StatementError(plain_message(error) or "Spark cannot read this query") from None
     except (PySparkException, Py4JJavaError) as error:
-        reason = plain_message(error) or "Spark could not compute its answer"
-        raise InvalidInput(f"the query failed: {reason}") from None
+        told = plain_message(error) or "Spark could not compute its answer"
+        told = NO_MEMORY if blame(error) is Blame.MEMORY else told
+        raise InvalidInput(f"the query failed: {told}") from None
 
 
 def _within(spark: SparkSession, limit_s: float, run: Callable[[], Answer]) -> Answer:

@@ -126,13 +126,13 @@ class Answering:
         try:
             rows = trial.rows()
         except Exception as failure:
-            if blame(failure) is not Blame.QUERY:
+            fault = blame(failure)
+            if fault not in (Blame.QUERY, Blame.MEMORY):
                 raise
             FAILURES.labels(name).inc()
-            if ask.limit_s < self._patience_s:
-                raise Overlong(
-                    f"it failed, and what it fails on is yet to be found: {reason(failure)}"
-                ) from None
+            hurried = ask.limit_s < self._patience_s
+            if hurried or (fault is Blame.MEMORY and ask.divisible):
+                raise Overlong(reason(failure)) from None
             log.warning("a query failed; looking for what it fails on", channel=name)
         else:
             return self._answered(prepared, window, rows)

@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 GRACE_S = 600.0  # files that no manifest names stay so long, or as long as a run may take
 PULSE_S = 1.0  # how often Java is looked after
-ANSWER_S = 60.0  # Java that does not answer for so long is taken to be dead
+ANSWER_S = 10.0  # within which Java should answer
 LAG_INTERVAL_S = 2.0
 TRY_AGAIN_S = 30.0  # channels that could not be taken up
 
@@ -381,10 +381,10 @@ class Engine:
             if self._java.has_ended():
                 log.error("Spark's Java process has ended", pid=self._java.pid)
                 break
-            self._answers = self._java.answers(10 * PULSE_S)
+            self._answers = self._java.answers(min(ANSWER_S, self._settings.java_limit_s))
             if self._answers:
                 asked_at = time.monotonic()
-            elif time.monotonic() - asked_at > ANSWER_S:
+            elif time.monotonic() - asked_at > self._settings.java_limit_s:
                 log.error("Spark's Java process does not answer and is killed", pid=self._java.pid)
                 self._java.kill()
                 break

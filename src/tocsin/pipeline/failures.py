@@ -1,6 +1,7 @@
-"""Whose fault a failed run is: the query's own, its time limit's, or the machinery's.
+"""Whose fault a failed run is: the query's own, its limits', or the machinery's.
 
-Only the query's own failures may ever move a channel past records. So what counts as the query's
+Only the query's own failures, and what is too much even for one record, may ever move a channel
+past records. So what counts as the query's
 is a list; everything else (Java is dead, a disk is full, the store is away, an error that nobody
 has met yet) is the machinery's, and the run is tried again from where it began.
 """
@@ -21,6 +22,7 @@ from tocsin.errors import TocsinError
 class Blame(Enum):
     QUERY = auto()  # the query cannot compute with a record or an argument
     LIMIT = auto()  # it took longer than it may
+    MEMORY = auto()  # it wanted more than there is, or another one did at the same time
     MACHINERY = auto()
 
 
@@ -44,6 +46,13 @@ _QUERY_CLASSES = {
     "java.util.regex.PatternSyntaxException",
     "org.apache.kafka.common.errors.RecordTooLargeException",  # a match, in real-time mode
 }
+# What Java throws when there is no room. Tasks that throw it fail alone (`session.py`).
+_MEMORY_CLASSES = {
+    "java.lang.OutOfMemoryError",
+    "java.lang.StackOverflowError",
+    "org.apache.spark.memory.SparkOutOfMemoryError",
+}
+NO_MEMORY = "it takes more memory than Spark has (setting spark_memory)"
 _SPARK_PREFIX = re.compile(r"^\[[\w.]+\]\s*")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*$")
 
@@ -56,8 +65,11 @@ def blame(error: Exception) -> Blame:
             state = _sql_state(cause)
             if state is not None and state.startswith(_QUERY_STATES):
                 return Blame.QUERY
-            if cause.getClass().getName() in _QUERY_CLASSES:
+            name = cause.getClass().getName()
+            if name in _QUERY_CLASSES:
                 return Blame.QUERY
+            if name in _MEMORY_CLASSES:
+                return Blame.MEMORY
     except (Py4JError, OSError):  # Java died before it could be asked
         pass
     return Blame.MACHINERY
@@ -67,6 +79,8 @@ def reason(error: Exception) -> str:
     """One line of why, in words that are not Spark's internals."""
     if isinstance(error, Overlong | TocsinError):
         return str(error)
+    if blame(error) is Blame.MEMORY:
+        return NO_MEMORY
     text = ""
     if isinstance(error, PySparkException):
         text = error.getMessage() or ""

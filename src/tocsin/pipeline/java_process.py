@@ -21,7 +21,7 @@ class JavaProcess:
     def __init__(self, spark: SparkSession) -> None:
         gateway: Any = spark.sparkContext._gateway
         self._process: Any = getattr(gateway, "proc", None)  # None: somebody else's Java
-        self._jvm: Any = spark.sparkContext._jvm
+        self._context: Any = spark.sparkContext._jsc.sc()
 
     @property
     def pid(self) -> int | None:
@@ -31,13 +31,13 @@ class JavaProcess:
         return self._process is not None and self._process.poll() is not None
 
     def answers(self, within_s: float) -> bool:
-        """Whether a call comes back. One that hangs leaves its thread behind."""
+        """Whether Spark says in time that it works. A call that hangs leaves its thread behind."""
         answered = threading.Event()
 
         def ask() -> None:
             with contextlib.suppress(Exception):
-                self._jvm.java.lang.System.nanoTime()
-                answered.set()
+                if not self._context.isStopped():  # as it is when one of its own threads fails
+                    answered.set()
 
         threading.Thread(target=ask, name="java-pulse", daemon=True).start()
         return answered.wait(within_s)

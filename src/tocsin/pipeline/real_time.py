@@ -174,7 +174,7 @@ class RealTime:
             if running.query.isActive:
                 continue
             error = running.query.exception()
-            if error is not None and blame(error) is Blame.QUERY:
+            if error is not None and blame(error) in (Blame.QUERY, Blame.MEMORY):
                 return "", error
             stopped = "nobody knows why" if error is None else reason(error)
             self._discard(running)

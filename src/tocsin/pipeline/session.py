@@ -79,6 +79,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # A task that finds no memory fails, and with it one run; by itself Spark would end Java.
+        "spark.executor.killOnFatalError.depth": "0",
         # Channels run side by side: a long one must not hold the short ones back.
         "spark.scheduler.mode": "FAIR",
         # Checkpoints: plain renames on a local disk, no second checksum file for each.

@@ -101,7 +101,7 @@ class Trial:
         try:
             self.rows(only=records, sets=sets)
         except Exception as error:
-            if blame(error) is not Blame.QUERY:
+            if blame(error) not in (Blame.QUERY, Blame.MEMORY):
                 raise
             return reason(error)
         return None

@@ -7,6 +7,7 @@ values of the columns they name, when the subscription is made: who gave the arg
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ from tocsin.pipeline.records import spark_type
 _EXAMPLES = {
     "BOOLEAN": "true", "INT": "1", "BIGINT": "1", "FLOAT": "1", "DOUBLE": "1", "DECIMAL": "1",
     "STRING": "'a'", "TIMESTAMP": "'1970-01-01 00:00:00'", "DATE": "'1970-01-01'",
+    "ARRAY": "array(NULL)",
 }  # fmt: skip
 _PATTERNS = (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpILike, exp.SimilarTo, exp.Bracket)
 _NOT_ALONE = (exp.Query, exp.AggFunc, exp.Window, exp.Lambda, exp.Star)
@@ -40,7 +42,7 @@ def try_arguments(spark: SparkSession, compiled: CompiledChannel, arguments: Arg
             values = {name: _value(value) for name, value in given.items()}
             spark.sql(f"SELECT {text} AS tried", args=values).collect()
         except Exception as error:
-            if blame(error) is not Blame.QUERY:
+            if blame(error) not in (Blame.QUERY, Blame.MEMORY):
                 return  # it could not be tried: a run will tell
             raise InvalidInput(
                 f"channel {compiled.channel.name!r} cannot compute with"
@@ -100,7 +102,7 @@ def _with_examples(expression: exp.Expr, columns: Mapping[tuple[str, str], str])
         kind = columns.get((column.table.lower(), column.name.lower()))
         if kind is None:
             return None
-        value = _EXAMPLES.get(kind.split("(")[0], "NULL")
+        value = _EXAMPLES.get(re.split("[(<]", kind)[0], "NULL")
         example = snippet(f"CAST({value} AS {spark_type(kind)})")
         if column is made:
             return None

@@ -1,0 +1,106 @@
+"""What Spark wrote into the topic of matches becomes results; what nobody can store holds up
+nothing behind it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tocsin.cluster import matches as module
+from tocsin.cluster.matches import MatchTaker
+from tocsin.dev.kafka import Kafka
+from tocsin.model import Channel, Dataset, Parameter
+from tocsin.service import trouble
+from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.storage.store import Store
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+LIMIT_BYTES = 1000
+
+
+class Bench:
+    def __init__(self, address: str, directory: Path) -> None:
+        self.address = KafkaAddress.parse(address)
+        self.store = Store.open(f"sqlite:///{directory}/store.db")
+        self.store.catalog.create_dataset(Dataset("reports", ()))
+        parameters = (Parameter("kind", "STRING"),)
+        made = Channel("c", "continuous", parameters, "", ("reports",), ("reports",))
+        self.store.catalog.create_channel(made)
+        subscribed, _ = self.store.subscriptions.subscribe("ann", "c", {"kind": "x"}, None)
+        self.backend = subscribed.backend.id
+        self.taker = MatchTaker(
+            self.address, self.store, lambda _: None, result_limit_bytes=LIMIT_BYTES
+        )
+        self.taker.start()
+
+    def write(self, *values: bytes | None) -> None:
+        producer = Producer(self.address.client())
+        for value in values:
+            producer.produce(self.address.matches_topic, value)
+        assert producer.flush(20) == 0
+
+    def match(self, record: int, size: int = 1) -> bytes:
+        value = {"c": "c", "b": self.backend, "p": record, "v": {"x": "x" * size}}
+        return json.dumps(value).encode()
+
+    def results(self) -> list[Any]:
+        found = self.store.results.read(self.backend, 0, 10**9, 100)
+        return [json.loads(each.payload) for each in found.results]
+
+
+@pytest.fixture
+def bench(kafka: Kafka, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(f"{kafka.url}/{uuid.uuid4().hex}", tmp_path)
+    yield made
+    made.taker.stop()
+    made.store.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    ends_at = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends_at, "it never came to be"
+        time.sleep(0.02)
+
+
+def test_what_others_write_into_the_topic_holds_up_no_match(bench: Bench) -> None:
+    strange = (b"not JSON", b'{"c": "c"}', b'{"c":"c","b":"one","p":1,"v":1}', b"", None)
+    bench.write(bench.match(1), *strange, bench.match(2))
+    until(lambda: len(bench.results()) == 2)
+    assert bench.results() == [{"x": "x"}, {"x": "x"}]
+    assert bench.taker.troubles.of(module.NAME) is None
+    until(lambda: bench.taker.waiting == 0)
+
+
+def test_a_match_that_is_too_large_is_told_in_its_place(bench: Bench) -> None:
+    bench.write(bench.match(1), bench.match(2, 2 * LIMIT_BYTES), bench.match(3))
+    until(lambda: len(bench.results()) == 3)
+    first, gap, last = bench.results()
+    assert first == last == {"x": "x"}
+    assert gap["_gap"]["first"] == 2
+    assert "result_limit_bytes = 1000" in gap["_gap"]["cause"]
+
+
+def test_a_store_that_takes_no_matches_is_told_and_nothing_is_skipped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(module, "RETRY_S", 0.05)
+    monkeypatch.setattr(trouble, "STUCK_S", 0.0)
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.store.matches, "commit", refuse)
+        bench.write(bench.match(1))
+        until(lambda: bench.taker.troubles.lasting())
+        assert bench.taker.troubles.lasting() == [f"{module.NAME}: no room"]
+    until(lambda: bench.results() == [{"x": "x"}])
+    until(lambda: not bench.taker.troubles.lasting())
