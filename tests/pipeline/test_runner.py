@@ -4,6 +4,7 @@ else, and only a query's own failure moves a channel past a record."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,32 @@ def test_run_that_takes_too_long_is_stopped_and_moves_nothing(bench: Bench) -> N
     with pytest.raises(Overlong, match="longer than 1 s"):
         bench.run(limit_s=1.0)
     assert bench.progress() == 0
+
+
+def test_run_that_does_not_end_when_asked_is_ended_all_the_same(bench: Bench) -> None:
+    """Spark's task compares all with all, and does not look up from that for hours: it would keep
+    its slot from everybody else."""
+    bench.create(
+        "SELECT count(*) AS n FROM NEW reports a, reports b, reports c, reports d"
+        " WHERE a.kind = :kind AND (b.id + c.id * d.id) % 7 = a.id % 7 GROUP BY a.kind"
+    )
+    bench.publish(*({"id": number, "kind": "fire"} for number in range(3000)))
+    with pytest.raises(Overlong, match="longer than 3 s"):
+        bench.run(limit_s=3.0)
+    ends_at = time.monotonic() + 15
+    while working(bench.spark):
+        assert time.monotonic() < ends_at, working(bench.spark)
+        time.sleep(0.5)
+    assert bench.spark.range(10).count() == 10  # Java lives
+
+
+def working(spark: SparkSession) -> list[str]:
+    """Java's threads that are busy with a task."""
+    java = spark.sparkContext._jvm
+    assert java is not None
+    threads = java.java.lang.Thread.getAllStackTraces().keySet().toArray()
+    tasks = [each for each in threads if "task launch" in each.getName()]
+    return [each.getName() for each in tasks if str(each.getState()) == "RUNNABLE"]
 
 
 def test_window_that_is_given_up_is_told(bench: Bench) -> None:

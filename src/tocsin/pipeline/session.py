@@ -112,7 +112,11 @@ def session_conf(settings: Settings) -> dict[str, str]:
         conf["spark.sql.streaming.realTimeMode.minBatchDuration"] = "100ms"  # as our setting says
         conf["spark.jars"] = ",".join(map(str, require_connector_jars()))
     cores = local_cores(settings.master)
-    if cores is not None:
+    if cores is None:
+        # A task that does not end when asked to takes its executor along; here see `job_group`.
+        conf["spark.task.reaper.enabled"] = "true"
+        conf["spark.task.reaper.killTimeout"] = "30s"
+    else:
         # On one machine more partitions than cores only cost scheduling.
         conf["spark.sql.shuffle.partitions"] = str(max(2, cores))
         conf["spark.default.parallelism"] = str(max(2, cores))
