@@ -147,10 +147,12 @@ def refuse_unused(query: QueryText, tree: exp.Query, parameters: tuple[Parameter
 def refuse_limited_joins(query: QueryText, tree: exp.Query) -> None:
     """Of a query that is limited, Spark gives some parameter sets too few rows when others decide
     in a SEMI or ANTI JOIN below it."""
+    kinds = {"SEMI": "a SEMI", "ANTI": "an ANTI"}
     for join in tree.find_all(exp.Join):
         condition = join.args.get("on")
         used = condition.find(exp.Placeholder) if condition is not None else None
-        if used is None or str(join.kind).upper() not in ("SEMI", "ANTI"):
+        kind = str(join.kind).upper()
+        if used is None or kind not in kinds:
             continue
         above: exp.Expr | None = join
         while above is not None:
@@ -158,7 +160,7 @@ def refuse_limited_joins(query: QueryText, tree: exp.Query) -> None:
                 above.args.get("limit") or above.args.get("offset")
             ):
                 raise query.error_at(
-                    f":{used.name} is used in ON of a {str(join.kind).upper()} JOIN in a query that"
+                    f":{used.name} is used in ON of {kinds[kind]} JOIN in a query that"
                     " is limited, which cannot be run for all subscriptions at once",
                     used,
                     field=used.name,
