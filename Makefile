@@ -6,6 +6,8 @@ BIN := .venv/bin
 
 # Spark takes the Java that set-up found (its note is read when a recipe runs, not before).
 WITH_JAVA = JAVA_HOME="$$(cat .venv/tocsin-java)"
+# Hundreds of processes are started in tests: none of them should have to read our source again.
+unexport PYTHONDONTWRITEBYTECODE
 heading = @printf '\n== %s\n' '$(1)'
 
 .PHONY: help setup servers demo demo-kafka test quick differential check pytest bench lint format \

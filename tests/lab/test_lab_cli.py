@@ -62,7 +62,7 @@ def wait_for_points(process: subprocess.Popen[str], out: Path, count: int) -> No
 def test_killed_run_goes_on_and_ctrl_c_is_told(tmp_path: Path) -> None:
     """One run's life: kill -9, then Ctrl-C, then to the end; nothing is computed twice."""
     out = tmp_path / "out"
-    words = ("run", "edge-caching", *TINY, "--seeds", "8", "--out", str(out))
+    words = ("run", "edge-caching", *TINY, "--seeds", "4", "--out", str(out))
     killed = start(*words, cwd=tmp_path)
     wait_for_points(killed, out, 2)
     os.killpg(killed.pid, signal.SIGKILL)
@@ -77,16 +77,16 @@ def test_killed_run_goes_on_and_ctrl_c_is_told(tmp_path: Path) -> None:
     output, _ = interrupted.communicate(timeout=60)
     assert interrupted.returncode == 130, output
     assert "Traceback" not in output
-    assert "of 64 points are finished and kept" in output
+    assert "of 32 points are finished and kept" in output
     assert "again to go on" in output
     before = pd.read_parquet(out / "points.parquet")
-    assert len(before) < 64
+    assert len(before) < 32
     assert batches(out) == []
 
     code, output = call(*words, cwd=tmp_path)
     assert code == 0, output
     after = pd.read_parquet(out / "points.parquet")
-    assert len(after) == 64
+    assert len(after) == 32
     same = before.merge(after)  # on all columns: also the time that each took
     assert len(same) == len(before)
     assert (out / "report.html").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from collections import Counter
 from typing import Any
 
@@ -24,6 +25,8 @@ CREATE REPETITIVE CHANNEL now_and_then(kind STRING) EVERY INTERVAL 2 SECONDS AS
   SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
 """
 CHANNELS = ("at_once", "pushed", "now_and_then")
+EVERY_S = 0.3
+AT_ONCE = 4
 
 
 class Listener:
@@ -57,8 +60,9 @@ class Listener:
 
 
 class Publisher:
-    """Publishes without pause, by plain HTTP. A call whose answer was lost is repeated under its
-    key, so what is stored twice was doubled by Tocsin."""
+    """Publishes again and again, by plain HTTP, all its tasks at the same moments: so that Spark
+    finds records in every run, and has a pause between two. A call whose answer was lost is
+    repeated under its key, so what is stored twice was doubled by Tocsin."""
 
     def __init__(self, system: System) -> None:
         self._url = f"{system.cluster_url}/v1/datasets/reports/records"
@@ -72,10 +76,11 @@ class Publisher:
         for count in itertools.count():
             if self.stopping:
                 return
-            kind, record = next(kinds), f"{number}-{count}"
-            await self.publish(record, kind)
-            self.acknowledged[kind].add(record)
-            await asyncio.sleep(0.02)
+            some = [(next(kinds), f"{number}-{count}-{turn}") for turn in range(AT_ONCE)]
+            for kind, record in some:
+                await self.publish(record, kind)
+                self.acknowledged[kind].add(record)
+            await asyncio.sleep(EVERY_S - time.monotonic() % EVERY_S)
 
     async def publish(self, record: str, kind: str, key: str = "") -> Any:
         """Until it is acknowledged."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql import SparkSession
 
-from .differential.running import Laboratory, Outcome
+from .differential.running import INTERPRETED, VARIANTS, Laboratory, Outcome
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -40,10 +41,20 @@ INSIDES = re.compile(r"__|\bo\d+\.|SQLSTATE|org\.apache|LateralJoin|Py4J|outer\(
 @pytest.fixture(scope="module")
 def outcomes(spark: SparkSession) -> list[Outcome]:
     laboratory = Laboratory(spark)
-    for seed in range(12):
-        laboratory.variant(seed)
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(laboratory.run, SEEDS))
+    before = {setting: spark.conf.get(setting) for setting in INTERPRETED}
+    _set(spark, INTERPRETED)
+    try:
+        for number in range(VARIANTS):
+            laboratory.variant(number)
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(laboratory.run, SEEDS))
+    finally:
+        _set(spark, before)
+
+
+def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    for setting, value in settings.items():
+        spark.conf.set(setting, value or "")
 
 
 def test_channels_answer_what_their_queries_say(outcomes: list[Outcome]) -> None:

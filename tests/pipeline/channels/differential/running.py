@@ -37,6 +37,11 @@ from tocsin.pipeline.local import localised
 from .data import DATASETS, PARAMETERS, arguments, lines
 from .queries import CLOSE, OPEN, Asked, draw_query
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Rows are few, and each query is asked once: generating code for it would take longer."""
 VARIANTS = 12
 SETS = 3
 _PARAMETER = re.compile(r":([A-Za-z]\w*)")
@@ -68,6 +73,8 @@ class Laboratory:
         if number not in self.made:
             draw = Random(number)
             session = self.spark.newSession()
+            for setting, value in INTERPRETED.items():
+                session.conf.set(setting, value)
             frames = {}
             for name, dataset in DATASETS.items():
                 text = lines(draw, dataset, 8 if name == "reports" else 5)
