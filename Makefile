@@ -25,7 +25,9 @@ demo: setup ## a city's emergencies reach 400 subscribers (ARGS="--seconds 30 �
 demo-kafka: setup ## the same city on Kafka and PostgreSQL, installed and started for it
 	@$(WITH_JAVA) $(BIN)/tocsin demo --profile company $(ARGS)
 
-test: setup check servers pytest ## format, lint, types, import directions, all tests (ARGS=tests/cli …)
+test: setup ## format, lint, types, import directions, all tests (ARGS=tests/cli …)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync check servers
+	@$(MAKE) --no-print-directory pytest
 
 quick: setup ## the tests that need no Spark, server or process, within a minute or so (ARGS=…)
 	@$(BIN)/python -m pytest -n 3 --dist loadfile -m quick $(ARGS)
@@ -49,7 +51,7 @@ servers: setup ## install Kafka, PostgreSQL, MariaDB and S3 for tests, as far as
 	$(call heading,servers (tocsin dev install))
 	@$(WITH_JAVA) $(BIN)/tocsin dev install || true
 
-pytest: setup check servers
+pytest: setup
 	$(call heading,tests (pytest))
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
