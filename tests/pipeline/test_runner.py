@@ -246,6 +246,22 @@ def test_who_subscribes_while_a_run_is_under_way_gets_every_record_from_its_posi
     assert bench.results() == {"fire": [{"id": 2}], "flood": [{"id": 1}, {"id": 2}]}
 
 
+def test_each_newcomer_is_told_its_own_gap_though_their_runs_end_at_the_same_record(
+    bench: Bench,
+) -> None:
+    """As ordinary runs serve new subscriptions in real-time mode, one after another."""
+    bench.create("SELECT r.id FROM NEW reports r WHERE r.kind RLIKE :kind", ())
+    bench.publish({"id": 1, "kind": "fire"})
+    seen = bench.snapshots.take(bench.log.cut)
+    window = Window(Progress({"reports": 0}, 0), Progress(dict(seen.cut.ends), 0))
+    for kind in ("((", "[["):
+        made, _ = bench.store.subscriptions.subscribe("ann", "c", {"kind": kind}, None)
+        asked = {made.backend.id: {"kind": kind}}
+        for _ in range(2):  # once more, as after a crash
+            bench.runner.run_for("c", Ask(window, seen, 60.0), asked)
+    assert {kind: len(gaps) for kind, gaps in bench.results().items()} == {"((": 1, "[[": 1}
+
+
 def test_a_subscription_counts_from_where_its_channel_stands_at_least(bench: Bench) -> None:
     bench.create(BY_KIND, ("flood",))
     asked_at = bench.log.ends()["reports"]

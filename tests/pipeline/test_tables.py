@@ -309,6 +309,8 @@ def test_retain_hides_old_records_and_compaction_drops_their_files(bench: Bench)
     assert numbers(bench.tables.stored(dataset, end, round(bench.now * 1e6))) == [1]
     assert not bench.tables.compact(dataset)
     bench.now += 50  # the first is now past RETAIN and the grace period
+    assert not bench.tables.compact(dataset, horizon=0)  # a channel has yet to look at it
+    assert numbers(bench.tables.window(dataset, 0, end)) == [0, 1]
     assert bench.tables.compact(dataset)
     assert numbers(bench.tables.stored(dataset, end)) == [1]
     bench.now += 1000
