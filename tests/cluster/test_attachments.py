@@ -4,6 +4,7 @@ what is there, and bytes go out by ranges to those who may have them."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections.abc import AsyncIterator
@@ -408,7 +409,10 @@ async def test_it_comes_once_though_it_is_sent_again(site: Site) -> None:
 async def test_what_makes_no_sense_together_stores_nothing(
     site: Site, record: bytes | None, files: list[Any], field: str
 ) -> None:
-    refused = await _together(site, record, *files)
+    for _ in range(3):
+        with contextlib.suppress(httpx.ReadError):  # cut off before the answer was read
+            refused = await _together(site, record, *files)
+            break
     assert refused.status_code in (400, 413)
     assert refused.json()["error"]["field"] == field
     assert site.files == []
