@@ -34,7 +34,7 @@ quick: setup ## the tests that need no Spark, server or process, within a minute
 
 differential: setup ## random channels beside what their queries say (ARGS="--seeds 5000")
 	@cd tests && JAVA_HOME="$$(cat ../.venv/tocsin-java)" \
-		../$(BIN)/python -m pipeline.channels.differential $(ARGS)
+		../$(BIN)/python -m spark.channels.differential $(ARGS)
 
 check: setup
 	$(call heading,format (ruff format --check))

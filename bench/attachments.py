@@ -24,9 +24,9 @@ from typing import NamedTuple
 from bench.fanout import _Process
 from bench.findings import Finding
 from tocsin.dev.packages import apt_install, find_program
-from tocsin.dev.ports import free_port
 from tocsin.errors import Unavailable
 from tocsin.service.tokens import mint
+from tocsin.system.ports import free_port
 
 SIZES = {"4 KB": 4_000, "64 KB": 64_000, "1 MB": 1_000_000}
 WHERE = {"disk": "on disk", "memory": "in memory"}

@@ -23,8 +23,8 @@ from tocsin.dev.kafka import Kafka
 from tocsin.dev.throwaway import Throwaway
 from tocsin.model import Channel, Dataset, Delivery, Parameter, Subscription
 from tocsin.settings import Settings
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 CONSUMERS = 20
 VALUE_BYTES = 1000

@@ -21,19 +21,19 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.findings import Finding
-from tocsin.language import CreateChannel, parse_one
 from tocsin.model import ANY, Column, Dataset
-from tocsin.pipeline.channels import (
+from tocsin.protocol.columns import ROW_BACKEND
+from tocsin.settings import Settings
+from tocsin.spark.channels import (
     Parameters,
     ParameterTable,
     compile_channel,
     match,
 )
-from tocsin.pipeline.channels.matching import payloads
-from tocsin.pipeline.channels.near import exact
-from tocsin.pipeline.channels.parts import BACKEND
-from tocsin.pipeline.session import build_session
-from tocsin.settings import Settings
+from tocsin.spark.channels.matching import payloads
+from tocsin.spark.channels.near import exact
+from tocsin.spark.session import build_session
+from tocsin.sql import CreateChannel, parse_one
 
 RECORDS = 100
 TOWN_DEGREES = 1.0  # the side of the square in which everything happens: about 100 km
@@ -186,7 +186,7 @@ def _nested_loop(
 ) -> DataFrame:
     joined = spark.sql(
         "SELECT /*+ SHUFFLE_REPLICATE_NL(p) */ "  # noqa: S608
-        f"p.__backend AS {BACKEND}, r.id, r.place, r.level "
+        f"p.__backend AS {ROW_BACKEND}, r.id, r.place, r.level "
         f"FROM {{records}} r JOIN {{pairs}} p ON {case.pairwise}",
         records=records,
         pairs=pairs,

@@ -13,11 +13,10 @@ from collections.abc import Callable
 
 from bench.findings import Finding
 from tocsin.caching import MessageCache
-from tocsin.lab.simulators.overlay.live import told_live
+from tocsin.lab.simulators.overlay.live import play_live
 from tocsin.lab.simulators.overlay.simulator import simulate
-from tocsin.lab.simulators.overlay.story import Happening, told_by_kernel
+from tocsin.lab.simulators.overlay.story import Happening, play_compiled
 from tocsin.lab.workloads.tree import TreeLoad
-from tocsin.language import parse_filter
 from tocsin.model import Column, Dataset
 from tocsin.overlay.filters import Filter, covers
 from tocsin.overlay.filters.filter import Test, tests
@@ -26,6 +25,7 @@ from tocsin.overlay.filters.widest import Widest
 from tocsin.overlay.routing import Assured, Publication, Router, Send, Subscriptions
 from tocsin.overlay.topology import balanced
 from tocsin.policies.message import parse_message_policy
+from tocsin.sql import parse_filter
 
 REPORTS = Dataset(
     "reports",
@@ -218,9 +218,9 @@ def _simulating(quick: bool, rounds: int, say: Callable[[str], None]) -> list[Fi
         policy = parse_message_policy(name)
         tree = balanced([str(number) for number in range(7)])
         began = time.process_time()
-        live = told_live(story, tree, 25, 6, policy)
+        live = play_live(story, tree, 25, 6, policy)
         live_s = (time.process_time() - began) / len(story)
-        if live != told_by_kernel(story, tree, 25, 6, policy):
+        if live != play_compiled(story, tree, 25, 6, policy):
             raise AssertionError(f"{name}: the kernel and the live core disagree")
         say(f"the tree, {name}")
         simulate(TreeLoad(), policy, runs=1, seed=1)  # compiles

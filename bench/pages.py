@@ -25,7 +25,7 @@ from tocsin.lab.workloads.pages.news import NewsSettings, news
 from tocsin.lab.workloads.pages.operations import BROWSE, Operations
 from tocsin.policies.page import parse_page_policy
 
-POLICIES = ("gdstar", "sg1", "hug", "dc", "dc-ta", "assay")
+POLICIES = ("gdstar", "sg1", "hug", "dc", "dc-ta", "learned-demand")
 ROUNDS = 5
 TARGET = 20e6  # operations a second and core, GD*
 PAPERS = NewsSettings(servers=1, requests=2_000_000)  # one server has all: long enough to measure

@@ -26,7 +26,7 @@ from tocsin.dev.kafka import Kafka
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.throwaway import Throwaway
 from tocsin.settings import Settings
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 from tocsin.system import System
 
 RECORDS_PER_S = 200

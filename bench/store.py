@@ -21,9 +21,9 @@ from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.throwaway import Throwaway
 from tocsin.model import Channel, Dataset
-from tocsin.storage.dialect import Dialect, dialect_of
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.dialect import Dialect, dialect_of
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 PAYLOAD = b'{"type":"flood","severity":3,"message":"' + b"x" * 200 + b'"}'
 BACKENDS = 1_000

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from log.media import MEDIA
 from real_servers import RealServers
@@ -30,21 +33,52 @@ settings.load_profile("shared-machine")
 
 SLOW = {"spark", "real_servers", "s3", "spark_cluster"}
 """Fixtures that start something; those of the other servers are made with these."""
+SHARED = ("spark", "live", "kafka", "mariadb", "postgresql", "s3")
+"""Fixtures that cost most to start, and whose tests one worker therefore runs: a second Java would
+have to compile again what the first one has."""
 AT_ONCE = {
-    *("broker_core", "caching", "client", "contracts", "coordinator", "language", "overlay"),
+    *("broker_core", "caching", "client", "contracts", "coordinator", "overlay", "sql"),
     *("policies", "service", "unit"),
 }
 """Directories of tests that start nothing by themselves."""
 
 
+class SharingScheduler(LoadScopeScheduling):  # type: ignore[misc]  # xdist's types are its own
+    """What shares something that is slow to start goes to one worker, the rest file by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return _shared(Path(__file__).parents[1] / file) or file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharingScheduler:
+    return SharingScheduler(config, log)
+
+
+@cache
+def _shared(file: Path) -> str | None:
+    """The first of the shared fixtures that tests of a file ask for, by their source: the process
+    that distributes tests does not collect them."""
+    source = file.read_text()
+    return next((name for name in SHARED if re.search(rf"\b{name}: [A-Z]", source)), None)
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts whole systems takes longest: it goes first, so that none is waited for at the
-    end. What starts nothing is marked as quick."""
-    items.sort(key=lambda item: item.get_closest_marker("processes") is None)
+    """What takes longest goes first, so that none is waited for at the end. What starts nothing is
+    marked as quick."""
+    items.sort(key=_turn)
     for item in items:
         if _is_quick(item):
             item.add_marker(pytest.mark.quick)
+
+
+def _turn(item: pytest.Item) -> int:
+    shared = _shared(item.path)
+    if shared is not None:
+        return SHARED.index(shared)
+    return len(SHARED) + (item.get_closest_marker("processes") is None)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -71,9 +105,9 @@ def _logs_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from tocsin.pipeline.jars import connector_jars
-    from tocsin.pipeline.session import build_session
     from tocsin.settings import SHORT_LIVED_JAVA, Settings
+    from tocsin.spark.jars import connector_jars
+    from tocsin.spark.session import build_session
 
     data = tmp_path_factory.mktemp("spark")
     settings = Settings(

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient
 from tocsin.dev.database import NAME
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
-from tocsin.dev.ports import HOST
 from tocsin.dev.postgresql import PostgreSQL
-from tocsin.dev.processes import Command
 from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.system.launching import Command
+from tocsin.system.ports import HOST
 
 USER = "ann"
 

@@ -1,4 +1,5 @@
 """The one tree of errors a user can meet. A broken invariant is not here: it crashes.
+`protocol.failure` says how errors travel.
 
 TocsinError
 ├── InvalidInput          what was sent does not make sense            400
@@ -11,15 +12,22 @@ TocsinError
 ├── Conflict              it exists already, or something depends on it 409
 ├── Gone                  the past asked for is no longer kept         410
 ├── TooLarge              a body, frame or record over its limit       413
+├── UpgradeRequired       a peer whose protocol is too old             426
 ├── Unavailable           the service cannot answer now; try again     503
 │   └── Unconfirmed       nor does anybody know whether it was done    503
+├── NotInstalled          a library of an optional part is absent      501
 └── Damaged               bytes on a disk are not what was written     500
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+import traceback
+from typing import ClassVar
+
+MISCONFIGURED = 2
+"""A process's exit code when its settings or its installation are wrong: starting it again would
+not help."""
 
 
 class TocsinError(Exception):
@@ -38,15 +46,6 @@ class TocsinError(Exception):
         self.message = message
         self.field = field
         self.hint = hint
-
-    def as_dict(self) -> dict[str, Any]:
-        """The body that every service answers with; `error_from_dict` reads it back."""
-        told: dict[str, Any] = {"code": self.code, "message": self.message}
-        if self.field is not None:
-            told["field"] = self.field
-        if self.hint is not None:
-            told["hint"] = self.hint
-        return told
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -78,13 +77,6 @@ class StatementError(InvalidInput):
         super().__init__(message, field=field, hint=hint)
         self.line = line
         self.column = column
-
-    def as_dict(self) -> dict[str, Any]:
-        told = super().as_dict()
-        if self.line is not None:
-            told["line"] = self.line
-            told["column"] = self.column
-        return told
 
     def __str__(self) -> str:
         where = f"line {self.line}, column {self.column}: " if self.line is not None else ""
@@ -130,9 +122,21 @@ class TooLarge(TocsinError):
     code = "too_large"
 
 
+class UpgradeRequired(TocsinError):
+    status = 426
+    code = "upgrade_required"
+
+
 class Unavailable(TocsinError):
     status = 503
     code = "unavailable"
+
+
+class NotInstalled(TocsinError, ImportError):
+    """An optional part of the package is not there; `tocsin.extras` knows which extra brings it."""
+
+    status = 501
+    code = "not_installed"
 
 
 class Damaged(TocsinError):
@@ -159,17 +163,17 @@ class Unconfirmed(Unavailable):
         )
 
 
+_MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+
+
+def is_bug(error: Exception) -> bool:
+    """Whether our own code raised it by mistake: nobody may take that for a peer that is away."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    raised_by = str(frames[-1].f_globals.get("__name__")) if frames else ""
+    return isinstance(error, _MISTAKES) and raised_by.startswith("tocsin.")
+
+
 def field_named(reason: Exception) -> str | None:
     """The field that a msgspec validation error speaks of."""
     found = re.search(r"`\$\.([^`]+)`|field `([^`]+)`", str(reason))
     return (found[1] or found[2]) if found else None
-
-
-def error_from_dict(told: dict[str, Any]) -> TocsinError:
-    """Rebuild the error that a service answered with, so that clients raise the same types."""
-    kind = KINDS.get(str(told.get("code")), TocsinError)
-    message = str(told.get("message", "the service gave no reason"))
-    known = {key: told[key] for key in ("field", "hint") if key in told}
-    if issubclass(kind, StatementError):
-        return kind(message, line=told.get("line"), column=told.get("column"), **known)
-    return kind(message, **known)

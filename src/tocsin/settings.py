@@ -1,6 +1,7 @@
 """One typed settings object for every service, from defaults, a TOML file, the environment, flags.
 
-Later sources win. A key that nobody knows is an error, never ignored.
+Later sources win. A key that nobody knows is an error, never ignored. What a setting accepts is
+part of its type: the check, the message of a refusal and the docs page follow from it.
 """
 
 from __future__ import annotations
@@ -11,22 +12,40 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
+from msgspec import Meta
+from msgspec import inspect as types
 
 from tocsin.errors import SettingError, field_named
 
 PREFIX = "TOCSIN_"
-_MASTER = re.compile(
-    r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+"
-)
 _SECRET = re.compile(r"((?:password|secret|token|\.pem|\.config)=)[^&#]*", re.IGNORECASE)
-PROFILES = ("embedded", "company")
+_NO_SETTINGS = ("token", "cache_directory")
+"""What TOCSIN_ variables say besides settings: a credential, and where the machine keeps jars."""
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """Java options for systems that live for minutes: half their processor time would go into
 optimising code that never runs often enough to pay for it. Without the last one Java would have
 room for 48 MB of compiled code, and run the rest interpreted: a few hundred queries fill that."""
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Count = Annotated[int, Meta(ge=0)]
+Several = Annotated[int, Meta(ge=2)]
+Size = Annotated[int, Meta(gt=0)]
+Seconds = Annotated[float, Meta(gt=0)]
+Age = Annotated[float, Meta(ge=0)]
+Profile = Literal["embedded", "company"]
+Master = Annotated[
+    str,
+    Meta(
+        pattern=r"^(local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|local-cluster\[.+\]|spark://.+|yarn"
+        r"|k8s://.+)\Z",
+        examples=["local[*]", "local[4]", "spark://host:7077", "yarn", "k8s://https://host:443"],
+    ),
+]
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+LogFormat = Literal["auto", "json", "console"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,60 +54,60 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     data: Path = Path("tocsin-data")  # directory that holds everything durable
     secret: str = ""  # signs tokens and notices; every service of one system has the same
     host: str = "127.0.0.1"  # address that services listen on
-    cluster_port: int = 7400  # the cluster's REST port; 0 takes a free one
-    coordinator_port: int = 7410  # the coordinator's REST port; 0 takes a free one
-    broker_port: int = 7420  # a broker's REST and SSE port; 0 takes a free one
-    broker_ws_port: int = 7421  # a broker's WebSocket port; 0 takes a free one
+    cluster_port: Port = 7400  # the cluster's REST port; 0 takes a free one
+    coordinator_port: Port = 7410  # the coordinator's REST port; 0 takes a free one
+    broker_port: Port = 7420  # a broker's REST and SSE port; 0 takes a free one
+    broker_ws_port: Port = 7421  # a broker's WebSocket port; 0 takes a free one
     cluster_url: str = "http://127.0.0.1:7400"  # where brokers find the cluster
     coordinator_url: str = "http://127.0.0.1:7410"  # where brokers and clients find the coordinator
     broker_name: str = "broker_1"  # a broker's name, unique in the system
     public_host: str = ""  # host that a broker announces to clients; empty: the listening host
 
-    master: str = "local[*]"  # where Spark runs
+    master: Master = "local[*]"  # where Spark runs
     spark_memory: str = "1g"  # memory of Spark's driver
     java_options: str = ""  # more options for Java in Spark, such as -XX:TieredStopAtLevel=1
     warm_up: bool = True  # run a made-up channel first, so that the first real one is quick
-    profile: str = "embedded"  # embedded: nothing but files; company: Kafka and a database server
+    profile: Profile = "embedded"  # embedded: only files; company: Kafka and a database server
     log: str = ""  # publication log, kafka://host:9092/tocsin; empty: files in the data directory
     kafka: str = ""  # Kafka cluster whose topics datasets are fed FROM; empty: that of the log
     store: str = ""  # postgresql:// or mariadb:// address; empty: SQLite in the data directory
 
-    real_time_batch_s: float = 5.0  # after this Spark's real-time query reads subscriptions anew
-    real_time_slots: int = 8  # so many channels run in real-time mode at most; 0: none does
+    real_time_batch_s: Seconds = 5.0  # after this Spark's real-time query reads subscriptions anew
+    real_time_slots: Count = 8  # so many channels run in real-time mode at most; 0: none does
 
-    segment_bytes: int = 16 * 1024 * 1024  # a log segment is closed at this size
-    batch_bytes: int = 8 * 1024 * 1024  # the most one micro-batch reads from the log
-    flush_interval_s: float = 10.0  # how often the log's tail becomes Parquet
-    compact_files: int = 8  # so many small files of a dataset are merged into one
-    result_retention_s: float = 7 * 24 * 3600.0  # results older than this are dropped
-    record_limit_bytes: int = 1024 * 1024  # the largest single record
-    result_limit_bytes: int = 4 * 1024 * 1024  # the largest result; a larger one is told as a gap
-    body_limit_bytes: int = 64 * 1024 * 1024  # the largest request body
+    segment_bytes: Size = 16 * 1024 * 1024  # a log segment is closed at this size
+    batch_bytes: Size = 8 * 1024 * 1024  # the most one micro-batch reads from the log
+    flush_interval_s: Seconds = 10.0  # how often the log's tail becomes Parquet
+    compact_files: Several = 8  # so many small files of a dataset are merged into one
+    result_retention_s: Age = 7 * 24 * 3600.0  # results older than this are dropped
+    record_limit_bytes: Size = 1024 * 1024  # the largest single record
+    result_limit_bytes: Size = 4 * 1024 * 1024  # the largest result; a larger one is told as a gap
+    body_limit_bytes: Size = 64 * 1024 * 1024  # the largest request body
     attachments: str = ""  # directory or s3://… of attachments; empty: in the data directory
-    attachment_limit_bytes: int = 64 * 1024 * 1024  # the largest attachment
-    attachment_grace_s: float = 24 * 3600.0  # kept so long although nothing mentions it
-    java_limit_s: float = 60.0  # Spark's Java that does not answer for so long is started again
-    run_limit_s: float = 60.0  # a channel's run that takes longer is stopped and reported
-    query_limit_s: float = 30.0  # an ad hoc SELECT that takes longer is stopped
+    attachment_limit_bytes: Size = 64 * 1024 * 1024  # the largest attachment
+    attachment_grace_s: Seconds = 24 * 3600.0  # kept so long although nothing mentions it
+    java_limit_s: Seconds = 60.0  # Spark's Java that does not answer for so long is started again
+    run_limit_s: Seconds = 60.0  # a channel's run that takes longer is stopped and reported
+    query_limit_s: Seconds = 30.0  # an ad hoc SELECT that takes longer is stopped
 
-    consumer_log_mark_s: float = 1.0  # a consumer log that is behind for so long is told the head
+    consumer_log_mark_s: Seconds = 1.0  # a consumer log that is behind for so long is told the head
 
     cache_policy: str = "lsc"  # the broker's result cache policy (docs/reference/policies.md)
-    cache_bytes: int = 64 * 1024 * 1024  # byte budget of the broker's result cache
+    cache_bytes: Count = 64 * 1024 * 1024  # byte budget of the broker's result cache
     message_policy: str = "sel-sub-prt"  # the broker's message cache policy, for routed datasets
-    message_slots: int = 1000  # messages that a broker's message cache holds
+    message_slots: Count = 1000  # messages that a broker's message cache holds
     page_policy: str = "dc"  # the broker's page cache policy, for attachments
-    page_cache_bytes: int = 64 * 1024 * 1024  # byte budget of the broker's page cache
+    page_cache_bytes: Count = 64 * 1024 * 1024  # byte budget of the broker's page cache
     page_cache: str = ""  # directory of page caches, a folder for each broker; empty: in memory
-    connection_bytes: int = 1024 * 1024  # unsent bytes after which a stalled client is closed
-    frame_limit_bytes: int = 64 * 1024  # the largest frame a client may send
-    heartbeat_s: float = 1.0  # how often a broker reports to the coordinator
+    connection_bytes: Size = 1024 * 1024  # unsent bytes after which a stalled client is closed
+    frame_limit_bytes: Size = 64 * 1024  # the largest frame a client may send
+    heartbeat_s: Seconds = 1.0  # how often a broker reports to the coordinator
     overlay_tree: str = ""  # TOML file with links between brokers; empty: a balanced tree
-    news_poll_s: float = 2.0  # how often a broker asks what it may have missed
-    marker_flush_s: float = 0.05  # acknowledgements are gathered this long before they are stored
+    news_poll_s: Seconds = 2.0  # how often a broker asks what it may have missed
+    marker_flush_s: Seconds = 0.05  # acknowledgements are gathered this long before they are stored
 
-    log_level: str = "info"  # debug, info, warning, error
-    log_format: str = "auto"  # json, console, or auto: console in a terminal
+    log_level: LogLevel = "info"  # the least important messages that are logged
+    log_format: LogFormat = "auto"  # auto: console in a terminal, json elsewhere
 
 
 def load(
@@ -115,44 +134,12 @@ def convert(values: Mapping[str, Any]) -> Settings:
                 f"no setting is called {key!r}", field=key, hint="see tocsin settings"
             )
     clean = {key: str(v) if isinstance(v, Path) else v for key, v in values.items()}
+    if isinstance(level := clean.get("log_level"), str):
+        clean["log_level"] = level.lower()
     try:
-        settings = msgspec.convert(clean, Settings, strict=False, dec_hook=_decode)
+        return msgspec.convert(clean, Settings, strict=False, dec_hook=_decode)
     except msgspec.ValidationError as error:
-        field = field_named(error)
-        raise SettingError(f"setting {field}: {error}", field=field) from None
-    for name in ("segment_bytes", "batch_bytes", "record_limit_bytes", "result_limit_bytes"):
-        _positive(settings, name)
-    for name in ("body_limit_bytes", "attachment_limit_bytes", "attachment_grace_s"):
-        _positive(settings, name)
-    for name in (
-        "flush_interval_s",
-        "heartbeat_s",
-        "news_poll_s",
-        "java_limit_s",
-        "run_limit_s",
-        "query_limit_s",
-        "consumer_log_mark_s",
-    ):
-        _positive(settings, name)
-    _positive(settings, "real_time_batch_s")
-    if settings.real_time_slots < 0:
-        raise SettingError("setting real_time_slots must not be negative", field="real_time_slots")
-    if settings.profile not in PROFILES:
-        raise SettingError(
-            f"no profile is called {settings.profile!r}",
-            field="profile",
-            hint=f"one of {', '.join(PROFILES)}",
-        )
-    if not _MASTER.fullmatch(settings.master):
-        raise SettingError(
-            f"{settings.master!r} is not where Spark can run",
-            field="master",
-            hint="local[*], local[4], spark://host:7077, yarn or k8s://https://host:443",
-        )
-    for name in ("cache_bytes", "message_slots", "page_cache_bytes"):
-        if getattr(settings, name) < 0:
-            raise SettingError(f"setting {name} must not be negative", field=name)
-    return settings
+        raise _refused(error) from None
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -160,6 +147,7 @@ class Described(msgspec.Struct, frozen=True):
 
     name: str
     default: Any
+    accepts: str
     meaning: str
 
     @property
@@ -171,9 +159,42 @@ def described() -> list[Described]:
     """Every setting with the comment that stands behind it in this file."""
     comments = dict(re.findall(r"^    (\w+): .*?  # (.*)$", inspect.getsource(Settings), re.M))
     return [
-        Described(field.name, field.default, comments[field.name])
+        Described(field.name, field.default, _accepts(field.type), comments[field.name])
         for field in msgspec.structs.fields(Settings)
     ]
+
+
+def _accepts(kind: Any) -> str:
+    """What a setting of this type may be."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    match types.type_info(kind):
+        case types.Metadata(extra_json_schema={"examples": [*examples]}):
+            return f"one like {', '.join(examples)}"
+        case types.BoolType():
+            return "true or false"
+        case types.IntType() as number:
+            return f"a whole number, {_bounds(number)}"
+        case types.FloatType() as number:
+            return f"a number, {_bounds(number)}"
+        case types.CustomType():
+            return "a path"
+    return "text"
+
+
+def _bounds(number: types.IntType | types.FloatType) -> str:
+    if number.le is not None:
+        return f"from {number.ge} to {number.le}"
+    return f"greater than {number.gt}" if number.ge is None else f"at least {number.ge}"
+
+
+def _refused(error: msgspec.ValidationError) -> SettingError:
+    name = field_named(error)
+    kind = next(field.type for field in msgspec.structs.fields(Settings) if field.name == name)
+    accepted = _accepts(kind)
+    if re.match(r"Expected `\w+` [<>]", str(error)):  # it is a number, but out of bounds
+        accepted = accepted.partition(", ")[2]
+    return SettingError(f"setting {name} must be {accepted}", field=name)
 
 
 def without_secrets(address: str) -> str:
@@ -181,11 +202,6 @@ def without_secrets(address: str) -> str:
     should have been quoted."""
     hidden = re.sub(r"(?<=//)([^:@]*):.*@", r"\1:***@", address, flags=re.DOTALL)
     return _SECRET.sub(r"\1***", hidden)
-
-
-def _positive(settings: Settings, name: str) -> None:
-    if getattr(settings, name) <= 0:
-        raise SettingError(f"setting {name} must be greater than zero", field=name)
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -199,9 +215,10 @@ def _from_file(file: Path) -> dict[str, Any]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    found = {k[len(PREFIX) :].lower(): v for k, v in environ.items() if k.startswith(PREFIX)}
-    found.pop("token", None)  # the command line's own: TOCSIN_TOKEN is a credential, not a setting
-    return found
+    values = {k[len(PREFIX) :].lower(): v for k, v in environ.items() if k.startswith(PREFIX)}
+    for name in _NO_SETTINGS:
+        values.pop(name, None)
+    return values
 
 
 def _decode(kind: type, value: Any) -> Any:

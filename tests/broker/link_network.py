@@ -12,16 +12,26 @@ from itertools import count
 from typing import Any, cast
 
 from broker.world import until
-from contracts.fake_cluster import SECRET
 from tocsin.broker.server.link import Link
-from tocsin.broker.server.links import PATH, Links
+from tocsin.broker.server.links import Links
 from tocsin.broker.server.sockets import Handler, Sockets
 from tocsin.caching import MessageCache
 from tocsin.overlay.filters import Filter, matches
-from tocsin.overlay.routing import Deliver, Effect, Fill, Gap, Publication, Relink, Router, Send
+from tocsin.overlay.routing import (
+    Deliver,
+    Fill,
+    Gap,
+    Publication,
+    Relink,
+    Router,
+    RoutingEffect,
+    Send,
+)
 from tocsin.overlay.topology import Tree, without
 from tocsin.policies.message import parse_message_policy
+from tocsin.protocol.link import PATH
 from tocsin.service.serving import listen
+from tocsin.testing.fake_cluster import SECRET
 
 DATASET = "world"
 
@@ -94,7 +104,7 @@ class RoutingNode(Node):
     def heard(self, neighbour: str, incarnation: int, sequence: int, message: Any) -> None:
         self.do(self.router.heard(neighbour, incarnation, sequence, message))
 
-    def do(self, effects: list[Effect]) -> None:
+    def do(self, effects: list[RoutingEffect]) -> None:
         for effect in effects:
             match effect:
                 case Send():

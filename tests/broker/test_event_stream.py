@@ -61,8 +61,8 @@ async def test_a_closed_event_stream_is_forgotten(world: World) -> None:
     http = await world.http(broker, "alice")
     async with http.stream("GET", "/v1/events") as response:
         await anext(events(response))
-        assert len(broker.driver.lines) == 1
-    await until(lambda: not broker.driver.lines)
+        assert len(broker.driver.connections) == 1
+    await until(lambda: not broker.driver.connections)
 
 
 async def test_ends_and_moves_are_events_too(world: World) -> None:
@@ -113,7 +113,7 @@ async def test_a_stalled_client_is_cut_while_others_go_on(world: World) -> None:
     await alice.post("/v1/subscriptions", json=big)
     reader = await unread_stream(broker, "alice")
     assert reader.getsockname() in peers()
-    (line,) = broker.rest.lines
+    (line,) = broker.rest.streams
     assert isinstance(line, EventLine)
     bob = await world.socket(broker, "bob")
     made = await bob.subscribe(**FLOOD)
@@ -125,8 +125,8 @@ async def test_a_stalled_client_is_cut_while_others_go_on(world: World) -> None:
                 assert (await bob.until("signal"))["backend"] == made["backend"]
             assert line.unsent_bytes <= BUDGET_BYTES
     await until(lambda: reader.getsockname() not in peers())
-    assert not broker.rest.lines
-    assert len(broker.driver.lines) == 1  # bob's
+    assert not broker.rest.streams
+    assert len(broker.driver.connections) == 1  # bob's
     reader.close()
 
 

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from broker.world import Wire, World, token, until
-from tocsin.broker.attachments import Backend
+from tocsin.broker.machine.subscription_table import Backend
 from tocsin.broker.server import Broker
 
 BIG = {"type": "big"}
@@ -82,7 +82,7 @@ async def test_signals_of_a_backed_up_client_conflate_to_the_newest(world: World
     alice = await world.socket(broker, "alice", small=True)
     made = await alice.subscribe(**FLOOD)
     await fill(world, broker, alice)
-    backend = broker.driver.core.attachments.backends[made["backend"]]
+    backend = broker.driver.core.table.backends[made["backend"]]
     for n in range(1, 51):
         world.cluster.produce("floods", FLOOD, [{"n": n}])
         await fetched(backend, n)
@@ -100,7 +100,7 @@ async def test_inline_results_give_way_to_a_signal_when_the_client_is_behind(
     broker = await world.broker(connection_bytes=64 * 1024)
     alice = await world.socket(broker, "alice", small=True, inline=1)
     made = await alice.subscribe(**FLOOD)
-    backend = broker.driver.core.attachments.backends[made["backend"]]
+    backend = broker.driver.core.table.backends[made["backend"]]
     (connection,) = broker.sockets.connections
     n = 0
     while not connection.paused:

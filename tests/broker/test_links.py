@@ -551,3 +551,21 @@ async def test_a_dead_peer_is_replaced_by_its_next_life(peer: tuple[Node, RawPee
     assert [what for what, *_ in b.told] == ["linked", "unlinked", "linked"]
     again.socket.close()
     await until(lambda: not b.is_linked("a"))
+
+
+async def test_brokers_of_different_stores_are_not_linked(node: Make) -> None:
+    """What they route cannot be told apart: positions of two logs are compared with each other."""
+    stores = {"a": "one", "b": "one"}
+    a, b = (
+        await node("a", store_id=lambda: stores["a"]),
+        await node("b", store_id=lambda: stores["b"]),
+    )
+    beside(a, b)
+    await until(lambda: a.is_linked("b") and b.is_linked("a"))
+    stores["b"] = "two"
+    b.links.close("a", b.link("a").incarnation)
+    await until(lambda: not a.is_linked("b") and not b.is_linked("a"))
+    await asyncio.sleep(0.2)
+    assert len(linked(a)) == len(linked(b)) == 1
+    stores["a"] = "two"
+    await until(lambda: a.is_linked("b") and b.is_linked("a"))

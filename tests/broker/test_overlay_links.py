@@ -14,7 +14,7 @@ from overlay.test_routing import QUESTIONS, asks, some_record
 from overlay.test_topology import grown
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.topology import tree_of
-from tocsin.simulation.mesh import fresh
+from tocsin.testing.simulation.mesh import fresh
 
 CHAIN = tree_of("abcd", ["ab", "bc", "cd"])
 

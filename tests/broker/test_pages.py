@@ -14,13 +14,13 @@ import httpx
 import pytest
 
 from broker.world import World, small_socket, token, until
-from contracts.fake_cluster import FakeCluster
 from tocsin.broker.server import Broker
 from tocsin.broker.server.pages import Coming, Pages
 from tocsin.broker.server.pages.shelf import DirectoryShelf
 from tocsin.broker.server.pages.sums import BLOCK_BYTES
 from tocsin.client import Client
 from tocsin.service.tokens import mint
+from tocsin.testing.fake_cluster import FakeCluster
 
 PHOTO = b"\x89PNG " + bytes(range(256)) * 400  # about 100 kB
 NOBODYS = b"nobody has this"
@@ -359,7 +359,7 @@ async def test_new_results_bring_their_attachments_before_anybody_asks(world: Wo
 async def test_a_result_that_led_there_is_the_askers_own(world: World) -> None:
     broker = await world.broker(page_policy="lru")
     await _subscribed(world, broker, "ab")
-    mine, other = sorted(broker.driver.core.attachments.frontends)
+    mine, other = sorted(broker.driver.core.table.frontends)
     id = world.cluster.content.add(MAP)
     http = await world.http(broker, "a")
     for led_by in ("", "?subscription=99&position=1", f"?subscription={mine}&position=1"):

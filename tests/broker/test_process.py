@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from broker.world import World, token, until
-from contracts.fake_cluster import SECRET, FakeCluster
 from tocsin.client import Client
 from tocsin.lab.trace import EventTrace, read_trace
 from tocsin.lab.trace.recording import record
 from tocsin.service.serving import listen, port_of
+from tocsin.testing.fake_cluster import SECRET, FakeCluster
 
 pytestmark = pytest.mark.processes
 
@@ -108,7 +108,9 @@ async def test_a_recording_of_a_killed_broker_is_finished(world: World, tmp_path
         async with Client(broker=url, token=token("a")) as client:
             floods = await client.subscribe("floods", type="flood")
             recorder = asyncio.create_task(
-                record(url, token("op", "admin"), file, told=lambda events, _: seen.append(events))
+                record(
+                    url, token("op", "admin"), file, progress=lambda events, _: seen.append(events)
+                )
             )
             await until(lambda: seen and seen[-1] >= 2)  # subscribed and online
             world.cluster.produce("floods", {"type": "flood"}, [{"n": 1}])

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from broker.world import World, until
-from contracts.fake_cluster import SECRET
 from tocsin.service.tokens import sign_notice
+from tocsin.testing.fake_cluster import SECRET
 
 FLOOD = {"type": "flood"}
 NEW = {"channel": "floods", "arguments": FLOOD}
@@ -66,7 +66,7 @@ async def test_a_long_poll_waits_for_results_and_gives_up_empty(world: World) ->
 
 
 def _backends(world: World) -> list[Any]:
-    return [b for one in world._brokers for b in one.driver.core.attachments.backends.values()]
+    return [b for one in world._brokers for b in one.driver.core.table.backends.values()]
 
 
 async def test_a_broker_that_stops_lets_long_polls_go(world: World) -> None:
@@ -115,7 +115,7 @@ async def test_a_subscriber_without_a_connection_is_moved_by_its_first_question(
 async def test_a_notice_without_a_good_signature_is_refused(world: World) -> None:
     broker = await world.broker()
     http = await world.http(broker, "x")
-    body = msgspec.json.encode({"cluster": world.cluster.store, "sequence": 9, "heads": []})
+    body = msgspec.json.encode({"store_id": world.cluster.store, "sequence": 9, "heads": []})
     good = sign_notice(SECRET, body, time.time())
     old = sign_notice(SECRET, body, time.time() - 3600)
     for header, status in ((None, 401), ("t=1,v1=00", 401), (old, 401), (good, 200)):

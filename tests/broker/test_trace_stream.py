@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from broker.world import World, take, token, until
+from tocsin.broker.machine.watching import NOBODY
 from tocsin.broker.server import Broker
-from tocsin.broker.watching import NOBODY
 from tocsin.errors import Conflict, Forbidden
 from tocsin.lab.simulators.page_cache.replay import replay_pages
 from tocsin.lab.trace import EventTrace, read_trace
@@ -40,9 +40,11 @@ async def recording(broker: Broker, path: Path) -> AsyncIterator[Recording]:
     """Records while the block runs."""
     one = Recording(path)
     work = asyncio.create_task(
-        record(broker.url, token("operator", "admin"), path, stop=one.stop, told=lambda *_: None)
+        record(
+            broker.url, token("operator", "admin"), path, stop=one.stop, progress=lambda *_: None
+        )
     )
-    await until(lambda: broker.driver.core.attachments.watcher is not NOBODY or work.done())
+    await until(lambda: broker.driver.core.table.watcher is not NOBODY or work.done())
     try:
         yield one
         await asyncio.sleep(0.6)  # two rounds of gathering
@@ -64,7 +66,7 @@ async def test_a_recording_tells_what_happened_and_nobodys_name(
         await take(old, 2)
         await take(new, 2)
         await bob.close()
-        await until(lambda: len(broker.driver.lines) == 1)
+        await until(lambda: len(broker.driver.connections) == 1)
     trace = made.trace()
     counts = trace.counts()
     assert (counts["subscribe"], counts["arrive"], counts["leave"]) == (2, 2, 1)
@@ -89,7 +91,7 @@ async def test_only_one_may_record_and_only_with_the_scope(world: World, tmp_pat
     with pytest.raises(Forbidden):
         await record(broker.url, token("eve", "subscribe"), tmp_path / "three.parquet")
     assert not (tmp_path / "two.parquet").exists()
-    await until(lambda: broker.driver.core.attachments.watcher is NOBODY)
+    await until(lambda: broker.driver.core.table.watcher is NOBODY)
     ended = await record(broker.url, token("op", "admin"), tmp_path / "four.parquet", seconds=0.1)
     assert "are over" in ended.ended
 
@@ -105,7 +107,7 @@ async def test_the_file_is_whole_when_the_broker_dies(world: World, tmp_path: Pa
             broker.url,
             token("operator", "admin"),
             made.path,
-            told=lambda events, _: seen.append(events),
+            progress=lambda events, _: seen.append(events),
         )
     )
     await until(lambda: seen and seen[-1] == 2)
@@ -120,7 +122,7 @@ async def test_a_broker_that_stops_ends_the_recording(world: World, tmp_path: Pa
     work = asyncio.create_task(
         record(broker.url, token("operator", "admin"), tmp_path / "trace.parquet")
     )
-    await until(lambda: broker.driver.core.attachments.watcher is not NOBODY)
+    await until(lambda: broker.driver.core.table.watcher is not NOBODY)
     await world.stop(broker)
     assert (await work).ended == "the broker ended the recording"
 
@@ -130,7 +132,7 @@ async def test_a_recording_ends_with_its_token(world: World, tmp_path: Path) -> 
     short = token("operator", "admin", expires_s=1.5)
     ended = await record(broker.url, short, tmp_path / "trace.parquet")
     assert ended.ended == "the broker ended the recording"
-    assert broker.driver.core.attachments.watcher is NOBODY
+    assert broker.driver.core.table.watcher is NOBODY
 
 
 async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
@@ -144,7 +146,7 @@ async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
     http = await world.http(broker, "alice")
     alice = await world.client("alice")
     await alice.subscribe("floods", **FLOOD)
-    (subscription,) = broker.driver.core.attachments.frontends
+    (subscription,) = broker.driver.core.table.frontends
     await (await world.client("bob")).subscribe("floods", **FLOOD)
     pages, counters = broker.driver.pages, broker.driver.pages.cache.counters
     async with recording(broker, tmp_path / "trace.parquet") as made:
@@ -165,7 +167,7 @@ async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
     assert trace.operations.subscriptions[published].tolist() == [2] * 10 + [4] * 4
     assert (trace.operations.kind == RENEWED).sum() == 4
     outcome, steps = replay_pages(trace, parse_page_policy("dc"), 10_000)
-    assert len(list(steps.told())) == len(trace.operations)
+    assert len(list(steps.in_words())) == len(trace.operations)
     row = outcome.row()
     assert 0 < row["hits"] < row["requests"] == counters.requests
     assert (row["hits"], row["stored"], row["evicted"]) == (

@@ -144,11 +144,13 @@ async def test_after_unsubscribing_nothing_is_signalled_and_the_connection_stays
     await alice.send(op="unsubscribe", ref=4, subscription=made["subscription"])
     await until(lambda: not world.cluster.frontends)
     sequence = world.cluster.sequence
-    await until(lambda: broker.driver.core.moment.sequence == sequence)  # news before the answer
+    await until(
+        lambda: broker.driver.core.query_token.sequence == sequence
+    )  # news before the answer
     world.cluster.unsubscribe_gate.set()
     assert await alice.next() == {"op": "ended", "subscription": made["subscription"]}
     assert await alice.next() == {"op": "unsubscribed", "ref": 4}
-    assert not broker.driver.core.attachments.backends
+    assert not broker.driver.core.table.backends
     await alice.send(op="ping", ref=5)
     assert await alice.next() == {"op": "pong", "ref": 5}
 
@@ -232,15 +234,15 @@ async def test_a_subscribe_that_its_client_did_not_wait_for_moves_nobody(world: 
     old = await world.socket(one, "alice")
     gate = world.cluster.subscribe_gates["one"] = asyncio.Event()
     await old.send(op="subscribe", ref=1, channel="floods", arguments=FLOOD)
-    await until(lambda: one.driver._arriving)
+    await until(lambda: one.driver.machine.arriving)
     await old.socket.close()
-    await until(lambda: not one.driver.lines)
+    await until(lambda: not one.driver.connections)
     new = await world.http(two, "alice")
     made = await new.post("/v1/subscriptions", json={"channel": "floods", "arguments": FLOOD})
     gate.set()
-    await until(lambda: not one.driver._arriving)
+    await until(lambda: not one.driver.machine.arriving)
     assert world.cluster.frontends[made.json()["subscription"]].broker == "two"
-    assert not one.driver.core.attachments.frontends
+    assert not one.driver.core.table.frontends
 
 
 async def test_a_past_that_is_gone_is_told_as_a_gap(world: World) -> None:
@@ -308,4 +310,4 @@ async def test_a_backend_subscription_that_vanished_harms_no_other(world: World)
     del world.cluster.frontends[gone["subscription"]], world.cluster.backends[gone["backend"]]
     world.cluster.fetch_gate.set()
     assert (await bob.until("signal"))["backend"] == kept["backend"]
-    await until(lambda: gone["subscription"] not in broker.driver.core.attachments.frontends)
+    await until(lambda: gone["subscription"] not in broker.driver.core.table.frontends)

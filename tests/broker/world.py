@@ -13,14 +13,14 @@ import httpx
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 
-from contracts.fake_cluster import SECRET, FakeCluster
 from tocsin import coordinator
 from tocsin.broker.server import Broker
 from tocsin.client import Client, Result, Subscription
-from tocsin.client.http import tls
+from tocsin.client.transport import tls
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import mint
 from tocsin.settings import Settings
+from tocsin.testing.fake_cluster import SECRET, FakeCluster
 
 PATIENCE_S = 20.0
 

@@ -3,18 +3,36 @@ simulation's business."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeVar
 
-from tocsin.broker.core import BrokerCore
-from tocsin.broker.effects import (
+from tocsin.broker.machine.core import BrokerCore
+from tocsin.broker.machine.effects import (
     Effect,
     Fetch,
 )
-from tocsin.broker.events import NewHead, RangeAnswer
+from tocsin.broker.machine.events import NewHead, RangeAnswer
+from tocsin.errors import TocsinError
 from tocsin.model import BackendSubscription, Departure, Result, Subscription
 from tocsin.policies import parse_policy
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Who asks. The machine only hands it back, in an effect."""
+
+    name: str
+
+    def answered(self, answer: object) -> None:
+        raise AssertionError(f"{self.name} was answered by the machine itself")
+
+    def failed(self, error: TocsinError) -> None:
+        raise AssertionError(f"{self.name} was answered by the machine itself")
+
+
+R, S, Q = (Waiting(name) for name in "rsq")
 
 
 def result(position: int, size_bytes: int = 10) -> Result:
@@ -65,9 +83,9 @@ class Bench:
         self, policy: str = "lsc", *, budget_bytes: int = 1000, inline: bool = False
     ) -> None:
         self.core = BrokerCore(parse_policy(policy), budget_bytes, 0.0, news_poll_s=1000.0)
-        self.core.loaded(10, [], self.core.moment, 0.0)
+        self.core.loaded(10, [], self.core.query_token, 0.0)
         self.core.news(10, [], [], 0.0)
-        self.core.connected(1, "alice", inline, [subscription()], self.core.moment, 0.0)
+        self.core.connected(1, "alice", inline, [subscription()], self.core.query_token, 0.0)
 
     def grow(self, first: int, last: int, now: float = 1.0) -> list[Effect]:
         """A notice, the fetch it causes, and the answer."""
@@ -75,7 +93,7 @@ class Bench:
         return self.core.fetched(fetch.fetch, answer(first, last), now)
 
     def get(self, after: int | None = None, **more: int | str | float) -> list[Effect]:
-        return self.core.get("r", "alice", 5, 2.0, after=after, **more)  # type: ignore[arg-type]
+        return self.core.get(R, "alice", 5, 2.0, after=after, **more)  # type: ignore[arg-type]
 
-    def ack(self, position: int, epoch: str = "A", request: str | None = None) -> list[Effect]:
+    def ack(self, position: int, epoch: str = "A", request: Waiting | None = None) -> list[Effect]:
         return self.core.ack("alice", 5, epoch, position, 2.0, connection=1, request=request)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from broker_core.bench import Bench
-from tocsin.broker.effects import Effect
-from tocsin.broker.events import RangeAnswer
+from broker_core.bench import Bench, R
+from tocsin.broker.machine.effects import Effect
+from tocsin.broker.machine.events import RangeAnswer
 from tocsin.model import BackendSubscription, Result, Subscription
 from tocsin.overlay.filters import Filter
 
@@ -30,8 +30,8 @@ def records(*positions: int) -> list[Result]:
     return [record(position) for position in positions]
 
 
-def stored(*positions: int, upto: int, floor: int = 0, near: int = 0) -> RangeAnswer:
-    return RangeAnswer("F", floor, 1000, records(*positions), upto, near)
+def stored(*positions: int, upto: int, floor: int = 0, from_neighbours: int = 0) -> RangeAnswer:
+    return RangeAnswer("F", floor, 1000, records(*positions), upto, from_neighbours)
 
 
 class FilterBench(Bench):
@@ -39,7 +39,7 @@ class FilterBench(Bench):
 
     def __init__(self, policy: str = "lsc", *, inline: bool = False, **more: int) -> None:
         super().__init__(policy, inline=inline, **more)
-        self.core.subscribed(filtered(), self.core.moment, 0.0)
+        self.core.subscribed(filtered(), self.core.query_token, 0.0)
 
     def routed(self, *positions: int) -> list[Effect]:
         return [
@@ -47,4 +47,4 @@ class FilterBench(Bench):
         ]
 
     def get(self, after: int | None = None, **more: int | str | float) -> list[Effect]:
-        return self.core.get("r", "alice", 6, 2.0, after=after, **more)  # type: ignore[arg-type]
+        return self.core.get(R, "alice", 6, 2.0, after=after, **more)  # type: ignore[arg-type]

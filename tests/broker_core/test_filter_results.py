@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from broker_core.bench import only
 from broker_core.filters import FilterBench, filtered, record, records, stored
-from tocsin.broker.effects import Answer, Fetch, Gap, SendInline, Signal
-from tocsin.broker.events import NewHead
+from tocsin.broker.machine.effects import Answer, Fetch, Gap, SendInline, Signal
+from tocsin.broker.machine.events import NewHead
 
 
 def test_what_is_routed_is_cached_and_told_at_once() -> None:
@@ -35,7 +35,7 @@ def test_what_comes_twice_counts_once() -> None:
 def test_heads_of_the_log_cause_no_reads_of_the_store() -> None:
     bench = FilterBench()
     assert bench.core.notice([NewHead(8, "F", 50)], [], 1.0) == []
-    assert bench.core.subscribed(filtered(9, head=60), bench.core.moment, 1.0) == []
+    assert bench.core.subscribed(filtered(9, head=60), bench.core.query_token, 1.0) == []
     fetch = only(bench.get(5), Fetch)
     effects = bench.core.fetched(fetch.fetch, stored(7, upto=10), 2.0)
     assert [type(one) for one in effects] == [Answer]
@@ -50,9 +50,9 @@ def test_clients_are_told_as_head_what_can_be_had_here() -> None:
 
 def test_acknowledgements_of_what_another_broker_gave_count_up_to_the_logs_end() -> None:
     bench = FilterBench()
-    bench.core.subscribed(filtered(head=40), bench.core.moment, 1.0)
+    bench.core.subscribed(filtered(head=40), bench.core.query_token, 1.0)
     bench.core.ack("alice", 6, "F", 33, 2.0, connection=1)
-    assert bench.core.attachments.frontends[6].marker == 33
+    assert bench.core.table.frontends[6].marker == 33
 
 
 def test_a_get_with_a_limit_ends_at_its_last_result() -> None:
@@ -69,16 +69,18 @@ def test_a_get_with_a_limit_takes_stored_ones_first() -> None:
     assert (fetch.after, fetch.upto) == (2, 10)
     told = only(bench.core.fetched(fetch.fetch, stored(4, 9, upto=10), 2.0), Answer)
     assert (told.results, told.upto) == (records(4, 9, 13), 13)
-    assert (told.fetched, told.near, told.cached) == (2, 0, 1)
+    assert (told.fetched, told.from_neighbours, told.cached) == (2, 0, 1)
 
 
 def test_more_stored_ones_than_asked_for_are_cut() -> None:
     bench = FilterBench()
     bench.routed(13)
     fetch = only(bench.get(2, limit=2), Fetch)
-    told = only(bench.core.fetched(fetch.fetch, stored(4, 6, 9, upto=10, near=2), 2.0), Answer)
+    told = only(
+        bench.core.fetched(fetch.fetch, stored(4, 6, 9, upto=10, from_neighbours=2), 2.0), Answer
+    )
     assert (told.results, told.upto) == (records(4, 6), 6)
-    assert (told.fetched, told.near, told.cached) == (1, 1, 0)
+    assert (told.fetched, told.from_neighbours, told.cached) == (1, 1, 0)
 
 
 def test_an_answer_that_was_cut_short_leaves_no_hole_before_the_cached_part() -> None:
@@ -120,8 +122,8 @@ def test_a_new_epoch_begins_where_the_log_is() -> None:
     """Nothing that was before is read for those who come now."""
     bench = FilterBench()
     bench.routed(13)
-    assert bench.core.subscribed(filtered(7, epoch="G", head=40), bench.core.moment, 1.0) == []
-    backend = bench.core.attachments.backends[8]
+    assert bench.core.subscribed(filtered(7, epoch="G", head=40), bench.core.query_token, 1.0) == []
+    backend = bench.core.table.backends[8]
     assert (backend.epoch, backend.fetched, bench.core.cache.contents(8)) == ("G", 40, [])
 
 
@@ -137,7 +139,7 @@ def test_gets_give_what_a_plain_list_would(
     """Whatever is cached, from any cursor, with any limit: the next ones, and nothing left out."""
     bench = FilterBench(budget_bytes=budget_bytes)
     bench.core.unsubscribed(6, 0.0)
-    bench.core.subscribed(filtered(head=begin, marker=0), bench.core.moment, 0.0)
+    bench.core.subscribed(filtered(head=begin, marker=0), bench.core.query_token, 0.0)
     come = [position for position in positions if position > begin]
     bench.routed(*come)
     head = max([begin, *come])

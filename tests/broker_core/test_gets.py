@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from broker_core.bench import Bench, answer, heads, only, results, subscription
-from tocsin.broker.effects import (
+from broker_core.bench import Bench, Q, R, S, answer, heads, only, results, subscription
+from tocsin.broker.machine.effects import (
     Answer,
     Fail,
     Fetch,
     Gap,
     Signal,
 )
-from tocsin.broker.events import RangeAnswer
+from tocsin.broker.machine.events import RangeAnswer
 from tocsin.errors import NotFound, Unavailable
 from tocsin.policies import parse_policy
 
@@ -46,12 +46,12 @@ def test_an_answer_shorter_than_asked_leaves_no_hole_before_the_cached_part() ->
 
 def test_gets_that_miss_the_same_share_one_fetch() -> None:
     bench = Bench("none")
-    bench.core.subscribed(subscription(6, "bob"), bench.core.moment, 0.0)
+    bench.core.subscribed(subscription(6, "bob"), bench.core.query_token, 0.0)
     bench.core.notice(heads(3), [], 1.0)
     fetch = only(bench.get(0), Fetch)
-    assert bench.core.get("s", "bob", 6, 2.0, after=0) == []
+    assert bench.core.get(S, "bob", 6, 2.0, after=0) == []
     effects = bench.core.fetched(fetch.fetch, answer(1, 3), 3.0)
-    assert [e.request for e in effects if isinstance(e, Answer)] == ["r", "s"]
+    assert [e.request for e in effects if isinstance(e, Answer)] == [R, S]
 
 
 def test_a_get_honours_limit_and_head_and_starts_at_the_marker() -> None:
@@ -96,14 +96,14 @@ def test_a_get_while_the_cluster_does_not_answer_says_ask_again() -> None:
     bench.core.notice(heads(3), [], 1.0)
     fetch = only(bench.get(0), Fetch)
     failure = only(bench.core.fetch_failed(fetch.fetch, 3.0), Fail)
-    assert failure.request == "r"
+    assert failure.request == R
     assert isinstance(failure.error, Unavailable)
 
 
 def test_nobody_reads_anothers_subscription() -> None:
     bench = Bench()
-    assert isinstance(only(bench.core.get("r", "eve", 5, 1.0), Fail).error, NotFound)
-    refused = bench.core.ack("eve", 5, "A", 1, 1.0, request="q")
+    assert isinstance(only(bench.core.get(R, "eve", 5, 1.0), Fail).error, NotFound)
+    refused = bench.core.ack("eve", 5, "A", 1, 1.0, request=Q)
     assert isinstance(only(refused, Fail).error, NotFound)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker_core.bench import Bench, answer, gone, heads, only, results, subscription
-from tocsin.broker.core import BrokerCore
-from tocsin.broker.effects import (
+from tocsin.broker.machine.core import BrokerCore
+from tocsin.broker.machine.effects import (
     AskNews,
     Fetch,
     Signal,
@@ -16,39 +16,39 @@ def test_a_notice_that_something_left_is_only_a_hint_to_ask() -> None:
     bench = Bench()
     assert bench.core.notice([], gone(), 1.0) == [AskNews(10)]
     assert bench.core.notice([], gone(), 1.1) == []  # one question at a time
-    assert 5 in bench.core.attachments.frontends
+    assert 5 in bench.core.table.frontends
     bench.core.news(12, [], gone(), 1.2)
-    assert bench.core.attachments.frontends == {}
+    assert bench.core.table.frontends == {}
 
 
 def test_news_older_than_the_return_of_a_subscriber_do_not_send_it_away() -> None:
     bench = Bench()
     bench.core.notice([], gone(), 1.0)  # asks
-    bench.core.connected(2, "alice", False, [subscription()], bench.core.moment, 1.1)
+    bench.core.connected(2, "alice", False, [subscription()], bench.core.query_token, 1.1)
     effects = bench.core.news(12, [], gone(to="west"), 1.2)
     assert effects == [AskNews(10)]  # asked again instead
     assert bench.core.news(14, [], [], 1.3) == []
-    assert 5 in bench.core.attachments.frontends
+    assert 5 in bench.core.table.frontends
 
 
 def test_news_move_the_sequence_and_an_attachment_moves_it_back() -> None:
     bench = Bench()
-    asked = bench.core.moment  # sequence 10
+    asked = bench.core.query_token  # sequence 10
     bench.core.notice([], gone(), 1.0)
     bench.core.news(20, [], [], 1.0)
-    assert bench.core.moment.sequence == 20
+    assert bench.core.query_token.sequence == 20
     # Heads of backend 8 between 10 and 20 were not heard: it was unknown here.
     bench.core.subscribed(subscription(6, backend=8), asked, 2.0)
-    assert bench.core.moment.sequence == 10
+    assert bench.core.query_token.sequence == 10
 
 
 def test_news_under_way_while_something_is_attached_are_asked_for_again() -> None:
     bench = Bench()
-    asked = bench.core.moment  # sequence 10
+    asked = bench.core.query_token  # sequence 10
     bench.core.notice([], gone(), 1.0)  # asks
     bench.core.subscribed(subscription(6, backend=8), asked, 1.1)
     bench.core.news(20, [], [], 1.2)  # told before 8 was known here, perhaps
-    assert bench.core.moment.sequence == 10
+    assert bench.core.query_token.sequence == 10
 
 
 def test_a_notice_of_another_epoch_is_believed_only_when_news_say_so() -> None:
@@ -77,7 +77,7 @@ def test_an_answer_of_a_past_epoch_is_fetched_again() -> None:
 def test_news_are_asked_for_at_intervals_even_if_they_fail() -> None:
     core = BrokerCore(parse_policy("lsc"), 1000, 0.0, news_poll_s=2.0)
     assert core.tick(5.0) == []  # nothing is known yet
-    core.loaded(1, [], core.moment, 5.0)
+    core.loaded(1, [], core.query_token, 5.0)
     core.news_failed(5.1)
     assert core.tick(7.0) == []
     assert core.tick(7.1) == [AskNews(1)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker_core.bench import Bench, answer, gone, heads, only, subscription
-from tocsin.broker.core import BrokerCore
-from tocsin.broker.effects import Fetch
+from tocsin.broker.machine.core import BrokerCore
+from tocsin.broker.machine.effects import Fetch
 from tocsin.model import Subscription
 from tocsin.policies import parse_policy
 
@@ -15,16 +15,17 @@ class Told(Bench):
     """With one object cached, so that somebody waits; and what the cache learns of absences."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__("homing")
+        super().__init__("return-rate")
         self.grow(1, 1)
         self.absences: list[tuple[float, bool]] = []
-        learner = self.core.cache._absences
         monkeypatch.setattr(
-            learner, "ended", lambda away_s, returned: self.absences.append((away_s, returned))
+            self.core.cache,
+            "_observers",
+            [lambda away_s, returned: self.absences.append((away_s, returned))],
         )
 
     def connect(self, connection: int, now: float, *held: Subscription) -> None:
-        moment = self.core.moment
+        moment = self.core.query_token
         self.core.connected(connection, "alice", False, held or [subscription()], moment, now)
 
     @property
@@ -59,8 +60,8 @@ def test_one_of_two_connections_is_enough_to_be_there(bench: Told) -> None:
 
 
 def test_all_subscriptions_of_a_subscriber_come_and_go_with_it(bench: Told) -> None:
-    bench.core.subscribed(subscription(6, head=1, marker=1), bench.core.moment, 3.0)
-    bench.core.subscribed(subscription(8, "bob", head=1), bench.core.moment, 3.0)
+    bench.core.subscribed(subscription(6, head=1, marker=1), bench.core.query_token, 3.0)
+    bench.core.subscribed(subscription(8, "bob", head=1), bench.core.query_token, 3.0)
     assert bench.presence == (3, 2, 2, 1)  # bob was never here
     bench.core.disconnected(1, 10.0)
     assert bench.presence == (3, 0, 2, 0)
@@ -70,12 +71,12 @@ def test_all_subscriptions_of_a_subscriber_come_and_go_with_it(bench: Told) -> N
 
 
 def test_a_subscription_made_while_connected_is_there_at_once(bench: Told) -> None:
-    bench.core.subscribed(subscription(6, head=1), bench.core.moment, 3.0)
+    bench.core.subscribed(subscription(6, head=1), bench.core.query_token, 3.0)
     assert bench.presence == (2, 2, 2, 2)
 
 
 def test_whoever_is_attached_and_connected_in_one_step_was_not_away(bench: Told) -> None:
-    bench.core.connected(2, "bob", False, [subscription(6, "bob")], bench.core.moment, 3.0)
+    bench.core.connected(2, "bob", False, [subscription(6, "bob")], bench.core.query_token, 3.0)
     assert bench.presence == (2, 2, 2, 2)
     assert bench.absences == []
 
@@ -83,7 +84,7 @@ def test_whoever_is_attached_and_connected_in_one_step_was_not_away(bench: Told)
 def test_a_subscription_given_up_while_away_ends_the_absence_without_a_return(
     bench: Told,
 ) -> None:
-    bench.core.subscribed(subscription(6, "bob", head=1), bench.core.moment, 3.0)
+    bench.core.subscribed(subscription(6, "bob", head=1), bench.core.query_token, 3.0)
     bench.core.unsubscribed(6, 8.0)
     assert bench.presence == (1, 1, 1, 1)
     assert bench.absences == [(5.0, False)]
@@ -92,7 +93,7 @@ def test_a_subscription_given_up_while_away_ends_the_absence_without_a_return(
 
 
 def test_whoever_takes_results_without_a_connection_stays_away(bench: Told) -> None:
-    bench.core.subscribed(subscription(6, "bob", head=1), bench.core.moment, 3.0)
+    bench.core.subscribed(subscription(6, "bob", head=1), bench.core.query_token, 3.0)
     bench.grow(2, 2, 4.0)
     bench.core.ack("bob", 6, "A", 1, 5.0)
     assert bench.presence == (2, 1, 1, 1)  # alice alone waits for the first
@@ -103,17 +104,17 @@ def test_whoever_takes_results_without_a_connection_stays_away(bench: Told) -> N
 
 
 def test_a_subscriber_that_was_moved_is_away_for_what_is_still_here(bench: Told) -> None:
-    bench.core.subscribed(subscription(6, backend=8), bench.core.moment, 3.0)
+    bench.core.subscribed(subscription(6, backend=8), bench.core.query_token, 3.0)
     bench.core.notice([], gone(6), 4.0)
     bench.core.news(12, [], gone(6, to="west"), 5.0)
-    assert bench.core.attachments.connections == {}
+    assert bench.core.table.connections == {}
     assert bench.presence == (1, 0, 1, 0)
     bench.core.unsubscribed(5, 8.0)
     assert bench.absences == [(3.0, False)]
 
 
 def test_a_connection_that_changes_hands_takes_its_first_subscriber_away(bench: Told) -> None:
-    bench.core.connected(1, "bob", False, [subscription(6, "bob")], bench.core.moment, 10.0)
+    bench.core.connected(1, "bob", False, [subscription(6, "bob")], bench.core.query_token, 10.0)
     assert bench.presence == (2, 1, 2, 1)
     bench.connect(2, 12.0)
     assert bench.presence == (2, 2, 2, 2)
@@ -121,22 +122,22 @@ def test_a_connection_that_changes_hands_takes_its_first_subscriber_away(bench: 
 
 
 def test_a_new_epoch_changes_nobodys_presence(bench: Told) -> None:
-    bench.core.subscribed(subscription(6, "bob", head=1), bench.core.moment, 3.0)
+    bench.core.subscribed(subscription(6, "bob", head=1), bench.core.query_token, 3.0)
     bench.core.notice(heads(1, epoch="B"), [], 4.0)  # a hint: it is asked for
     effects = bench.core.news(12, heads(1, epoch="B"), [], 5.0)
     bench.core.fetched(only(effects, Fetch).fetch, answer(1, 1, epoch="B"), 5.5)
     assert bench.presence == (2, 1, 2, 1)
     held = subscription(6, "bob", epoch="B", head=1)
-    bench.core.connected(2, "bob", False, [held], bench.core.moment, 7.0)
+    bench.core.connected(2, "bob", False, [held], bench.core.query_token, 7.0)
     assert bench.presence == (2, 2, 2, 2)
     assert bench.absences == [(4.0, True)]
 
 
 def test_after_a_start_everybody_is_away_until_they_connect() -> None:
-    core = BrokerCore(parse_policy("homing"), 1000, 100.0)
-    core.loaded(10, [subscription(), subscription(6, "bob")], core.moment, 100.0)
+    core = BrokerCore(parse_policy("return-rate"), 1000, 100.0)
+    core.loaded(10, [subscription(), subscription(6, "bob")], core.query_token, 100.0)
     fetch = only(core.news(11, heads(1), [], 101.0), Fetch)
     core.fetched(fetch.fetch, answer(1, 1), 102.0)
     assert (core.cache.candidate(7).attached, core.cache.candidate(7).online) == (2, 0)
-    core.connected(1, "alice", False, [subscription(head=1)], core.moment, 103.0)
+    core.connected(1, "alice", False, [subscription(head=1)], core.query_token, 103.0)
     assert core.cache.candidate(7).online == 1

@@ -1,7 +1,8 @@
-"""BAD's Algorithm 1 as printed: explicit subscriber sets, scans, append and then drop.
+"""BAD, Algorithm 1 as printed: explicit subscriber sets, scans, append and then drop.
 
 What `ResultCache` must equal. Knows every subscriber by number and computes everything anew from
-the sets; it shares with the real cache the policies' own functions and the learner of absences.
+the sets; it shares with the real cache the policies' own functions, but for the run of oldest
+objects that `return-rate` looks at: that is computed here.
 """
 
 from __future__ import annotations
@@ -9,21 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tocsin.caching.absences import Absences
 from tocsin.model import Result
 from tocsin.policies import CachePolicy, Candidate
-from tocsin.policies.admission import Memory
-from tocsin.policies.estimates import (
+from tocsin.policies.result.estimates import (
     AVERAGE_WEIGHT,
-    FIRST_MISS_PER_S,
-    LOOK_AHEAD,
     REESTIMATE_EVERY_S,
     growth,
     moving_average,
 )
-from tocsin.policies.eviction import tie
-from tocsin.policies.expiry import LONGEST_TTL_S
-from tocsin.policies.expiry.ttl import ttl
+from tocsin.policies.result.eviction import tie
+from tocsin.policies.result.eviction.return_rate import FIRST_MISS_PER_S, LOOK_AHEAD, Absences
+from tocsin.policies.result.expiry import LONGEST_TTL_S
 
 
 @dataclass
@@ -65,8 +62,9 @@ class NaiveCache:
     consumed: list[Result] = field(default_factory=list)
     measured: int = 0
     rates: Rates = field(default_factory=Rates)
-    ahead: Candidate = field(default_factory=Candidate)  # only what policies that look ahead add
-    score: float | None = None  # of those policies; None: something touched the cache since
+    score: float | None = (
+        None  # of policies that look ahead; None: something touched the cache since
+    )
 
     @property
     def tail(self) -> int:
@@ -79,8 +77,9 @@ class NaiveCaches:
         self.policy = policy
         self.budget_bytes = budget_bytes
         self.caches: dict[int, NaiveCache] = {}
-        self.memory = Memory()
-        self.absences = Absences()
+        self.admit = policy.admit.start().call
+        self.time_to_live = policy.time_to_live.start().call
+        self.eviction = policy.evict.start() if policy.evict else None
         self.inflation = 0.0
         self.estimated_at = 0.0
         self.usual_ttl_s, self.hold_s = LONGEST_TTL_S, 0.0
@@ -120,7 +119,7 @@ class NaiveCaches:
         cache = self.caches[backend]
         gone = cache.subscribers.pop(number)
         if gone.away_since is not None:
-            self.absences.ended(now - gone.away_since, returned=False)
+            self._absence_ended(now - gone.away_since, returned=False)
         for o in cache.objects:
             o.subscribers.discard(number)
         self._touched_by(cache, gone)
@@ -139,7 +138,7 @@ class NaiveCaches:
         one = self.caches[backend].subscribers[number]
         assert one.away_since is not None
         if now > one.away_since:
-            self.absences.ended(now - one.away_since, returned=True)
+            self._absence_ended(now - one.away_since, returned=True)
         one.away_since = None
         self._touched_by(self.caches[backend], one)
 
@@ -147,6 +146,11 @@ class NaiveCaches:
         one = self.caches[backend].subscribers[number]
         one.away_since = now
         self._touched_by(self.caches[backend], one)
+
+    def _absence_ended(self, away_s: float, *, returned: bool) -> None:
+        absence = self.eviction.hook("absence") if self.eviction else None
+        if absence is not None:
+            absence(away_s, returned)
 
     def _touched_by(self, cache: NaiveCache, one: Subscriber) -> None:
         """Scores are looked at again when something happened to those who wait for the tail."""
@@ -171,8 +175,7 @@ class NaiveCaches:
         cache.newest = result.position
         waiting = {n for n, one in cache.subscribers.items() if one.marker < result.position}
         fits = result.size_bytes <= self.budget_bytes
-        admit, parameters = self.policy.admit, self.policy.admit_parameters
-        if not waiting or not fits or not admit(self.memory, len(waiting), *parameters):
+        if not waiting or not fits or not self.admit(len(waiting)):
             self.bypassed += 1
             self._drop_all(cache)
             cache.lost = result.position
@@ -251,12 +254,15 @@ class NaiveCaches:
         tail, everyone = cache.objects[0], cache.subscribers.values()
         rates = cache.rates
         waiting = [cache.subscribers[number] for number in tail.subscribers]
+        left_at = [one.away_since for one in waiting if one.away_since is not None]
         return Candidate(
             backend=backend,
             attached=len(everyone),
             online=len([one for one in everyone if one.away_since is None]),
             waiting=len(waiting),
             present=len([one for one in waiting if one.away_since is None]),
+            spoiled=len([one for one in waiting if one.marker < cache.lost]),
+            away_since_ms=sum(int(at * 1000) for at in left_at),
             tail_size_bytes=tail.result.size_bytes,
             tail_created_at=tail.result.created_at,
             tail_cached_at=tail.cached_at,
@@ -267,26 +273,22 @@ class NaiveCaches:
             arrival_bytes_per_s=rates.arrival_bytes,
             arrivals_per_s=rates.arrivals,
             hold_s=cache.hold_s,
-            return_rate=cache.ahead.return_rate,
-            prefix_worth=cache.ahead.prefix_worth,
-            prefix_bytes=cache.ahead.prefix_bytes,
         )
 
     def _score(self, backend: int, new: Cached, now: float) -> float:
         cache = self.caches[backend]
-        assert self.policy.evict is not None
-        if not self.policy.looks_ahead:
-            return self.policy.evict(self.candidate(backend))
+        assert self.eviction is not None
+        candidate = self.candidate(backend)
+        candidate.now = now
+        if not isinstance(self.eviction.state, Absences):
+            return float(self.eviction.call(candidate))
         if cache.score is None:
-            self._look_ahead(cache, new, now)
-            cache.score = self.policy.evict(self.candidate(backend))
+            self._look_ahead(cache, new, self.eviction.state)
+            cache.score = float(self.eviction.call(candidate))
         return cache.score
 
-    def _look_ahead(self, cache: NaiveCache, new: Cached, now: float) -> None:
-        """How soon those come back who wait for the tail, and the cheapest run that it heads."""
-        waiting = [cache.subscribers[number] for number in cache.objects[0].subscribers]
-        left_ms = [int(one.away_since * 1000) for one in waiting if one.away_since is not None]
-        away_s = max(0.0, now - sum(left_ms) / len(left_ms) / 1000) if left_ms else 0.0
+    def _look_ahead(self, cache: NaiveCache, new: Cached, state: Absences) -> None:
+        """The cheapest run that the tail heads."""
         runs, worth, size_bytes, before = [], 0.0, 0, cache.lost
         for o in cache.objects[:LOOK_AHEAD]:
             if o is new and cache.objects[0] is not new:
@@ -298,11 +300,7 @@ class NaiveCaches:
             size_bytes += o.result.size_bytes
             runs.append((worth, size_bytes))
         worth, size_bytes = min(runs, key=lambda run: Fraction(run[0]) / run[1])
-        cache.ahead = Candidate(
-            return_rate=self.absences.return_rate(away_s),
-            prefix_worth=worth,
-            prefix_bytes=size_bytes,
-        )
+        state.least_worth, state.least_bytes = worth, size_bytes
 
     # -- time --------------------------------------------------------------------------------
 
@@ -324,7 +322,9 @@ class NaiveCaches:
             return
         self.estimated_at = now
         self.estimates += 1
-        self.absences.learn()
+        reestimate = self.eviction.hook("reestimate") if self.eviction else None
+        if reestimate is not None:
+            reestimate()
         arriving = grown = 0.0  # `sum` would round otherwise
         caches = [self.caches[backend] for backend in sorted(self.caches)]
         for cache in caches:
@@ -335,7 +335,7 @@ class NaiveCaches:
             cache.arrived, cache.consumed, cache.score = [], [], None
         self.hold_s = self.budget_bytes / arriving if arriving else 0.0
         everyone = sum(len(cache.subscribers) for cache in caches)
-        time_to_live, budget_bytes = self.policy.expire or ttl, float(self.budget_bytes)
+        time_to_live, budget_bytes = self.time_to_live, float(self.budget_bytes)
         self.usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
         for cache in caches:
             cache.ttl_s, cache.hold_s = self.usual_ttl_s, self.hold_s

@@ -43,7 +43,7 @@ def did(cache: PageCache[int], row: Told) -> Step[int]:
 def standing(cache: PageCache[int], *, but: int) -> Any:
     """All that decides what happens next, but for what is remembered of one page, and for values
     that time alone changes."""
-    timeless = not cache.policy.learns
+    timeless = not cache.policy.ages
     return [
         (
             one.limit_bytes,
@@ -131,7 +131,7 @@ def same_decisions(done: Operations, policy: str, capacity: int, cost: float) ->
     chosen = parse_page_policy(policy)
     _, plain = run_live(done, chosen, capacity)
     _, scaled = run_live(done, chosen, capacity, cost=cost)
-    assert list(plain.told()) == list(scaled.told())
+    assert list(plain.in_words()) == list(scaled.in_words())
 
 
 @given(operations(), POLICIES, POLICIES, CAPACITIES, CAPACITIES)

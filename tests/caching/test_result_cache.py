@@ -7,8 +7,9 @@ import pytest
 from caching.bench import at, cache_with, positions, result
 from tocsin.caching import ResultCache
 from tocsin.policies import parse_policy
-from tocsin.policies.estimates import REESTIMATE_EVERY_S
-from tocsin.policies.expiry import LONGEST_TTL_S
+from tocsin.policies.result.estimates import REESTIMATE_EVERY_S
+from tocsin.policies.result.eviction.return_rate import Absences, span_of
+from tocsin.policies.result.expiry import LONGEST_TTL_S
 
 
 def test_a_score_that_changed_since_the_last_eviction_counts() -> None:
@@ -101,7 +102,7 @@ def test_a_new_epoch_starts_empty_with_everyone_before_its_beginning() -> None:
 
 
 def test_those_who_wait_are_counted_with_those_of_them_who_are_connected() -> None:
-    cache = cache_with("homing", 100, b1=3)
+    cache = cache_with("return-rate", 100, b1=3)
     cache.put(result(1, 1), 1.0)
     cache.put(result(1, 2), 2.0)
     cache.went(1, at(0), 3.0)
@@ -124,14 +125,16 @@ def presence(cache: ResultCache) -> tuple[int, int, int, int]:
 
 
 def test_whoever_is_attached_to_connect_at_once_was_not_away() -> None:
-    cache = cache_with("homing", 10, b1=0)
+    cache = cache_with("return-rate", 10, b1=0)
     cache.attach(1, at(0, 5.0), 5.0)
     cache.came(1, at(0, 5.0), 5.0)
     cache.went(1, at(0), 5.0)
     cache.came(1, at(0, 5.0), 9.0)  # one absence, of 4 s
     cache.put(result(1, 1), 10.0)
     cache.put(result(1, 2), 11.0)
-    assert cache.candidate(1).return_rate == 1 / 4
+    state = cache._evictions[("return-rate",)].state
+    assert isinstance(state, Absences)
+    assert state.rates[span_of(0.0)] == 1 / 4
 
 
 def test_the_first_estimate_is_made_when_something_does_not_fit() -> None:

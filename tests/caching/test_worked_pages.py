@@ -10,7 +10,9 @@ from __future__ import annotations
 import pytest
 
 from caching.pages_told import cache_of, check, play
+from tocsin.caching.page_cache import PageCache
 from tocsin.policies.page import parse_page_policy
+from tocsin.policies.page.learned_demand import Knowledge
 
 
 def test_gdstar_evicts_the_smallest_value_and_ages() -> None:
@@ -575,11 +577,17 @@ def test_a_page_published_again_is_worth_what_is_said_last() -> None:
     )
 
 
-def test_assay_begins_by_trusting_subscriptions_and_browsing_alike() -> None:
+def known_to(cache: PageCache[str]) -> Knowledge:
+    assert cache._observer is not None
+    assert isinstance(cache._observer.state, Knowledge)
+    return cache._observer.state
+
+
+def test_learned_demand_begins_by_trusting_subscriptions_and_browsing_alike() -> None:
     """Before its first look, a subscription stands for a reader and for one who browses, and those
     who browsed make more of these likely: f = max(0, s − a_S) + s·(1 + a_NS)."""
     check(
-        "assay",
+        "learned-demand",
         4,
         """
         push a 2 s3     -> stored            # V = (3 + 3)/2
@@ -596,13 +604,13 @@ def test_assay_begins_by_trusting_subscriptions_and_browsing_alike() -> None:
     )
 
 
-def test_assay_learns_who_never_comes() -> None:
+def test_learned_demand_learns_who_never_comes() -> None:
     """Ten pages of ten subscriptions each that nobody opens; and one of one, which somebody does.
     After some looks a new page of ten is worth less than the one that is opened again and again."""
     story = "push small 1 s1\n"
     for number in range(12):
         story += f"push large{number} 1 s10\n" + "browse small 1\n" * 20
-    cache = cache_of("assay", 1)
+    cache = cache_of("learned-demand", 1)
     outcomes = play(cache, story)
     assert outcomes[1] == "stored small"
     assert outcomes[-21] == "aborted"
@@ -610,34 +618,32 @@ def test_assay_learns_who_never_comes() -> None:
 
 
 @pytest.mark.parametrize("between", ["hug", "dc", "gdstar"])
-def test_assay_goes_on_learning_under_another_policy(between: str) -> None:
-    cache = cache_of("assay", 2)
+def test_learned_demand_goes_on_learning_under_another_policy(between: str) -> None:
+    cache = cache_of("learned-demand", 2)
     play(cache, "push a 1 s2\nnote a 1\nbrowse a 1")
     cache.set_policy(parse_page_policy(between), 1)
     play(cache, "note a 1\nbrowse b 1")
-    cache.set_policy(parse_page_policy("assay"))
+    cache.set_policy(parse_page_policy("learned-demand"))
     play(cache, "browse a 1\nbrowse b 1")
-    learner = cache._learner
-    assert learner is not None
-    assert learner._known.asked.sum() == 6
-    assert learner._known.there.sum() == 2 + 1  # a's subscriptions, and b without any
+    known = known_to(cache)
+    assert known.asked.sum() == 6
+    assert known.there.sum() == 2 + 1  # a's subscriptions, and b without any
 
 
-def test_assay_knows_how_old_pages_are_that_came_before_it() -> None:
+def test_learned_demand_knows_how_old_pages_are_that_came_before_it() -> None:
     cache = cache_of("hug", 2)
     play(cache, "push a 1 s1\n" + "browse a 1\n" * 20 + "browse b 1\n" * 20)
-    cache.set_policy(parse_page_policy("assay"))
+    cache.set_policy(parse_page_policy("learned-demand"))
     assert cache._known["a"].age > cache._known["b"].age > 0
     assert cache.request("a", 1, True).outcome == "hit"
 
 
-def test_assay_forgets_a_page_that_is_removed() -> None:
-    cache = cache_of("assay", 4)
+def test_learned_demand_forgets_a_page_that_is_removed() -> None:
+    cache = cache_of("learned-demand", 4)
     play(cache, "push a 1 s3\npush b 1 s2")
     cache.remove("a")
     cache.remove("a")
     play(cache, "browse b 1\n" * 100)
-    learner = cache._learner
-    assert learner is not None
-    assert learner._known.there.sum() == 2  # b's subscriptions
-    assert learner._known.there.min() == 0
+    known = known_to(cache)
+    assert known.there.sum() == 2  # b's subscriptions
+    assert known.there.min() == 0

@@ -6,8 +6,9 @@ import pytest
 
 from caching.bench import at, cache_with, join, positions, result
 from tocsin.policies import parse_policy
-from tocsin.policies.estimates import REESTIMATE_EVERY_S
-from tocsin.policies.expiry import LONGEST_TTL_S
+from tocsin.policies.result.estimates import REESTIMATE_EVERY_S
+from tocsin.policies.result.eviction.return_rate import Absences, span_of
+from tocsin.policies.result.expiry import LONGEST_TTL_S
 
 
 def test_lru_drops_from_the_cache_that_was_accessed_longest_ago() -> None:
@@ -118,13 +119,13 @@ def test_gdsf_lets_what_nobody_reads_fall_behind_the_last_victim() -> None:
     assert (positions(cache, 1), positions(cache, 2)) == ([], [2, 3])
 
 
-def test_homing_keeps_what_somebody_connected_will_take_at_once() -> None:
+def test_return_rate_keeps_what_somebody_connected_will_take_at_once() -> None:
     # 3 wait for object 1 and are away, 1 waits for object 2 and is connected. At 100 s it first
     # matters: λ = 0.1 bytes/s and 0.01 objects/s each, so an object can stay 20 / 0.2 = 100 s.
     # Nobody was seen coming back: 1/300 a second.
     # Cache 1: 1/300 · 3/10 = 0.001, and the same with what comes: (3 + 3 · 0.01 · 100) / (10 + 10)
     # Cache 2: 1/10 + 1/300 · (1 + 0) / (10 + 10) = 0.1002
-    cache = cache_with("homing", 20, b1=0, b2=1)
+    cache = cache_with("return-rate", 20, b1=0, b2=1)
     join(cache, 1, 3, 0.0, away=True)
     cache.put(result(1, 1), 10.0)
     cache.put(result(2, 1), 20.0)
@@ -132,10 +133,10 @@ def test_homing_keeps_what_somebody_connected_will_take_at_once() -> None:
     assert (positions(cache, 1), positions(cache, 2)) == ([], [1, 2])
 
 
-def test_homing_keeps_what_is_awaited_by_those_who_come_back_soonest() -> None:
+def test_return_rate_keeps_what_is_awaited_by_those_who_come_back_soonest() -> None:
     # One was seen away for 2 s, then for 200 s. So who has been away for 1 s comes back at
     # 1 / (2 + 2) = 0.25/s, who has been away for longer than 32 s at 1 / (200 − 32) = 0.006/s.
-    cache = cache_with("homing", 20, b1=0, b2=0, b3=1)
+    cache = cache_with("return-rate", 20, b1=0, b2=0, b3=1)
     cache.went(3, at(0), 0.0)
     cache.came(3, at(0, 0.0), 2.0)
     cache.went(3, at(0), 2.0)
@@ -146,14 +147,16 @@ def test_homing_keeps_what_is_awaited_by_those_who_come_back_soonest() -> None:
     cache.put(result(2, 1), 239.0)
     cache.put(result(2, 2), 240.0)  # away for 37 s: two; away for 1 s: one
     assert (positions(cache, 1), positions(cache, 2)) == ([], [1, 2])
-    assert cache.candidate(2).return_rate == 0.25
+    state = cache._evictions[("return-rate",)].state
+    assert isinstance(state, Absences)
+    assert state.rates[span_of(1.0)] == 0.25
 
 
-def test_homing_judges_a_tail_by_the_cheapest_run_that_it_heads() -> None:
+def test_return_rate_judges_a_tail_by_the_cheapest_run_that_it_heads() -> None:
     # Nobody is connected, all came a moment ago, nothing is known of rates: the worth per byte
     # decides. Cache 1: 2/10 = 0.2 for the tail alone, (2 + 2) / (10 + 90) = 0.04 with the next.
     # Cache 2: 3/30 = 0.1.
-    cache = cache_with("homing", 130, b1=0, b2=0, b3=0)
+    cache = cache_with("return-rate", 130, b1=0, b2=0, b3=0)
     join(cache, 1, 2, 0.0, away=True)
     join(cache, 2, 3, 0.0, away=True)
     join(cache, 3, 9, 0.0, away=True)

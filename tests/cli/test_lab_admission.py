@@ -105,10 +105,10 @@ def test_settings_reach_records_and_logs(say: Say) -> None:
     [
         (["AUTHORS", "--policy", "magic"], ["no admission policy is called 'magic'", "threshold"]),
         (["AUTHORS", "--policy", "lru"], ["'lru'", "admission policies: all, buffer"]),
-        (["AUTHORS", "--policy", "threshold(1)"], ["lambda, mu", "write threshold(0.2, 0.8)"]),
+        (["AUTHORS", "--policy", "threshold(1,2,3)"], ["lambda, mu", "write threshold(0.2, 0.8)"]),
         (["AUTHORS", "--policy", "threshold(1,x)"], ["mu is 'x'"]),
         (["AUTHORS", "--policy", "mean(0)"], ["batch is '0'", "at least 1"]),
-        (["AUTHORS", "--policy", "evict=lru"], ["no admission policy"]),
+        (["AUTHORS", "--policy", "evict=lru"], ["is not a policy of admission"]),
         (["AUTHORS", "--set", "people=3"], ["no setting 'people'", "one of"]),
         (["AUTHORS", "--set", "records=3"], ["records cannot be set", "the file tells"]),
         (["AUTHORS", "--set", "batch=0"], ["batch is 0"]),

@@ -20,8 +20,8 @@ from tocsin.cli import app
 from tocsin.errors import TocsinError
 from tocsin.lab.simulators.result_cache.simulator import Outcome
 from tocsin.lab.trace import EventTrace, read_trace
-from tocsin.lab.trace.events import About
 from tocsin.lab.trace.writing import EventWriter
+from tocsin.protocol.trace import About
 
 FLOOD = {"type": "flood"}
 
@@ -67,8 +67,8 @@ def test_a_trace_is_replayed_under_each_policy_and_size(small: Path, tmp_path: P
 
 def test_without_options_every_policy_is_played_at_the_brokers_own_size(small: Path) -> None:
     lines = call("replay", small).stdout.splitlines()
-    assert [line.split("\t")[:2] for line in lines if line.startswith("homing")] == [
-        ["homing", "10 KB"]
+    assert [line.split("\t")[:2] for line in lines if line.startswith("return-rate")] == [
+        ["return-rate", "10 KB"]
     ]
 
 

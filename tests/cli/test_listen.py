@@ -7,7 +7,7 @@ import json
 import sys
 
 from broker.world import PATIENCE_S, token, world
-from contracts.fake_routing import ROUTED
+from tocsin.testing.fake_routing import ROUTED
 
 
 async def test_records_of_a_dataset_are_printed_from_the_past_on() -> None:

@@ -14,9 +14,9 @@ from log.segments.test_segments import log_at
 from tocsin.cli import app
 from tocsin.errors import Conflict, NotFound, SettingError
 from tocsin.model import Channel, Dataset
-from tocsin.storage.gaps import Gaps
 from tocsin.storage.identity import Mark, write_mark
-from tocsin.storage.store import Store
+from tocsin.storage.store.gaps import Gaps
+from tocsin.storage.store.store import Store
 
 Told = list[tuple[str, int, int, str]]
 

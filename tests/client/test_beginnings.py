@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from broker.world import World, take, token, until
-from contracts.fake_routing import ROUTED
 from tocsin.client import Last, SyncClient
 from tocsin.client.beginning import beginning_of
 from tocsin.errors import InvalidInput, StatementError
 from tocsin.model import Beginning
+from tocsin.testing.fake_routing import ROUTED
 
 FLOOD = {"type": "flood"}
 
@@ -40,7 +40,7 @@ async def test_a_new_subscription_begins_where_it_says_and_a_repeat_where_it_was
 async def test_rest_begins_in_the_past_too(world: World) -> None:
     broker = await world.broker()
     http = await world.http(broker, "alice")
-    await until(lambda: broker.driver.store)
+    await until(lambda: broker.driver.machine.store_id)
     wish: dict[str, Any] = {"channel": "floods", "arguments": FLOOD}
     await http.post("/v1/subscriptions", json=wish)
     world.cluster.produce("floods", FLOOD, [{"n": n} for n in range(3)])

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from broker.world import PATIENCE_S, World, cut, take, token, until
-from contracts.fake_cluster import SECRET
 from tocsin.client import Client
 from tocsin.errors import (
     Conflict,
@@ -21,13 +20,14 @@ from tocsin.errors import (
     Unavailable,
 )
 from tocsin.service.tokens import mint
+from tocsin.testing.fake_cluster import SECRET
 
 FLOOD = {"type": "flood"}
 
 
 async def test_five_lines_subscribe_and_iterate(world: World) -> None:
     broker = await world.broker()
-    await until(lambda: broker.driver.store)
+    await until(lambda: broker.driver.machine.store_id)
     client = await world.client("alice")
     async with await client.subscribe("floods", type="flood") as floods:
         world.cluster.produce("floods", FLOOD, [{"n": 1}, {"n": 2}])
@@ -175,7 +175,7 @@ async def test_a_lost_past_is_told_with_the_next_result(world: World) -> None:
     client = await world.client("alice")
     floods = await client.subscribe("floods", type="flood")
     await client.close()
-    await until(lambda: not broker.driver.lines)
+    await until(lambda: not broker.driver.connections)
     world.cluster.produce("floods", FLOOD, [{"n": n} for n in range(1, 6)])
     world.cluster.retire("floods", FLOOD, 3)
     again = await world.client("alice")

@@ -9,6 +9,7 @@ import pytest
 from broker.world import PATIENCE_S, World, cut, take, token, until
 from tocsin.client import Client
 from tocsin.errors import Conflict
+from tocsin.protocol.coordinator import LiveBrokers
 
 FLOOD = {"type": "flood"}
 
@@ -20,9 +21,12 @@ async def until_known(world: World, *names: str, connections: int = 0) -> None:
         async with asyncio.timeout(PATIENCE_S):
             known: set[str] = set()
             while not known.issuperset(names):
-                told = await asking._finder.call("GET", "/v1/brokers", repeatable=True)
-                heard = [one for one in told["brokers"] if one["connections"] >= connections]
-                known = {one["name"] for one in heard}
+                heard = await asking._finder.call(
+                    "GET", "/v1/brokers", LiveBrokers, repeatable=True
+                )
+                known = {
+                    broker.name for broker in heard.brokers if broker.connections >= connections
+                }
 
 
 async def test_connecting_elsewhere_as_the_same_subscriber_is_told(world: World) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from tocsin.client.feed import Feed, Gap, Result
-from tocsin.client.frames import Missing, ResultInfo, Results, SubscriptionInfo
+from tocsin.protocol.client import Missing, ResultInfo, ResultsFrame, SubscriptionInfo
 
 
 def info(**changes: Any) -> SubscriptionInfo:
@@ -26,7 +26,9 @@ def info(**changes: Any) -> SubscriptionInfo:
     return SubscriptionInfo(**(base | changes))
 
 
-def frame(after: int, upto: int, head: int, *, asked: bool = True, **changes: Any) -> Results:
+def frame(
+    after: int, upto: int, head: int, *, asked: bool = True, **changes: Any
+) -> ResultsFrame[Any]:
     results = [ResultInfo(p, 0.0, p) for p in range(after + 1, upto + 1)]
     base: dict[str, Any] = {
         "backend": 7,
@@ -37,7 +39,7 @@ def frame(after: int, upto: int, head: int, *, asked: bool = True, **changes: An
         "results": results,
         "ref": 1 if asked else UNSET,
     }
-    return Results(**(base | changes))
+    return ResultsFrame(**(base | changes))
 
 
 def drain(feed: Feed) -> list[Result]:
@@ -207,7 +209,9 @@ def test_whatever_the_network_does_results_leave_once_and_in_order(
 # -- results of filters: positions have holes ---------------------------------------------------
 
 
-def holed(after: int, upto: int, head: int, *positions: int, asked: bool = True) -> Results:
+def holed(
+    after: int, upto: int, head: int, *positions: int, asked: bool = True
+) -> ResultsFrame[Any]:
     results = [ResultInfo(p, 0.0, p) for p in positions]
     return frame(after, upto, head, asked=asked, results=results)
 

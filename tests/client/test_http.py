@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import httpx
-import msgspec
 import pytest
 
 from tocsin import errors
 from tocsin.client.http import Http, error_of
+from tocsin.protocol.client import BrokerInfo
+from tocsin.protocol.failure import error_body
+from tocsin.protocol.publishing import Published, StatementResults
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type)]
 
@@ -19,7 +21,7 @@ def test_the_error_that_a_service_told_is_raised_with_its_words(
     told = kind("what was wrong", field="where", hint="what to do")
     response = httpx.Response(
         kind.status,
-        content=msgspec.json.encode({"error": told.as_dict()}),
+        content=error_body(told),
         request=httpx.Request("GET", "http://service/"),
     )
     raised = error_of(response)
@@ -30,7 +32,7 @@ def test_the_error_that_a_service_told_is_raised_with_its_words(
 async def test_a_service_that_is_not_there_is_unavailable_by_name() -> None:
     http = Http("http://127.0.0.1:1", "token")
     with pytest.raises(errors.Unavailable) as raised:
-        await http.call("GET", "/v1/broker", repeatable=True, attempts=2)
+        await http.call("GET", "/v1/broker", BrokerInfo, repeatable=True, attempts=2)
     assert "http://127.0.0.1:1" in raised.value.message
     await http.close()
 
@@ -42,7 +44,7 @@ def answering(*outcomes: Exception) -> Http:
     def answer(_: httpx.Request) -> httpx.Response:
         outcome = left.pop(0)
         if isinstance(outcome, errors.TocsinError):
-            return httpx.Response(outcome.status, json={"error": outcome.as_dict()})
+            return httpx.Response(outcome.status, content=error_body(outcome))
         raise outcome
 
     http = Http("http://service", "token")
@@ -67,7 +69,7 @@ async def test_a_publication_that_may_have_been_taken_is_told_as_such(
     http = answering(*outcomes)
     with pytest.raises(errors.Unavailable) as raised:
         await http.call(
-            "POST", "/v1", repeatable=True, attempts=2, headers={"idempotency-key": "k"}
+            "POST", "/v1", Published, repeatable=True, attempts=2, headers={"idempotency-key": "k"}
         )
     assert isinstance(raised.value, errors.Unconfirmed) == in_doubt
 
@@ -75,12 +77,16 @@ async def test_a_publication_that_may_have_been_taken_is_told_as_such(
 @pytest.mark.parametrize("lost", [httpx.ReadTimeout("late"), httpx.ConnectError("refused")])
 async def test_a_statement_whose_answer_was_lost_may_have_been_run(lost: httpx.HTTPError) -> None:
     with pytest.raises(errors.Unavailable) as raised:
-        await answering(*[lost] * 2).call("POST", "/v1/statements", repeatable=False, attempts=2)
+        await answering(*[lost] * 2).call(
+            "POST", "/v1/statements", StatementResults, repeatable=False, attempts=2
+        )
     sent = isinstance(lost, httpx.ReadTimeout)
     assert isinstance(raised.value, errors.Unconfirmed) == sent
 
 
 async def test_a_question_whose_answer_was_lost_leaves_no_doubt() -> None:
     with pytest.raises(errors.Unavailable) as raised:
-        await answering(httpx.ReadTimeout("late")).call("GET", "/v1", repeatable=True, attempts=1)
+        await answering(httpx.ReadTimeout("late")).call(
+            "GET", "/v1", BrokerInfo, repeatable=True, attempts=1
+        )
     assert not isinstance(raised.value, errors.Unconfirmed)

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.client.log_order import ASKED_AT_ONCE, LogOrder, Taken
+from tocsin.client.log_order import MOST_AT_ONCE, LogOrder, Taken
 
 
 def taken(order: LogOrder) -> list[Taken]:
@@ -74,9 +74,9 @@ def test_a_hole_is_asked_for_once_until_asked_again() -> None:
 
 def test_a_long_hole_is_asked_for_in_pieces() -> None:
     order = LogOrder(0)
-    order.mark(2 * ASKED_AT_ONCE + 1, 0)
+    order.mark(2 * MOST_AT_ONCE + 1, 0)
     pieces = order.holes()
-    assert [high - low for low, high in pieces] == [ASKED_AT_ONCE, ASKED_AT_ONCE, 1]
+    assert [high - low for low, high in pieces] == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
     assert [low for low, _ in pieces] == [0, *(high for _, high in pieces[:-1])]
 
 

@@ -21,9 +21,9 @@ from tocsin.cluster.service import app
 from tocsin.model import Column, Dataset
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.settings import Settings
-from tocsin.storage.data_file import DataFile
 from tocsin.storage.log import PublicationLog, open_reader
-from tocsin.storage.store import Store
+from tocsin.storage.store.data_file import DataFile
+from tocsin.storage.store.store import Store
 
 SECRET = "a secret that only the tests know and nobody else"
 ROUTED = Dataset(

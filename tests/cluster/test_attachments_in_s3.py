@@ -13,7 +13,7 @@ import pytest
 from cluster.sparkless import sparkless
 from cluster.test_attachments import PHOTO, REPORTS, Site, id_of, photo, token
 from content.media import Bucket
-from tocsin.client.http import tls
+from tocsin.client.transport import tls
 from tocsin.dev.s3 import S3
 from tocsin.storage.content.opening import CONFIG
 

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 
 from cluster.sparkless import sparkless
 from cluster.test_attachments import PHOTO, REPORTS, id_of, photo
-from tocsin.cluster.attachments import Keeper, Mentions, mentioned
-from tocsin.cluster.attachments.custody import Custody
+from tocsin.cluster.attachments import AttachmentStore, Mentions, mentioned
+from tocsin.cluster.attachments.pins import Pins
 from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.intake import Intake
 from tocsin.errors import Unavailable
 from tocsin.model import Channel, Parameter
 from tocsin.storage.content import Kept
-from tocsin.storage.runs import Run
+from tocsin.storage.store.runs import Run
 
 IDS = ["a" * 64, "b" * 64, "c" * 64]
 GRACE_S = 10.0
@@ -64,7 +64,7 @@ class Model:
         self.now = 1000.0
         self.choose, self.many = choose, many
         self.store = FakeStore(self.meanwhile)
-        self.keeper = Keeper(self.store, lambda: self.now)  # type: ignore[arg-type]
+        self.attachments = AttachmentStore(self.store, lambda: self.now)  # type: ignore[arg-type]
         self.admitted: list[str] = []  # on their way into the log
         self.log: list[str] = []
         self.files: list[str] = []
@@ -90,20 +90,20 @@ class Model:
 
     def upload(self) -> None:
         id = self.choose(IDS)
-        self.keeper.hold([id])
+        self.attachments.hold([id])
         self.store.files[id] = self.now
-        self.keeper.release([id])
+        self.attachments.release([id])
 
     def admit(self) -> None:
         id = self.choose(IDS)
-        self.keeper.hold([id])
-        if self.keeper.size_bytes(id) is None:
-            self.keeper.release([id])
+        self.attachments.hold([id])
+        if self.attachments.size_bytes(id) is None:
+            self.attachments.release([id])
         else:
             self.admitted.append(id)
 
     def append(self) -> None:
-        self._move(self.admitted, self.log, self.keeper.release)
+        self._move(self.admitted, self.log, self.attachments.release)
 
     def flush(self) -> None:
         if self.log:
@@ -148,7 +148,7 @@ class Model:
                 then([id])
 
     def collect(self) -> None:
-        self.keeper.collect(ModelMentions(self).look, GRACE_S)
+        self.attachments.collect(ModelMentions(self).look, GRACE_S)
         self.check()
 
 
@@ -225,23 +225,23 @@ def test_what_nothing_mentions_goes_after_its_grace(data: st.DataObject) -> None
 
 
 def test_what_was_held_while_it_was_looked_for_stays_though_the_clock_went_back() -> None:
-    custody = Custody()
-    custody.begin()
-    custody.hold(["a", "b"], now=5.0)
-    custody.release(["a", "b"])
-    assert not custody.may_drop("a", modified_at=1.0, oldest=50.0)
-    custody.end(oldest=50.0)
-    custody.begin()
-    assert custody.may_drop("a", modified_at=1.0, oldest=50.0)
+    pins = Pins()
+    pins.begin()
+    pins.hold(["a", "b"], now=5.0)
+    pins.release(["a", "b"])
+    assert not pins.may_drop("a", modified_at=1.0, oldest=50.0)
+    pins.end(oldest=50.0)
+    pins.begin()
+    assert pins.may_drop("a", modified_at=1.0, oldest=50.0)
 
 
 def test_grace_counts_from_the_last_hold_where_files_do_not_tell() -> None:
-    custody = Custody()
-    custody.hold(["a"], now=60.0)
-    custody.release(["a"])
-    custody.begin()
-    assert not custody.may_drop("a", modified_at=1.0, oldest=50.0)
-    assert custody.may_drop("a", modified_at=1.0, oldest=61.0)
+    pins = Pins()
+    pins.hold(["a"], now=60.0)
+    pins.release(["a"])
+    pins.begin()
+    assert not pins.may_drop("a", modified_at=1.0, oldest=50.0)
+    assert pins.may_drop("a", modified_at=1.0, oldest=61.0)
 
 
 def test_an_id_is_found_wherever_it_stands() -> None:
@@ -326,12 +326,12 @@ class AwayFor(FakeStore):
 
 def test_records_that_could_not_be_looked_at_hold_nothing() -> None:
     """Neither the one whose attachment could not be looked for, nor those before it."""
-    keeper = Keeper(AwayFor(IDS[2]))  # type: ignore[arg-type]
-    intake = Intake(None, lambda _: REPORTS, 10_000, keeper)  # type: ignore[arg-type]
+    attachments = AttachmentStore(AwayFor(IDS[2]))  # type: ignore[arg-type]
+    intake = Intake(None, lambda _: REPORTS, 10_000, attachments)  # type: ignore[arg-type]
     told = [{"id": id, "size": 1, "type": "image/png"} for id in IDS]
     with pytest.raises(Unavailable):
         intake.sort(REPORTS, [RawRecord(1, {"photo": one}) for one in told], "ann", "test")
-    assert dict(keeper._custody._held) == {}
+    assert dict(attachments._custody._held) == {}
 
 
 class Slow(FakeStore):
@@ -350,16 +350,16 @@ class Slow(FakeStore):
 
 def test_a_slow_drop_keeps_nobody_waiting_but_those_who_want_it() -> None:
     store = Slow()
-    keeper = Keeper(store)  # type: ignore[arg-type]
+    attachments = AttachmentStore(store)  # type: ignore[arg-type]
     with ThreadPoolExecutor(2) as threads:
-        collecting = threads.submit(keeper.collect, set, 0.0)
+        collecting = threads.submit(attachments.collect, set, 0.0)
         assert store.dropping.wait(30)
-        keeper.hold(IDS[1:])
-        keeper.release(IDS[1:])
+        attachments.hold(IDS[1:])
+        attachments.release(IDS[1:])
 
         def admit() -> int | None:
-            keeper.hold(IDS[:1])
-            return keeper.size_bytes(IDS[0])
+            attachments.hold(IDS[:1])
+            return attachments.size_bytes(IDS[0])
 
         admitting = threads.submit(admit)
         assert wait([admitting], 0.1).not_done  # it would find what is just leaving
@@ -371,24 +371,26 @@ def test_a_slow_drop_keeps_nobody_waiting_but_those_who_want_it() -> None:
 def test_a_drop_that_fails_ends_the_collection_and_lets_all_go_on() -> None:
     store = Slow()
     store.drop = AwayFor(IDS[0]).info  # type: ignore[assignment]
-    keeper = Keeper(store)  # type: ignore[arg-type]
+    attachments = AttachmentStore(store)  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
-        keeper.collect(set, 0.0)
-    keeper.hold(IDS)
-    assert keeper.size_bytes(IDS[0]) == 1
+        attachments.collect(set, 0.0)
+    attachments.hold(IDS)
+    assert attachments.size_bytes(IDS[0]) == 1
 
 
 async def test_what_is_not_in_the_log_yet_is_held(tmp_path: Path) -> None:
     async with sparkless(tmp_path) as cluster:
         await cluster.create_dataset(REPORTS)
-        keeper = cluster.attachments
-        keeper.content.put(PHOTO)
+        attachments = cluster.attachments
+        attachments.content.put(PHOTO)
         intake: Intake = cluster.intake
         raw = [RawRecord(1, {"key": "a", "photo": photo()})]
         good, _, letters = intake.sort(REPORTS, raw, "ann", "test")
-        assert keeper.collect(set, -1000.0) == 0  # older than tomorrow, and yet
+        assert attachments.collect(set, -1000.0) == 0  # older than tomorrow, and yet
         await intake.append("reports", good, letters, None)
-        assert keeper.collect(set, -1000.0) == 1  # that look finds nothing, and nobody holds it
+        assert (
+            attachments.collect(set, -1000.0) == 1
+        )  # that look finds nothing, and nobody holds it
 
 
 async def test_the_cluster_collects_by_itself(tmp_path: Path) -> None:

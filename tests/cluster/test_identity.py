@@ -22,7 +22,7 @@ from tocsin.settings import Settings
 from tocsin.storage.content import ContentStore, open_content
 from tocsin.storage.data_directory import DataDirectory
 from tocsin.storage.identity import Mark, read_mark, write_mark
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 AGED = 1_000_000_000.0
 

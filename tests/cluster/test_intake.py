@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from tocsin.cluster.formats import RawRecord, Unreadable
-from tocsin.cluster.intake import DEAD_LETTERS, Fitting, Intake, Rejection, request_key
+from tocsin.cluster.intake import DEAD_LETTERS, Intake, RecordValidator, request_key
 from tocsin.errors import InvalidInput, NotFound, Unavailable, Unconfirmed
 from tocsin.model import Column, Dataset
+from tocsin.protocol.publishing import Rejection
 from tocsin.storage.log import Appended, open_log
 from tocsin.storage.log.segments import read_lines
 
@@ -24,7 +25,7 @@ DATASETS = {one.name: one for one in (CLOSED, OPEN, DEAD_LETTERS)}
 
 
 def fit(dataset: Dataset, fields: dict[str, Any], *, textual: bool = False) -> Any:
-    return Fitting(dataset, limit_bytes=200).encode(RawRecord(7, fields, textual))
+    return RecordValidator(dataset, limit_bytes=200).encode(RawRecord(7, fields, textual))
 
 
 def test_fitting_record_is_kept_in_canonical_form() -> None:

@@ -20,7 +20,7 @@ from log.media import over_every_log
 from tocsin.cluster.log_records import LogRecords, Placed
 from tocsin.model import Column, Dataset
 from tocsin.storage.log import PublicationLog, open_log, open_reader
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 DATASET = Dataset("reports", (Column("n", "BIGINT"), Column("pad", "STRING")), routed=True)
 

@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import Producer
 
 from tocsin.cluster import matches as module
-from tocsin.cluster.matches import MatchTaker
+from tocsin.cluster.matches import MatchConsumer
 from tocsin.dev.kafka import Kafka
 from tocsin.model import Channel, Dataset, Parameter
 from tocsin.service import trouble
 from tocsin.storage.log.kafka import KafkaAddress
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -36,10 +36,10 @@ class Bench:
         self.store.catalog.create_channel(made)
         subscribed, _ = self.store.subscriptions.subscribe("ann", "c", {"kind": "x"}, None)
         self.backend = subscribed.backend.id
-        self.taker = MatchTaker(
+        self.consumer = MatchConsumer(
             self.address, self.store, lambda _: None, result_limit_bytes=LIMIT_BYTES
         )
-        self.taker.start()
+        self.consumer.start()
 
     def write(self, *values: bytes | None) -> None:
         producer = Producer(self.address.client())
@@ -60,7 +60,7 @@ class Bench:
 def bench(kafka: Kafka, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(f"{kafka.url}/{uuid.uuid4().hex}", tmp_path)
     yield made
-    made.taker.stop()
+    made.consumer.stop()
     made.store.close()
 
 
@@ -76,8 +76,8 @@ def test_what_others_write_into_the_topic_holds_up_no_match(bench: Bench) -> Non
     bench.write(bench.match(1), *strange, bench.match(2))
     until(lambda: len(bench.results()) == 2)
     assert bench.results() == [{"x": "x"}, {"x": "x"}]
-    assert bench.taker.troubles.of(module.NAME) is None
-    until(lambda: bench.taker.waiting == 0)
+    assert bench.consumer.troubles.of(module.NAME) is None
+    until(lambda: bench.consumer.waiting == 0)
 
 
 def test_a_match_that_is_too_large_is_told_in_its_place(bench: Bench) -> None:
@@ -100,7 +100,7 @@ def test_a_store_that_takes_no_matches_is_told_and_nothing_is_skipped(
     with monkeypatch.context() as broken:
         broken.setattr(bench.store.matches, "commit", refuse)
         bench.write(bench.match(1))
-        until(lambda: bench.taker.troubles.lasting())
-        assert bench.taker.troubles.lasting() == [f"{module.NAME}: no room"]
+        until(lambda: bench.consumer.troubles.lasting())
+        assert bench.consumer.troubles.lasting() == [f"{module.NAME}: no room"]
     until(lambda: bench.results() == [{"x": "x"}])
-    until(lambda: not bench.taker.troubles.lasting())
+    until(lambda: not bench.consumer.troubles.lasting())

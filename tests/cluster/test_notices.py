@@ -18,8 +18,8 @@ from tocsin.cluster import notices
 from tocsin.cluster.notices import Notifier
 from tocsin.model import Channel, Subscription
 from tocsin.service.serving import listen, port_of, serving
-from tocsin.storage.matches import Match
-from tocsin.storage.store import Store
+from tocsin.storage.store.matches import Match
+from tocsin.storage.store.store import Store
 
 SECRET = "s" * 32
 CHANNEL = Channel("c", "continuous", (), "", (), (), push=True)

@@ -17,20 +17,21 @@ from contracts.cluster_contract import fresh, probe
 from contracts.routing_contract import ROUTING_CHECKS, log_of, numbers_of, subscribe
 from log.media import over_every_log
 from tocsin.broker.server.cluster_link import ClusterLink
-from tocsin.cluster.statements import Outcome, execute
+from tocsin.cluster.statements import execute
 from tocsin.errors import Conflict, InvalidInput, NotFound, StatementError
 from tocsin.model import Dataset
+from tocsin.protocol.publishing import StatementResult
 from tocsin.service.tokens import Identity, mint
 
 ANN = Identity("ann", frozenset({"admin", "publish", "subscribe"}), time.time() + 3600)
 
 
-async def sql(cluster: SparklessCluster, text: str) -> Outcome:
+async def sql(cluster: SparklessCluster, text: str) -> StatementResult:
     (*_, last) = await execute(cluster, text, ANN, None)
     return last
 
 
-def told(outcome: Outcome) -> dict[str, Any]:
+def told(outcome: StatementResult) -> dict[str, Any]:
     return {row[0]: row[1] for row in outcome.rows}
 
 
@@ -91,7 +92,7 @@ async def test_what_cannot_be_subscribed_to_is_refused_by_name(tmp_path: Path) -
         with pytest.raises(InvalidInput, match="others is not routed"):
             await sql(cluster, "SUBSCRIBE TO DATASET others")
         with pytest.raises(InvalidInput, match="others is not routed"):
-            await cluster.subscribe("ann", "dataset/others", {"where": ""}, None)
+            await cluster.subscriptions.subscribe("ann", "dataset/others", {"where": ""}, None)
         with pytest.raises(NotFound, match="nowhere"):
             await sql(cluster, "SUBSCRIBE TO DATASET nowhere")
         await sql(cluster, "CREATE DATASET reports (n INT) ROUTED")

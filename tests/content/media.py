@@ -49,7 +49,7 @@ class Bucket:
     @property
     def objects(self) -> list[str]:
         """Of attachments: the folder's mark is not among them."""
-        return [one for one in self.other.find(self.root) if not one.endswith("/identity")]
+        return [path for path in self.other.find(self.root) if not path.endswith("/identity")]
 
 
 def _directory(_: pytest.FixtureRequest, tmp_path: Path) -> Place:

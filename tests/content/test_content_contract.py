@@ -184,6 +184,12 @@ def test_where_no_time_is_told_content_never_grows_old(tmp_path: Path) -> None:
     assert found.modified_at == math.inf
 
 
+def test_a_mistake_of_our_own_is_not_told_as_a_store_that_is_away(tmp_path: Path) -> None:
+    medium = RemoteMedium(SimpleNamespace(rm_file=print), "bucket", tmp_path, shown="x")
+    with pytest.raises(TypeError):
+        medium.drop(None)  # type: ignore[arg-type]
+
+
 def test_a_directory_that_cannot_be_is_a_setting_to_mend(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingError) as refused:

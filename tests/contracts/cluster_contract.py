@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tocsin.client.http import tls
+from tocsin.client.transport import tls
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import mint, verify_notice
 
@@ -138,7 +138,7 @@ async def registering_twice_is_fine_and_names_the_store(driver: Driver) -> None:
         first, second = await broker.register(), await broker.register()
         assert first == second
         assert first["name"] == broker.name
-        assert first["cluster"]
+        assert first["store_id"]
 
 
 async def subscribing_is_idempotent_and_shares_the_backend_subscription(driver: Driver) -> None:
@@ -201,7 +201,7 @@ async def a_notice_tells_the_new_head(driver: Driver) -> None:
         told = await broker.notice(
             lambda n: any(h["backend"] == made["backend"] and h["head"] == 2 for h in n["heads"])
         )
-        assert told["cluster"] == (await broker.register())["cluster"]
+        assert told["store_id"] == (await broker.register())["store_id"]
         assert told["sequence"] > 0
 
 

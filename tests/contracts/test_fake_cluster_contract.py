@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from contracts.cluster_contract import CHANNEL, CHECKS, Check
-from contracts.fake_cluster import FakeCluster
-from contracts.fake_routing import ROUTED
 from contracts.routing_contract import ROUTING_CHECKS
+from tocsin.testing.fake_cluster import FakeCluster
+from tocsin.testing.fake_routing import ROUTED
 
 
 class FakeDriver:

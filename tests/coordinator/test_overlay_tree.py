@@ -20,7 +20,7 @@ def beat(registry: Registry, name: str, now: float, place: int | None = None) ->
 
 
 def told(registry: Registry, name: str, now: float) -> list[str] | None:
-    beside = registry.beside(name, now)
+    beside = registry.assignment(name, now)
     return None if beside is None else sorted(beside.neighbours)
 
 
@@ -30,7 +30,7 @@ def test_brokers_form_a_balanced_tree_in_the_order_they_came() -> None:
         beat(registry, name, 0.0)
     assert told(registry, "d", 0.0) == ["a", "c"]
     assert told(registry, "a", 0.0) == ["b", "d"]
-    beside = registry.beside("b", 0.0)
+    beside = registry.assignment("b", 0.0)
     assert beside is not None
     assert (beside.entry, beside.neighbours) == ("d", {"a": "ws://a"})
 
@@ -41,11 +41,11 @@ def test_one_that_died_is_cut_out_and_has_its_place_when_it_returns() -> None:
         beat(registry, name, 0.0)
     for name in ("b", "c"):
         beat(registry, name, 3.5)
-    beside = registry.beside("b", 3.5)
+    beside = registry.assignment("b", 3.5)
     assert beside is not None
     assert (beside.entry, list(beside.neighbours)) == ("b", ["c"])
     beat(registry, "a", 4.0)
-    beside = registry.beside("b", 4.0)
+    beside = registry.assignment("b", 4.0)
     assert beside is not None
     assert (beside.entry, list(beside.neighbours)) == ("a", ["a"])
 

@@ -1,4 +1,4 @@
-"""The demo's statements: the channels of Table III, in compressed time."""
+"""The demo's statements: the channels of BAD, Table III, in compressed time."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_told_gap_is_no_silent_loss() -> None:
     ledger.gap(5, 1, 2)
     outcome = ledger.outcome()
     assert outcome.promises_held
-    assert outcome.total.told_missing == 2
+    assert outcome.total.reported_missing == 2
 
 
 def test_a_loss_belongs_to_the_broker_that_serves_the_subscription_last() -> None:

@@ -11,7 +11,7 @@ from tocsin.dev import java_server, packages, postgresql, servers, spark
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.errors import SettingError, Unavailable
-from tocsin.pipeline import java
+from tocsin.spark import java
 
 
 class Told:
@@ -167,5 +167,5 @@ def test_a_missing_server_skips_a_test_and_fails_it_where_all_must_be_there(
 
 
 def test_without_the_proc_file_system_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tocsin.dev.processes._PROC", Path("/nowhere"))
+    monkeypatch.setattr("psutil.LINUX", False)
     assert all("Linux" in str(kind.missing()) for kind in servers.KINDS.values())

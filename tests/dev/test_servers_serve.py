@@ -16,10 +16,11 @@ from real_servers import RealServers, skip_or_fail
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
-from tocsin.dev.processes import Detached, processes_in
 from tocsin.dev.s3 import S3
 from tocsin.dev.throwaway import Throwaway
 from tocsin.errors import Conflict, InvalidInput, Unavailable
+from tocsin.system.launching import Detached
+from tocsin.system.processes import processes_in
 
 pytestmark = pytest.mark.processes
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.dev.processes import Process
 from tocsin.dev.state import FILE, Record, State, locked
 from tocsin.errors import Conflict, InvalidInput
+from tocsin.system.processes import Process
 
 
 def test_what_was_saved_is_there_again_and_nobody_else_may_read_it(tmp_path: Path) -> None:
     state = State(tmp_path)
-    state.records["kafka"] = Record(9092, "secret", {"kafka": Process(7, 8, "boot")})
+    state.records["kafka"] = Record(9092, "secret", {"kafka": Process(7, 8.5)})
     state.save()
     assert State(tmp_path).records == state.records
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600

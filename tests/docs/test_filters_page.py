@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.language import parse_filter
 from tocsin.model import Column, Dataset
 from tocsin.overlay.filters import told
+from tocsin.sql import parse_filter
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "filters.md").read_text()
 REPORTS = Dataset(

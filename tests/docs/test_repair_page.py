@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from docs.test_tutorial import BLOCK, compare, steps
 from log.segments.test_rot import filled, spoil
 from tocsin.cli import app
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "repair.md").read_text()
 

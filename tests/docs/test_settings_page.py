@@ -9,9 +9,12 @@ from tocsin.settings import described
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
-def test_page_lists_every_setting_with_its_default_and_meaning() -> None:
+def test_page_lists_every_setting_with_its_default_bounds_and_meaning() -> None:
     listed = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
-    assert listed == [f"| `{one.name}` | `{one.default}` | {one.meaning} |" for one in described()]
+    assert listed == [
+        f"| `{setting.name}` | `{setting.default}` | {setting.accepts} | {setting.meaning} |"
+        for setting in described()
+    ]
 
 
 def test_the_printed_tree_is_one() -> None:

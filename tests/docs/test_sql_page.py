@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.pipeline.adhoc import MOST_BYTES, MOST_ROWS
-from tocsin.pipeline.channels import plain_query
-from tocsin.pipeline.channels.allowed_functions import CLOCK, REFUSED, THEMES
+from tocsin.spark.adhoc import MOST_BYTES, MOST_ROWS
+from tocsin.spark.channels import plain_query
+from tocsin.spark.channels.allowed_functions import CLOCK, REFUSED, THEMES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "sql.md").read_text()

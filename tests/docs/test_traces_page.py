@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from broker.world import World, take, world
-from contracts.fake_cluster import SECRET
+from tocsin.testing.fake_cluster import SECRET
 
 PAGE = Path(__file__).parents[2] / "docs" / "lab" / "traces.md"
 BLOCK = re.compile(r"^```console([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-POLICIES = ("lru", "lsc", "lscz", "lsd", "exp", "ttl", "fifo", "gdsf", "homing")
+POLICIES = ("lru", "lsc", "lscz", "lsd", "exp", "ttl", "fifo", "gdsf", "return-rate")
 SIZES = (50_000_000, 100_000_000)
 Value = Callable[[str, int, int], float]  # policy, size, seed
 
@@ -17,21 +17,21 @@ def table(
     policies: Sequence[str] = POLICIES,
     sizes: Sequence[int] = SIZES,
     seeds: int = 3,
-    readings: Sequence[str] = ("always",),
+    variants: Sequence[str] = ("always",),
 ) -> pd.DataFrame:
     """One row a point; `values` by column. A little noise that all policies of a seed share."""
     return pd.DataFrame(
         [
             {
                 "kind": "simulation",
-                "reading": reading,
+                "variant": variant,
                 "policy": policy,
                 "size_bytes": size,
                 "seed": seed,
                 "sources": "made up",
                 **{name: value(policy, size, seed) for name, value in values.items()},
             }
-            for reading in readings
+            for variant in variants
             for policy in policies
             for size in sizes
             for seed in range(1, seeds + 1)
@@ -51,11 +51,11 @@ def ranked(order: Sequence[str], step: float, base: float = 0.0) -> Value:
 
 def with_bounds(points: pd.DataFrame, best: dict[str, Value]) -> pd.DataFrame:
     """A bound for each size of the first seed."""
-    cells = points.loc[points["seed"] == 1, ["reading", "size_bytes"]].drop_duplicates()
+    cells = points.loc[points["seed"] == 1, ["variant", "size_bytes"]].drop_duplicates()
     bounds = [
         {
             "kind": "bound",
-            "reading": reading,
+            "variant": variant,
             "policy": "",
             "size_bytes": size,
             "seed": 1,
@@ -63,6 +63,6 @@ def with_bounds(points: pd.DataFrame, best: dict[str, Value]) -> pd.DataFrame:
             **{f"best_{name}": value("", size, 1) for name, value in best.items()},
             **{f"reached_{name}": value("", size, 1) for name, value in best.items()},
         }
-        for reading, size in cells.itertuples(index=False)
+        for variant, size in cells.itertuples(index=False)
     ]
     return pd.concat([points, pd.DataFrame(bounds)], ignore_index=True)

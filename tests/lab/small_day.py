@@ -25,7 +25,7 @@ BUDGET_BYTES = 40_000  # 0.5 % of what is made
 EVICTING = [
     *FAMILIES["evict"],
     *(f"admit={name} evict=lsc" for name in FAMILIES["admit"] if name not in ("all", "none")),
-    "evict=homing expire=ttl",
+    "evict=return-rate expire=ttl",
 ]
 """Policies under which the byte budget holds at every moment."""
 EVERY_POLICY = [*policy_names(), *(text for text in EVICTING if " " in text)]

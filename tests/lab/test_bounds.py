@@ -122,7 +122,7 @@ def test_the_best_prices_tried_are_kept_and_finer_bins_never_loosen_the_bound(
         found = best_prices(relaxation, bins=bins)
         assert found.bound == min(relaxation.tried) <= before
         assert relaxation.bound(found.price) == found.bound
-        assert (relaxation.leaves == found.leaves).all()
+        assert (relaxation.selected == found.selected).all()
         before = found.bound
 
 
@@ -165,7 +165,7 @@ def test_a_plan_is_worth_what_the_bound_says_and_holds_what_it_says(
         first_object, first_get = demand.first_object[backend], demand.first_get[backend]
         end = 0
         for item in range(first_object, demand.first_object[backend + 1]):
-            rank, low, leave = demand.rank[item], demand.next_get[item], relaxation.leaves[item]
+            rank, low, leave = demand.rank[item], demand.next_get[item], relaxation.selected[item]
             assert leave >= low - 2
             older_end, end = end, rank + (leave - (low - 2))
             if leave >= low:
@@ -189,8 +189,8 @@ def test_a_run_keeps_to_the_rules_whatever_its_plan(
     demand = demand_of(workload)
     random = np.random.default_rng(seed)
     price = random.choice([0.0, 0.1, 1.0], demand.objects)
-    leaves = random.integers(demand.next_get - 2, demand.last_get + 1).astype(np.int32)
-    done = replay(demand, goal_of("hits", demand, NETWORK), budget_bytes, price, leaves)
+    selected = random.integers(demand.next_get - 2, demand.last_get + 1).astype(np.int32)
+    done = replay(demand, goal_of("hits", demand, NETWORK), budget_bytes, price, selected)
     assert done.cache_max_bytes <= budget_bytes
     assert done.hits <= best_schedule(workload, (1, 0), 0, budget_bytes)
 
@@ -280,7 +280,7 @@ def test_sizes_tighten_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
         found = best_prices(relaxation, **asked)
         if relaxation.budget_bytes != middle:
             return found
-        return Priced(1e9, found.price, np.full_like(found.leaves, -2))
+        return Priced(1e9, found.price, np.full_like(found.selected, -2))
 
     monkeypatch.setattr("tocsin.lab.bounds.intervals.best_prices", unlucky)
     told = certify_sizes(small_day(), [larger, middle], goals=["hits"])

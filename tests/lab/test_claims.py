@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from lab.made_up import SIZES, Value, ranked, table
-from tocsin.lab.declaring.axis import CACHE_SIZES
-from tocsin.lab.declaring.checks import (
+from tocsin.lab.spec.axis import CACHE_SIZES
+from tocsin.lab.spec.checks import (
     AXIS,
     adds_up,
     beats,
@@ -19,8 +19,8 @@ from tocsin.lab.declaring.checks import (
     ratio,
     similar,
 )
-from tocsin.lab.declaring.claims import Check, Finding, View
-from tocsin.lab.declaring.statistics import estimate
+from tocsin.lab.spec.claims import Check, Finding, View
+from tocsin.lab.spec.statistics import estimate
 
 SMALL, LARGE = SIZES
 UP = ("ttl", "lsc", "lru", "exp")
@@ -89,10 +89,10 @@ def test_winner_must_beat_every_rival_in_every_metric() -> None:
 
 def test_rivals_of_ours_are_all_that_were_run() -> None:
     points = table(
-        {"hit_ratio": ranked(("homing", "mine"), 0.1)}, policies=("mine", "homing", "lru")
+        {"hit_ratio": ranked(("return-rate", "mine"), 0.1)}, policies=("mine", "return-rate", "lru")
     )
-    finding = judged(beats("homing", None, {"hit_ratio": True}), points)
-    assert {case.told for case in finding.cases} == {"homing − mine", "homing − lru"}
+    finding = judged(beats("return-rate", None, {"hit_ratio": True}), points)
+    assert {case.compared for case in finding.cases} == {"return-rate − mine", "return-rate − lru"}
 
 
 @pytest.mark.parametrize(("rises", "verdict"), [(True, "reproduced"), (False, "not reproduced")])

@@ -21,7 +21,7 @@ import pytest
 from numba.core.registry import CPUDispatcher
 
 import tocsin.lab
-from tocsin.lab.compiling.imports import ROOT, digest, imported
+from tocsin.lab.jit.imports import ROOT, digest, imported
 
 
 def kernels() -> Iterator[tuple[str, Any]]:
@@ -74,7 +74,7 @@ def test_imports_are_followed_however_they_are_written(copy: Copy) -> None:
         (copy.lab / f"{name}.py").write_text(text)
     found = copy.python(
         "import json\n"
-        "from tocsin.lab.compiling.imports import ROOT, imported\n"
+        "from tocsin.lab.jit.imports import ROOT, imported\n"
         "files = imported('tocsin.lab.deep')\n"
         "print(json.dumps([str(one.relative_to(ROOT / 'lab')) for one in files]))"
     )
@@ -98,7 +98,7 @@ def test_digests_tell_contents_and_versions_apart(tmp_path: Path) -> None:
 
 
 OUTER = """
-from tocsin.lab.compiling.functions import compiled, inlined
+from tocsin.lab.jit.functions import compiled, inlined
 from tocsin.lab.inner import scale
 
 @inlined
@@ -110,7 +110,7 @@ def outer(x):
     return half(scale(x))
 """
 INNER = """
-from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.jit.functions import compiled
 from tocsin.lab.constants import FACTOR
 
 @compiled
@@ -121,6 +121,17 @@ RUN = """
 import json
 from tocsin.lab.outer import outer
 print(json.dumps([outer(3.0), sum(outer.stats.cache_hits.values())]))
+"""
+
+
+TOGETHER = """
+import json, pathlib, sys, time
+from tocsin.lab.outer import outer
+kept = pathlib.Path(sys.argv[1])
+(kept / sys.argv[2]).touch()
+while len(list(kept.iterdir())) < 2:
+    time.sleep(0.001)
+print(json.dumps([outer(3.0), sum(outer.stats.cache_misses.values())]))
 """
 
 
@@ -136,17 +147,22 @@ class Copy:
         self.environment = {"XDG_CACHE_HOME": str(root / "kept")}
 
     def python(self, program: str) -> Any:
+        return self.answer(self.start(program))
+
+    def start(self, program: str, *words: str) -> subprocess.Popen[str]:
         cleared = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
-        done = subprocess.run(
-            [sys.executable, "-B", "-c", program],
+        return subprocess.Popen(
+            [sys.executable, "-B", "-c", program, *words],
             env={**cleared, "PYTHONPATH": str(self.root), **self.environment},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
-            check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+
+    def answer(self, process: subprocess.Popen[str]) -> Any:
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        return json.loads(output)
 
 
 @pytest.fixture
@@ -166,6 +182,13 @@ def test_a_stale_kernel_never_runs_and_a_fresh_one_is_not_compiled_again(copy: C
     assert copy.python(RUN) == [15.0, 1]
 
 
+def test_of_two_processes_that_want_a_kernel_one_compiles_it(copy: Copy, tmp_path: Path) -> None:
+    (ready := tmp_path / "ready").mkdir()
+    both = [copy.start(TOGETHER, str(ready), name) for name in ("first", "second")]
+    answers = [copy.answer(process) for process in both]
+    assert sorted(answers) == [[15.0, 0], [15.0, 1]]
+
+
 def test_numbas_own_setting_chooses_the_directory_and_keeps_the_guard(copy: Copy) -> None:
     chosen = copy.root / "chosen"
     copy.environment["NUMBA_CACHE_DIR"] = str(chosen)
@@ -182,7 +205,7 @@ def test_where_nothing_can_be_kept_nothing_is(copy: Copy) -> None:
 
 
 def test_functions_of_others_are_compiled_and_not_kept() -> None:
-    from tocsin.lab.compiling.functions import compiled
+    from tocsin.lab.jit.functions import compiled
 
     @compiled
     def twice(x: float) -> float:

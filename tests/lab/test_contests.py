@@ -6,36 +6,36 @@ import msgspec
 import pytest
 
 from lab.made_up import Value, table
-from tocsin.lab.declaring.axis import CACHE_SIZES
-from tocsin.lab.declaring.claims import Claim, Judged, judge
-from tocsin.lab.declaring.experiment import Winners
-from tocsin.lab.experiments.homing import CLAIMS
+from tocsin.lab.experiments.return_rate import CLAIMS
 from tocsin.lab.reports.contests import LOST, TIED, WON, contests, winners
+from tocsin.lab.spec.axis import CACHE_SIZES
+from tocsin.lab.spec.claims import Claim, Judged, judge
+from tocsin.lab.spec.experiment import Winners
 
 OTHERS = {"lru": -0.3, "lsc": -0.1}
 
 
 def judged(apart: dict[str, float], *, noisy: bool = False, seeds: int = 3) -> list[Judged]:
-    """Everybody's hit ratio and latency, by how far each is above homing's."""
+    """Everybody's hit ratio and latency, by how far each is above return-rate's."""
 
     def value(policy: str, size: int, seed: int) -> float:
         wobble = 1.0 * (-1) ** seed if noisy and policy == "lsc" else 0.0
         return 2.0 + apart.get(policy, 0.0) + wobble + seed * 0.5
 
     values: dict[str, Value] = {"hit_ratio": value, "latency_mean_s": value}
-    names = ("homing", *apart)
-    points = table(values, policies=names, seeds=seeds, readings=("always", "town"))
+    names = ("return-rate", *apart)
+    points = table(values, policies=names, seeds=seeds, variants=("always", "town"))
     return judge(CLAIMS, points, CACHE_SIZES)
 
 
 def cell(found: list[Judged], claim: int = 0) -> str:
-    """Of the first reading and size."""
+    """Of the first variant and size."""
     return contests(found)[claim].rows[0][1]
 
 
-def test_rows_are_readings_and_columns_sizes() -> None:
+def test_rows_are_variants_and_columns_sizes() -> None:
     hits, latency = contests(judged(OTHERS))
-    assert hits.columns == latency.columns == ["reading", "50 MB", "100 MB"]
+    assert hits.columns == latency.columns == ["variant", "50 MB", "100 MB"]
     assert [row[0] for row in hits.rows] == ["always", "town"]
     assert (hits.says, latency.says) == (CLAIMS[0].says, CLAIMS[1].says)
 
@@ -96,5 +96,5 @@ def test_the_winner_is_named_and_those_that_seeds_do_not_tell_from_it(
     points = table({"hit_ratio": value}, policies=("lru", "lsc", "exp"), seeds=4)
     asked = Winners(title="winners", policies=("lsc", "lru"), metric="hit_ratio", more=more)
     found = winners(asked, points, CACHE_SIZES)
-    assert found.columns == ["reading", "50 MB", "100 MB"]
+    assert found.columns == ["variant", "50 MB", "100 MB"]
     assert [row[1:] for row in found.rows] == [[winner, winner]] * len(found.rows)

@@ -1,4 +1,4 @@
-"""BAD's simulated day is Table II: seeded, with the moments it names."""
+"""The simulated day is that of BAD, Table II: seeded, with the moments it names."""
 
 from __future__ import annotations
 

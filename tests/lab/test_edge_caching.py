@@ -1,15 +1,15 @@
-"""The claims of BAD's Figures 3 to 5 recognise a day as the paper tells it, and its opposite."""
+"""The claims of BAD, Figures 3 to 5 recognise a day as the paper tells it, and its opposite."""
 
 from __future__ import annotations
 
 import pytest
 
 from lab.made_up import Value, ranked, table, with_bounds
-from tocsin.lab.declaring.axis import CACHE_SIZES
-from tocsin.lab.declaring.claims import Claim, judge
 from tocsin.lab.experiments.edge_caching import CLAIMS, EVICTING, EXPERIMENT, FIGURES
+from tocsin.lab.spec.axis import CACHE_SIZES
+from tocsin.lab.spec.claims import Claim, judge
 
-ORDER = ("homing", "ttl", "lsc", "lru", "lscz", "lsd", "fifo", "gdsf", "exp")
+ORDER = ("return-rate", "ttl", "lsc", "lru", "lscz", "lsd", "fifo", "gdsf", "exp")
 HIT = ranked(ORDER, 0.05)
 
 
@@ -85,18 +85,18 @@ def test_tendency_fails_where_the_hit_ratio_is_turned_alone(claim: Claim) -> Non
     assert judged.finding.verdict == "not reproduced", judged.finding
 
 
-def test_claims_are_judged_for_each_reading_alone() -> None:
-    points = table(AS_TOLD, readings=("always", "spread"))
-    points = points[(points["reading"] == "always") | (points["policy"] != "exp")]
+def test_claims_are_judged_for_each_variant_alone() -> None:
+    points = table(AS_TOLD, variants=("always", "spread"))
+    points = points[(points["variant"] == "always") | (points["policy"] != "exp")]
     (claim,) = (claim for claim in CLAIMS if claim.name == "exp-lowest-hit-ratio")
-    verdicts = {one.reading: one.finding.verdict for one in judge([claim], points, CACHE_SIZES)}
+    verdicts = {one.variant: one.finding.verdict for one in judge([claim], points, CACHE_SIZES)}
     assert verdicts == {"always": "reproduced", "spread": "not tested"}
 
 
 def test_a_case_that_two_parts_of_a_claim_share_counts_once() -> None:
     (claim,) = (claim for claim in CLAIMS if claim.name == "latency-order")
     (judged,) = judge([claim], table(OPPOSITE), CACHE_SIZES)
-    told = [(case.told, case.at) for case in judged.finding.cases]
+    told = [(case.compared, case.at) for case in judged.finding.cases]
     assert len(told) == len(set(told)) == 2 * (len(EVICTING) + 1)
 
 
@@ -110,4 +110,4 @@ def test_the_full_extent_is_the_papers() -> None:
     assert EXPERIMENT.full.values[-1] == 500_000_000
     assert 6 * len(EXPERIMENT.full.values) * EXPERIMENT.full.seeds == 600
     assert {*EVICTING, "ttl"} <= set(EXPERIMENT.policies)
-    assert [reading.settings["joining"] for reading in EXPERIMENT.readings] == ["always", "spread"]
+    assert [variant.settings["joining"] for variant in EXPERIMENT.variants] == ["always", "spread"]

@@ -18,7 +18,7 @@ from tocsin.policies import parse_policy, policy_names
 
 COMBINED = [
     "evict=lsc expire=ttl",
-    "evict=homing expire=ttl",
+    "evict=return-rate expire=ttl",
     "admit=threshold(0.2,0.8) evict=lsc",
     "admit=mean(3) evict=lru",
     "admit=buffer(0.5,0.5) evict=gdsf",
@@ -42,7 +42,7 @@ def test_kernel_equals_core_event_for_event(
     assert abs(compiled.latency_mean_s - live.latency_mean_s) <= 1e-9 * live.latency_mean_s
 
 
-@pytest.mark.parametrize("text", ["homing", "ttl", "evict=homing expire=ttl"])
+@pytest.mark.parametrize("text", ["return-rate", "ttl", "evict=return-rate expire=ttl"])
 def test_kernel_equals_core_over_hours(text: str) -> None:
     """Re-estimates fall between the gets of one arrival."""
     settings = EdgeSettings(

@@ -15,8 +15,8 @@ import pytest
 
 from lab.made_up import table
 from tocsin.cli import main
-from tocsin.lab.declaring.plan import Options, plan
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
+from tocsin.lab.spec.plan import Options, plan
 from tocsin.lab.sweeps.points import Store, write_points
 
 ENVIRONMENT = {key: text for key, text in os.environ.items() if not key.startswith("TOCSIN_")}
@@ -125,7 +125,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     conditions = plan(EXPERIMENT, Options()).conditions
     (here / "other").mkdir()
     rows = table({"hit_ratio": lambda *_: 0.5}).to_dict("records")
-    other = type(conditions)(experiment="other", quick=False, axis="size_bytes", readings={})
+    other = type(conditions)(experiment="other", quick=False, axis="size_bytes", variants={})
     write_points(here / "other", [{str(k): v for k, v in row.items()} for row in rows], other)
     with Store(here / "full", conditions):
         pass
@@ -139,19 +139,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "told"),
     [
         (["run", "edge-cashing"], ["edge-cashing", "edge-caching"]),
-        (["run", "edge-caching", "--policies", "lru,magic"], ["magic", "policies", "homing"]),
+        (["run", "edge-caching", "--policies", "lru,magic"], ["magic", "policies", "return-rate"]),
         (["run", "edge-caching", "--policies", "mean"], ["policies", "admit=mean"]),
         (["run", "edge-caching", "--sizes", "lots"], ["'lots' is not a size", "sizes"]),
         (["run", "edge-caching", "--sizes=-5MB"], ["-5MB", "sizes"]),
         (["run", "edge-caching", "--sizes", "0"], ["0 is none of the sizes", "such as 1MB"]),
         (["run", "edge-caching", "--seeds", "0"], ["seeds", "1 or more"]),
         (["run", "edge-caching", "--seeds", "few"], ["seeds"]),
-        (["run", "edge-caching", "--readings", "never"], ["never", "always, spread"]),
+        (["run", "edge-caching", "--variants", "never"], ["never", "always, spread"]),
         (["run", "edge-caching", "--set", "skew"], ["FIELD=VALUE"]),
         (["run", "edge-caching", "--set", "people=5"], ["people", "subscribers"]),
         (["run", "edge-caching", "--set", "hours=soon"], ["hours"]),
         (["run", "edge-caching", "--set", "hours=-1"], ["hours", "-1"]),
-        (["run", "edge-caching", "--set", "joining=spread"], ["--readings"]),
+        (["run", "edge-caching", "--set", "joining=spread"], ["--variants"]),
         (["run", "edge-caching", "--out", "file"], ["cannot write to file", "out"]),
         (["run", "edge-caching", "--out", "other"], ["experiment other", "--out"]),
         (["run", "edge-caching", "--out", "full", "--quick"], ["a full run", "--out"]),
@@ -213,5 +213,5 @@ def test_plan_is_told_without_running_it(tmp_path: Path, say: Say) -> None:
     words = ["--policies", "lru,admit=threshold(0.2,0.8) evict=lsc", "--seeds", "3"]
     code, output = say(tmp_path, "run", "edge-caching", *words, "--bound-seeds", "1", "--plan")
     assert code == 0
-    assert output.startswith("140 points: 2 policies × 10 sizes × 3 seeds × readings always and")
+    assert output.startswith("140 points: 2 policies × 10 sizes × 3 seeds × variants always and")
     assert list(tmp_path.iterdir()) == []

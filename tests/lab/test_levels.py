@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lab.made_up import SIZES, Value, table
-from tocsin.lab.declaring.axis import CACHE_SIZES
-from tocsin.lab.declaring.checks import gap_grows, only_at, times
-from tocsin.lab.declaring.claims import Check, Finding, View
-from tocsin.lab.declaring.levels import between, lowest_at, moves_with, spread_falls, steady
+from tocsin.lab.spec.axis import CACHE_SIZES
+from tocsin.lab.spec.checks import gap_grows, only_at, times
+from tocsin.lab.spec.claims import Check, Finding, View
+from tocsin.lab.spec.levels import between, lowest_at, moves_with, spread_falls, steady
 
 SMALL, LARGE = SIZES
 THREE = (*SIZES, 200_000_000)

@@ -12,16 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tocsin.lab.declaring.plan import Options, Plan, plan
 from tocsin.lab.experiments.overlay_testbed import LOADS, SIZES
-from tocsin.lab.prototype.brokers import sweeping
-from tocsin.lab.prototype.brokers.player import Played
-from tocsin.lab.prototype.live import play_live
-from tocsin.lab.prototype.playing import Broken
+from tocsin.lab.live.brokers import form
+from tocsin.lab.live.brokers.player import Played
 from tocsin.lab.reports.curves import panels
-from tocsin.lab.reports.kinds import told_apart
+from tocsin.lab.reports.kinds import label_kinds
 from tocsin.lab.running import Done, run_experiment
 from tocsin.lab.simulators.overlay.visits import Foretold
+from tocsin.lab.spec.plan import Options, Plan, plan
+from tocsin.lab.spec.study import BrokenPromise
 from tocsin.lab.workloads.visits import Visits
 
 HERE_S, HOP_S = 0.001, 0.004
@@ -40,7 +39,7 @@ class CorePlayer:
         self.played: list[tuple[str, int, float]] = []
 
     def play(self, visits: Visits, policy: Any, foretold: Foretold, *, speed: float) -> Played:
-        if visits.load.messages != sweeping.WARM_UP["messages"]:
+        if visits.load.messages != form.WARM_UP["messages"]:
             self.played.append((policy.text, visits.load.slots, speed))
         hops = foretold.answers.hops
         took_s = np.where(foretold.answers.answered, HERE_S + HOP_S * hops, np.nan)
@@ -56,7 +55,7 @@ def player(monkeypatch: pytest.MonkeyPatch) -> CorePlayer:
         assert brokers == 7
         yield one
 
-    monkeypatch.setattr(sweeping, "staged", staged)
+    monkeypatch.setattr(form, "staged", staged)
     return one
 
 
@@ -65,15 +64,15 @@ def planned(experiment: Any = LOADS, **options: Any) -> Plan:
 
 
 def run(made: Plan, directory: Path, experiment: Any = LOADS) -> Done:
-    return run_experiment(experiment, made, directory, Quiet(), play_live)
+    return run_experiment(experiment, made, directory, Quiet())
 
 
 def test_a_quick_look_is_a_few_points_of_the_shorter_runs() -> None:
     made = planned(quick=True)
-    assert (made.points, made.readings) == (4, ("100 s",))
-    load, runs = made.circumstances["100 s"].workload, made.circumstances["100 s"].surroundings
+    assert (made.points, made.variants) == (4, ("100 s",))
+    load, runs = made.configs["100 s"].workload, made.configs["100 s"].environment
     assert (load.messages, load.slots, load.duration_s, runs.speed) == (10, 3, 100.0, 2.0)
-    assert planned(readings=["350 s"], quick=True).readings == ("350 s",)
+    assert planned(variants=["350 s"], quick=True).variants == ("350 s",)
     assert planned().points == 18
 
 
@@ -95,7 +94,7 @@ def test_points_are_kept_predicted_and_judged(player: CorePlayer, tmp_path: Path
     assert (live["as_foretold"] == 1.0).all()
     assert live["hop_s"].to_numpy() == pytest.approx(HOP_S)
     assert done.report is not None
-    verdicts = {(one.claim.name, one.reading): one.finding.verdict for one in done.report.judged}
+    verdicts = {(one.claim.name, one.variant): one.finding.verdict for one in done.report.judged}
     for claim in (
         *("basic-is-always-faster", "basic-answers-sooner", "leaf-responds-less"),
         *("delay-is-hops", "live-delivery-ratio-as-simulated", "live-responses-as-simulated"),
@@ -104,7 +103,7 @@ def test_points_are_kept_predicted_and_judged(player: CorePlayer, tmp_path: Path
     assert verdicts["basic-answers-sooner", "100 s, predicted"] == "reproduced"
     assert "hop_s=0.004" in (tmp_path / "report.md").read_text()
     figure = next(one for one in LOADS.figures if one.name == "6-delay-live")
-    (panel,) = panels(figure, told_apart(points), LOADS.axis)
+    (panel,) = panels(figure, label_kinds(points), LOADS.axis)
     assert [curve.dash for curve in panel.curves] == ["solid"] * 2 + ["dashed"] * 2
 
 
@@ -132,7 +131,7 @@ def test_ctrl_c_keeps_what_was_played_and_a_broken_promise_is_told(
 
     def breaks(visits: Visits, policy: Any, *given: Any, **how: Any) -> Played:
         if policy.text == "leaf-sub-fifo":
-            raise Broken("messages cached: 3 instead of 4")
+            raise BrokenPromise("messages cached: 3 instead of 4")
         return play(visits, policy, *given, **how)
 
     monkeypatch.setattr(player, "play", breaks)
@@ -144,5 +143,5 @@ def test_ctrl_c_keeps_what_was_played_and_a_broken_promise_is_told(
 
 
 def test_a_hop_costs_nothing_where_all_is_found_at_one_distance() -> None:
-    assert sweeping.hop_costs([1, 1], [0.002, 0.004]) == pytest.approx((0.003, 0.0))
-    assert sweeping.hop_costs([], []) == (0.0, 0.0)
+    assert form.hop_costs([1, 1], [0.002, 0.004]) == pytest.approx((0.003, 0.0))
+    assert form.hop_costs([], []) == (0.0, 0.0)

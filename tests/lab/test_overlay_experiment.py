@@ -8,17 +8,16 @@ import pandas as pd
 import pytest
 
 from tocsin.errors import InvalidInput, NotFound
-from tocsin.lab.declaring.claims import judge
-from tocsin.lab.declaring.experiment import Experiment
-from tocsin.lab.declaring.plan import Options, plan
 from tocsin.lab.experiments import experiment_named, experiments_named
 from tocsin.lab.experiments.overlay import CACHE_SIZE, DYNAMICS
 from tocsin.lab.experiments.overlay import EXPERIMENTS as SIMULATED
 from tocsin.lab.experiments.overlay_testbed import EXPERIMENTS as TESTBED
 from tocsin.lab.experiments.overlay_testbed import TIMES
-from tocsin.lab.subjects.tree import of_brokers, of_load, of_slots
-from tocsin.lab.sweeps.sweep import tasks_of
-from tocsin.lab.sweeps.tasks import Place, perform
+from tocsin.lab.spec.claims import judge
+from tocsin.lab.spec.experiment import Experiment
+from tocsin.lab.spec.plan import Options, plan
+from tocsin.lab.studies.tree import of_brokers, of_load, of_slots
+from tocsin.lab.sweeps.tasks import Place, perform, tasks_of
 from tocsin.lab.workloads.tree import TreeLoad
 
 EXPERIMENTS = (*SIMULATED, *TESTBED)
@@ -27,7 +26,7 @@ EXPERIMENTS = (*SIMULATED, *TESTBED)
 def test_they_are_run_together_and_one_by_one() -> None:
     assert {one.name for one in experiments_named("overlay")} == {one.name for one in EXPERIMENTS}
     assert experiments_named("overlay-slots") == [CACHE_SIZE]
-    assert [one.name for one in experiments_named("homing")] == ["homing"]
+    assert [one.name for one in experiments_named("return-rate")] == ["return-rate"]
     with pytest.raises(NotFound):
         experiments_named("over")
     with pytest.raises(NotFound):
@@ -39,7 +38,7 @@ def test_what_a_value_of_the_axis_means() -> None:
     assert of_load(load, 45).client_load == 0.45
     assert [of_slots(load, percent).slots for percent in (1, 5, 30, 100)] == [1, 1, 6, 20]
     assert of_brokers(load, 31).brokers == 31
-    assert DYNAMICS.axis.told(45) == "0.45"
+    assert DYNAMICS.axis.in_words(45) == "0.45"
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.name)
@@ -47,12 +46,12 @@ def test_points_have_what_figures_and_claims_look_at(
     experiment: Experiment, tmp_path: Path
 ) -> None:
     small = {"runs": "3", "messages": "4"}
-    readings = [experiment.readings[0].name]
-    made = plan(experiment, Options(quick=True, seeds=2, settings=small, readings=readings))
+    variants = [experiment.variants[0].name]
+    made = plan(experiment, Options(quick=True, seeds=2, settings=small, variants=variants))
     place = Place.at(tmp_path)
     points = pd.DataFrame([perform(task, place) for task in tasks_of(made)])
     for figure in experiment.figures:
-        if figure.readings is None:  # others are of live points
+        if figure.variants is None:  # others are of live points
             assert all(series.metric in points for series in figure.series)
     assert set(experiment.means) - set(TIMES) <= set(points)
     verdicts = {one.finding.verdict for one in judge(experiment.claims, points, experiment.axis)}

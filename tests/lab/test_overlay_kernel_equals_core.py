@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlay.test_topology import grown
-from tocsin.lab.simulators.overlay.live import told_live
-from tocsin.lab.simulators.overlay.story import Happening, told_by_kernel
+from tocsin.lab.simulators.overlay.live import play_live
+from tocsin.lab.simulators.overlay.story import Happening, play_compiled
 from tocsin.policies.message import message_policy_names, parse_message_policy
 
 
@@ -46,7 +46,7 @@ def test_kernel_equals_core_step_for_step(
 ) -> None:
     story, tree = stories(seed, brokers, messages), grown(seed, brokers)
     policy = parse_message_policy(name)
-    compiled = told_by_kernel(story, tree, messages, slots, policy)
-    live = told_live(story, tree, messages, slots, policy)
+    compiled = play_compiled(story, tree, messages, slots, policy)
+    live = play_live(story, tree, messages, slots, policy)
     for happening, one, other in zip(story, compiled, live, strict=True):
         assert one == other, happening

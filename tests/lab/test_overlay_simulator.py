@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tocsin.errors import InvalidInput
-from tocsin.lab.compiling.functions import callback
+from tocsin.lab.jit.functions import callback
 from tocsin.lab.simulators.overlay import kernel
 from tocsin.lab.simulators.overlay.closed_form import absorption_without_eviction_s
-from tocsin.lab.simulators.overlay.measures import measures, told
+from tocsin.lab.simulators.overlay.measures import measures, to_dict
 from tocsin.lab.simulators.overlay.simulator import KEEPS, MOVES, new_world, simulate
-from tocsin.lab.simulators.overlay.story import Happening, told_by_kernel
+from tocsin.lab.simulators.overlay.story import Happening, play_compiled
 from tocsin.lab.workloads.tree import TreeLoad
 from tocsin.overlay.topology import balanced, tree_of
 from tocsin.policies.message import parse_message_policy
@@ -98,7 +98,7 @@ def test_clients_of_messages_that_were_pushed_out_count_no_more() -> None:
 def test_the_same_seed_gives_the_same_runs() -> None:
     one, other = (simulate(TreeLoad(), LEAF, runs=50, seed=5) for _ in range(2))
     assert (one.absorbed_s == other.absorbed_s).all()
-    assert told(one) | {"seconds": 0} == told(other) | {"seconds": 0}
+    assert to_dict(one) | {"seconds": 0} == to_dict(other) | {"seconds": 0}
 
 
 def test_any_tree_will_do() -> None:
@@ -126,7 +126,7 @@ def test_a_story_worked_by_hand() -> None:
         Happening("leaves", 0, 0),  # the last client there takes it along
         Happening("comes", 1, 1),  # nobody has it
     ]
-    steps = told_by_kernel(story, tree_of("abc", ["ab", "bc"]), 2, 1, BASIC)
+    steps = play_compiled(story, tree_of("abc", ["ab", "bc"]), 2, 1, BASIC)
     assert [step.caches for step in steps] == [
         [[], [], []],
         [[0], [], []],

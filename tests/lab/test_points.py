@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 
 from tocsin.errors import Conflict, InvalidInput, TocsinError
-from tocsin.lab.declaring.plan import Options, Plan, plan
-from tocsin.lab.declaring.subject import Row
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
+from tocsin.lab.spec.plan import Options, Plan, plan
+from tocsin.lab.spec.study import Row
 from tocsin.lab.sweeps.points import Store, read_points
-from tocsin.lab.sweeps.sweep import tasks_of
-from tocsin.lab.sweeps.tasks import Task
+from tocsin.lab.sweeps.tasks import Task, tasks_of
 
 
 def planned(**options: Any) -> Plan:
@@ -54,7 +53,7 @@ def test_fold_makes_a_table_in_order_and_empties_the_batches(tmp_path: Path) -> 
     points, conditions = read_points(tmp_path)
     assert conditions == made.conditions
     assert list(dict.fromkeys(points["policy"])) == ["lru", "lsc"]
-    assert points.groupby(["reading", "policy"])["size_bytes"].is_monotonic_increasing.all()
+    assert points.groupby(["variant", "policy"])["size_bytes"].is_monotonic_increasing.all()
     with Store(tmp_path, made.conditions) as again:
         assert all(again.has(task) for task in tasks)
 
@@ -94,7 +93,7 @@ def test_directory_of_other_settings_is_refused_and_kept(tmp_path: Path) -> None
 def test_directory_of_another_experiment_is_refused(tmp_path: Path) -> None:
     made = planned()
     (tmp_path / "conditions.json").write_text(
-        '{"experiment":"other","quick":false,"axis":"size_bytes","readings":{}}'
+        '{"experiment":"other","quick":false,"axis":"size_bytes","variants":{}}'
     )
     with pytest.raises(Conflict, match="experiment other, not edge-caching"):
         Store(tmp_path, made.conditions).__enter__()

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from lab.trace.made import SMALL, trace_of
-from tocsin.demo.driver import Asked
+from tocsin.demo.driver import Course
 from tocsin.demo.show import Show
 from tocsin.errors import InvalidInput, SettingError
-from tocsin.lab.prototype.prototype import Measured, Point, points_of, predict, run_prototype
+from tocsin.lab.prototype.comparison import Measured, Point, points_of, predict, run_prototype
 from tocsin.lab.prototype.report import PICTURE, TABLE, write_prototype
 from tocsin.settings import Settings
 
@@ -47,7 +47,7 @@ def test_policies_are_read_before_anything_is_played() -> None:
 def test_a_recording_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "broker_1.trace.parquet").touch()
     with pytest.raises(InvalidInput, match="holds a recording already"):
-        run_prototype(Asked(), Settings(), [Point("lsc", 1)], tmp_path, Show(Console(quiet=True)))
+        run_prototype(Course(), Settings(), [Point("lsc", 1)], tmp_path, Show(Console(quiet=True)))
 
 
 def test_all_runs_are_predicted_from_the_recordings_of_all_brokers() -> None:

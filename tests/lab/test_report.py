@@ -11,13 +11,13 @@ import pytest
 
 from lab.made_up import POLICIES, Value, ranked, table, with_bounds
 from tocsin.errors import TocsinError
-from tocsin.lab.declaring.axis import CACHE_SIZES
-from tocsin.lab.declaring.figures import Figure, Series
-from tocsin.lab.declaring.plan import Options, plan
-from tocsin.lab.experiments import homing
+from tocsin.lab.experiments import return_rate
 from tocsin.lab.experiments.edge_caching import EXPERIMENT, FIGURES
 from tocsin.lab.reports.curves import panels
 from tocsin.lab.reports.report import write_report
+from tocsin.lab.spec.axis import CACHE_SIZES
+from tocsin.lab.spec.figures import Figure, Series
+from tocsin.lab.spec.plan import Options, plan
 from tocsin.lab.sweeps.points import write_points
 
 HIT = ranked(POLICIES, 0.05)
@@ -41,7 +41,7 @@ def figure(**fields: Any) -> Figure:
 
 
 def test_everything_is_made_from_the_table_alone(tmp_path: Path) -> None:
-    points = with_bounds(table(VALUES, readings=("always", "spread")), BOUNDS)
+    points = with_bounds(table(VALUES, variants=("always", "spread")), BOUNDS)
     saved(tmp_path, points, settings={"skew": "0.8"})
     made = write_report(tmp_path)
     assert made.points == len(points)
@@ -65,7 +65,7 @@ def test_everything_is_made_from_the_table_alone(tmp_path: Path) -> None:
         assert claim.rule in claims
     cases = pd.read_parquet(tmp_path / "claims.parquet")
     assert set(cases["claim"]) == {claim.name for claim in EXPERIMENT.claims}
-    assert {"reading", "verdict", "value", "low", "high", "holds", "at"} <= set(cases)
+    assert {"variant", "verdict", "value", "low", "high", "holds", "at"} <= set(cases)
 
 
 def test_page_needs_no_network(tmp_path: Path) -> None:
@@ -86,48 +86,48 @@ def test_one_seed_and_few_policies_still_make_a_report(tmp_path: Path) -> None:
 
 
 def test_where_our_own_claim_fails_is_listed_in_full(tmp_path: Path) -> None:
-    write_report(saved(tmp_path, table(VALUES)))  # homing is the last of all here
+    write_report(saved(tmp_path, table(VALUES)))  # return-rate is the last of all here
     claims = (tmp_path / "claims.md").read_text()
-    section = claims.split("### homing-hit-ratio, reading always: does not hold")[1]
+    section = claims.split("### return-rate-hit-ratio, variant always: does not hold")[1]
     section = section.split("###")[0]
     for rival in POLICIES[:-1]:
         for size in ("50 MB", "100 MB"):
-            assert f"homing − {rival} hit_ratio at {size} −" in section
+            assert f"return-rate − {rival} hit_ratio at {size} −" in section
 
 
-def test_claims_are_counted_for_each_reading(tmp_path: Path) -> None:
-    made = write_report(saved(tmp_path, table(VALUES, readings=("always", "spread"))))
+def test_claims_are_counted_for_each_variant(tmp_path: Path) -> None:
+    made = write_report(saved(tmp_path, table(VALUES, variants=("always", "spread"))))
     words = [
         one.finding.verdict
         for one in made.judged
-        if one.reading == "spread" and not one.claim.own and one.finding.verdict == "reproduced"
+        if one.variant == "spread" and not one.claim.own and one.finding.verdict == "reproduced"
     ]
-    told = f"Of the paper's claims, reading “spread”: {len(words)} reproduced, "
+    told = f"Of the paper's claims, variant “spread”: {len(words)} reproduced, "
     for name in ("claims.md", "report.md", "report.html"):
         assert told in (tmp_path / name).read_text().replace("&#x27;", "'"), name
 
 
-def test_many_readings_stand_in_rows_of_three(tmp_path: Path) -> None:
-    readings = [reading.name for reading in homing.EXPERIMENT.readings]
-    conditions = plan(homing.EXPERIMENT, Options()).conditions
-    rows: list[dict[str, Any]] = table(VALUES, readings=readings).to_dict("records")  # type: ignore[assignment]
+def test_many_variants_stand_in_rows_of_three(tmp_path: Path) -> None:
+    variants = [variant.name for variant in return_rate.EXPERIMENT.variants]
+    conditions = plan(return_rate.EXPERIMENT, Options()).conditions
+    rows: list[dict[str, Any]] = table(VALUES, variants=variants).to_dict("records")  # type: ignore[assignment]
     write_points(tmp_path, rows, conditions)
     write_report(tmp_path)
     wide, high = struct.unpack(
-        ">II", (tmp_path / "figures" / "latency-against-homing.png").read_bytes()[16:24]
+        ">II", (tmp_path / "figures" / "latency-against-return-rate.png").read_bytes()[16:24]
     )
     assert 1.0 < wide / high < 2.0  # 8 panels in one row would be 8 times as wide as high
     page = (tmp_path / "report.html").read_text()
-    assert all(f"reading: {name}" in page for name in readings)
+    assert all(f"variant: {name}" in page for name in variants)
     for text in (page, (tmp_path / "report.md").read_text()):
-        assert "Cell by cell: homing has a higher hit ratio than every other policy" in text
+        assert "Cell by cell: return-rate has a higher hit ratio than every other policy" in text
 
 
 def test_points_of_an_experiment_that_is_gone_are_refused(tmp_path: Path) -> None:
     conditions = plan(EXPERIMENT, Options()).conditions
     rows: list[dict[str, Any]] = table(VALUES).to_dict("records")  # type: ignore[assignment]
     write_points(tmp_path, rows, type(conditions)(
-        experiment="older", quick=False, axis="size_bytes", readings={}
+        experiment="older", quick=False, axis="size_bytes", variants={}
     ))  # fmt: skip
     with pytest.raises(TocsinError, match="older"):
         write_report(tmp_path)
@@ -181,7 +181,7 @@ def test_bound_of_a_few_seeds_is_moved_to_the_mean_of_all() -> None:
     assert panel.bound.best == pytest.approx([0.25, 0.25])  # seed 1 is 0.1 below the mean
 
 
-def test_reading_without_the_metric_has_no_panel() -> None:
+def test_variant_without_the_metric_has_no_panel() -> None:
     assert panels(figure(series=(Series(metric="nothing"),)), table(VALUES), CACHE_SIZES) == []
 
 

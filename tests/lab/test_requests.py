@@ -16,6 +16,7 @@ from tocsin.lab.simulators.plain_cache.simulator import Requests, fields_read, s
 from tocsin.lab.trace import RequestTrace
 from tocsin.lab.trace.oracle_general import write_oracle_general
 from tocsin.policies import CachePolicy, Candidate, parse_policy, policy_names
+from tocsin.policies.registry import Chosen, Policy
 
 
 def trace_of(rows: list[tuple[int, int]]) -> RequestTrace:
@@ -94,13 +95,13 @@ def in_turns(candidate: Candidate) -> float:
     return candidate.last_access_at % 7.0
 
 
-OWN = {one.__name__: one for one in (most_recent, largest, in_turns)}
+OWN = {score.__name__: score for score in (most_recent, largest, in_turns)}
 LRU = parse_policy("lru")
 
 
 def policy_of(name: str) -> CachePolicy:
     if name in OWN:
-        return CachePolicy(text=name, admit=LRU.admit, evict=OWN[name])
+        return CachePolicy(text=name, admit=LRU.admit, evict=Chosen(Policy(name, OWN[name])))
     return parse_policy(name)
 
 
@@ -138,7 +139,9 @@ def test_every_policy_equals_a_look_at_all_scores_on_a_zipf_trace(name: str) -> 
     for part in (0.05, 0.3, 0.7, 1.0):
         budget_bytes = int(60 * trace.size_bytes.mean() * part)
         outcome = simulate_requests(Requests(trace), policy, budget_bytes)
-        assert (outcome.hits, outcome.evicted) == scored_hits(trace, policy.evict, budget_bytes)
+        assert (outcome.hits, outcome.evicted) == scored_hits(
+            trace, policy.evict.function, budget_bytes
+        )
 
 
 REQUEST = st.tuples(st.integers(0, 12), st.integers(1, 20))
@@ -158,7 +161,9 @@ def test_every_policy_equals_a_look_at_all_scores(
     policy = policy_of(name)
     assert policy.evict is not None
     outcome = simulate_requests(Requests(trace), policy, budget_bytes)
-    assert (outcome.hits, outcome.evicted) == scored_hits(trace, policy.evict, budget_bytes)
+    assert (outcome.hits, outcome.evicted) == scored_hits(
+        trace, policy.evict.function, budget_bytes
+    )
     assert outcome.cache_max_bytes <= budget_bytes
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from lab.made_up import Value, table
-from tocsin.lab.declaring.axis import CACHE_SIZES
-from tocsin.lab.declaring.claims import Check, Finding, View
-from tocsin.lab.declaring.shapes import part_of_last, rises_at_most, straight
+from tocsin.lab.spec.axis import CACHE_SIZES
+from tocsin.lab.spec.claims import Check, Finding, View
+from tocsin.lab.spec.shapes import part_of_last, rises_at_most, straight
 
 MB = 1_000_000
 PLACES = (10 * MB, 20 * MB, 30 * MB, 40 * MB)

@@ -208,7 +208,7 @@ def test_a_network_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
 PLAIN = """
 import json
 from lab.test_simulator import first_rows
-from tocsin.lab.compiling.functions import JIT
+from tocsin.lab.jit.functions import JIT
 assert not JIT
 print(json.dumps(first_rows()))
 """

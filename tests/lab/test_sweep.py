@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -10,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tocsin.errors import Unavailable
-from tocsin.lab.declaring.plan import Options, Plan, plan
-from tocsin.lab.declaring.subject import Row
 from tocsin.lab.experiments.edge_caching import EXPERIMENT
 from tocsin.lab.running import Done, run_experiment
 from tocsin.lab.simulators.result_cache.simulator import simulate
+from tocsin.lab.spec.plan import Options, Plan, plan
+from tocsin.lab.spec.study import Row
 from tocsin.lab.sweeps.points import Store, read_points
-from tocsin.lab.sweeps.sweep import sweep, tasks_of
-from tocsin.lab.sweeps.tasks import Place, Task, workload_of
+from tocsin.lab.sweeps.sweep import sweep
+from tocsin.lab.sweeps.tasks import Place, tasks_of, workload_of
 from tocsin.lab.workloads.edge import edge_workload
+from tocsin.lab.workloads.network import Network
+from tocsin.lab.workloads.workload import Workload
 from tocsin.policies import parse_policy
 
 if TYPE_CHECKING:
@@ -63,19 +67,23 @@ def planned(**options: Any) -> Plan:
     return plan(EXPERIMENT, Options(**(given | options)))
 
 
-def fake(directory: Path, *, seconds: float = 0.0, fails: str = "") -> Callable[[Task, Place], Row]:
+def playing(made: Plan, play: Callable[..., Row]) -> Plan:
+    return replace(made, study=replace(made.study, play=play))
+
+
+def fake(made: Plan, directory: Path, *, seconds: float = 0.0, fails: str = "") -> Plan:
     """Counts its calls in files, since it runs in Spark's workers; a closure travels by value."""
 
-    def compute(task: Task, place: Place) -> dict[str, Any]:
+    def play(workload: Workload, policy: str, value: int, network: Network) -> Row:
         time.sleep(seconds)
-        named = f"{task.reading}-{task.policy}-{task.value}-{task.seed}"
-        with (directory / named).open("a") as calls:
+        played = hashlib.sha256(workload.at.tobytes()).hexdigest()[:12]
+        with (directory / f"{played}-{policy}-{value}").open("a") as calls:
             calls.write("x")
-        if task.policy == fails:
+        if policy == fails:
             raise ZeroDivisionError("float division by zero")
-        return task.row({"hit_ratio": 0.5})
+        return {"hit_ratio": 0.5}
 
-    return compute
+    return playing(made, play)
 
 
 def calls(directory: Path) -> dict[str, int]:
@@ -94,11 +102,11 @@ def test_points_equal_what_the_simulator_says(spark: SparkSession, tmp_path: Pat
     points, _ = read_points(tmp_path)
     assert len(points) == made.points
     assert watched.done == {"workloads": 4, "points": made.points}
-    for reading, circumstances in made.circumstances.items():
-        workload = edge_workload(circumstances.workload, 2)
+    for variant, config in made.configs.items():
+        workload = edge_workload(config.workload, 2)
         expected = simulate(workload, parse_policy("ttl"), 400_000).row()
         (found,) = points[
-            (points["reading"] == reading)
+            (points["variant"] == variant)
             & (points["policy"] == "ttl")
             & (points["size_bytes"] == 400_000)
             & (points["seed"] == 2)
@@ -107,7 +115,7 @@ def test_points_equal_what_the_simulator_says(spark: SparkSession, tmp_path: Pat
         assert {name: found[name] for name in expected} == pytest.approx(expected)
     bounds = points[points["kind"] == "bound"]
     assert len(bounds) == 4
-    cell = ["reading", "size_bytes", "seed"]
+    cell = ["variant", "size_bytes", "seed"]
     pairs = bounds[[*cell, "best_hit_ratio"]].merge(
         points.loc[points["policy"] == "lru", [*cell, "hit_ratio"]], on=cell
     )
@@ -121,12 +129,12 @@ def test_finished_points_are_not_computed_again(spark: SparkSession, tmp_path: P
     counted.mkdir()
     first, wider = planned(policies=["lru"]), planned(policies=["lru", "lsc"])
     with Store(out, first.conditions) as store:
-        swept = sweep(first, store, Watched(), spark=spark, compute=fake(counted))
+        swept = sweep(fake(first, counted), store, Watched(), spark=spark)
         assert (swept.computed, swept.kept) == (8, 0)
     with Store(out, wider.conditions) as store:
-        swept = sweep(wider, store, Watched(), spark=spark, compute=fake(counted))
+        swept = sweep(fake(wider, counted), store, Watched(), spark=spark)
         assert (swept.computed, swept.kept) == (8, 8)
-        swept = sweep(wider, store, Watched(), spark=spark, compute=fake(counted))
+        swept = sweep(fake(wider, counted), store, Watched(), spark=spark)
         assert (swept.computed, swept.kept) == (0, 16)
     assert calls(counted) == dict.fromkeys(calls(counted), 1)
     assert len(calls(counted)) == 16
@@ -138,15 +146,15 @@ def test_interrupted_sweep_keeps_what_is_finished_and_goes_on(
     out, counted = tmp_path / "out", tmp_path / "calls"
     counted.mkdir()
     made = planned(policies=["lru", "lsc", "ttl"])
-    slow = fake(counted, seconds=0.3)
-    done = run(made, out, Watched(interrupt_after=5), spark=spark, compute=slow)
+    slow = fake(made, counted, seconds=0.3)
+    done = run(slow, out, Watched(interrupt_after=5), spark=spark)
     assert done.interrupted
     assert 5 <= done.there < made.points
     assert len(read_points(out)[0]) == done.there
     time.sleep(1.0)  # a cancelled task may be in its last moments
     begun = len(calls(counted))
     assert begun < made.points, "the job was not cancelled"
-    again = run(made, out, Watched(), spark=spark, compute=fake(counted))
+    again = run(fake(made, counted), out, Watched(), spark=spark)
     assert (again.there, again.computed) == (made.points, made.points - done.there)
     assert len(read_points(out)[0]) == made.points
 
@@ -154,26 +162,26 @@ def test_interrupted_sweep_keeps_what_is_finished_and_goes_on(
 def test_failing_policy_leaves_the_others_alone(spark: SparkSession, tmp_path: Path) -> None:
     out, counted = tmp_path / "out", tmp_path / "calls"
     counted.mkdir()
-    done = run(planned(), out, Watched(), spark=spark, compute=fake(counted, fails="ttl"))
+    done = run(fake(planned(), counted, fails="ttl"), out, Watched(), spark=spark)
     assert done.there == 8
     (told,) = done.failures
     assert told == "ttl: ZeroDivisionError: float division by zero (8 points)"
     assert set(read_points(out)[0]["policy"]) == {"lru"}
-    mended = run(planned(), out, Watched(), spark=spark, compute=fake(counted))
+    mended = run(fake(planned(), counted), out, Watched(), spark=spark)
     assert (mended.computed, mended.failures) == (8, [])
 
 
 def test_lost_worker_ends_the_sweep_with_words(spark: SparkSession, tmp_path: Path) -> None:
-    made = planned()
-
-    def dies(task: Task, place: Place) -> dict[str, Any]:
+    def dies(workload: Workload, policy: str, value: int, network: Network) -> Row:
         os._exit(3)
+
+    made = playing(planned(), dies)
 
     with (
         Store(tmp_path, made.conditions) as store,
         pytest.raises(Unavailable, match="the sweep stopped") as told,
     ):
-        sweep(made, store, Watched(), spark=spark, compute=dies)
+        sweep(made, store, Watched(), spark=spark)
     assert "run the same again" in str(told.value)
 
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from tocsin.errors import StatementError
-from tocsin.language import parse_filter
-from tocsin.language.types import coerce
+from tocsin.geo import distance_km
 from tocsin.model import Column, Dataset
-from tocsin.nearness import distance_km
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.filters.keys import single
+from tocsin.sql import parse_filter
+from tocsin.sql.types import coerce
 
 WORLD = Dataset(
     "world",

@@ -16,19 +16,19 @@ from typing import Any
 from tocsin.overlay.filters import Filter, matches
 from tocsin.overlay.routing import (
     Deliver,
-    Effect,
     Fill,
     Gap,
     Publication,
     Recall,
     Relink,
     Router,
+    RoutingEffect,
     Send,
 )
 from tocsin.overlay.topology import Tree, without
 from tocsin.policies.message import parse_message_policy
-from tocsin.simulation.agenda import Agenda
-from tocsin.simulation.mesh import Mesh, a_router
+from tocsin.testing.simulation.agenda import Agenda
+from tocsin.testing.simulation.mesh import Mesh, a_router
 
 DATASET = "world"
 
@@ -95,7 +95,7 @@ class Network:
 
     # -- effects ----------------------------------------------------------------------------------
 
-    def do(self, broker: str, effects: list[Effect]) -> None:
+    def do(self, broker: str, effects: list[RoutingEffect]) -> None:
         for effect in effects:
             match effect:
                 case Send():
@@ -142,7 +142,7 @@ class Network:
         if broker != self.entry and broker in self.routers:
             self.do(broker, self.routers[broker].left(DATASET))
 
-    def _to_entry(self, call: Callable[[Router], list[Effect]]) -> None:
+    def _to_entry(self, call: Callable[[Router], list[RoutingEffect]]) -> None:
         entry = self.entry
         self.entry_latest = max(self.entry_latest, self.now + self.delay())
 

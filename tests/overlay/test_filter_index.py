@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlay.made_up import WORLD, Question, questions, records
-from tocsin.language import parse_filter
-from tocsin.nearness import RADIUS_KM
+from tocsin.geo import RADIUS_KM
 from tocsin.overlay.filters import Filter, covers, matches
 from tocsin.overlay.filters.index import FilterIndex
 from tocsin.overlay.filters.intervals import Intervals
 from tocsin.overlay.filters.widest import Widest
+from tocsin.sql import parse_filter
 
 several = st.lists(questions(most=3), min_size=1, max_size=12)
 

@@ -28,10 +28,10 @@ from overlay.made_up import (
     records,
 )
 from tocsin.errors import StatementError
-from tocsin.language import parse_filter
-from tocsin.nearness import HALF_WAY_ROUND_KM, RADIUS_KM, distance_km
+from tocsin.geo import HALF_WAY_ROUND_KM, RADIUS_KM, distance_km
 from tocsin.overlay.filters import Filter, Near, covers, matches, overlap, told
 from tocsin.overlay.filters.witness import witness
+from tocsin.sql import parse_filter
 
 
 @settings(max_examples=120, deadline=None)

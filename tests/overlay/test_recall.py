@@ -1,19 +1,19 @@
-"""Requests for old messages: the example of the paper's Figure 2, and who asks whom."""
+"""Requests for old messages: the example of overlay, Figure 2, and who asks whom."""
 
 from __future__ import annotations
 
 import pytest
 
 from overlay.network import DATASET, Network
-from tocsin.language import parse_filter
 from tocsin.model import Column, Dataset
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.topology import tree_of
+from tocsin.sql import parse_filter
 
 WORLD = Dataset(DATASET, (Column("colour", "STRING"),))
 
-# Figure 2 is not in our copy of the paper; this tree has all that the text says of it. Messages are
-# published at 3 (black) and at 9 (gray).
+# The picture (overlay, Figure 2) is not in our copy; this tree has all that the text says
+# of it. Messages are published at 3 (black) and at 9 (gray).
 LINKS = "1-4 2-4 3-4 4-5 5-6 6-7 6-8 8-9 8-10 10-11"
 FIGURE_2 = tree_of(
     [str(number) for number in range(1, 12)],

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from overlay.network import DATASET, Network
 from overlay.test_topology import grown
-from tocsin.language import parse_filter
 from tocsin.model import Column, Dataset
 from tocsin.overlay.filters import Filter, told
 from tocsin.overlay.routing import (
@@ -30,7 +29,8 @@ from tocsin.overlay.routing import (
     Subscriptions,
 )
 from tocsin.overlay.topology import Tree, tree_of
-from tocsin.simulation.mesh import fresh
+from tocsin.sql import parse_filter
+from tocsin.testing.simulation.mesh import fresh
 
 WORLD = Dataset(DATASET, (Column("kind", "STRING"), Column("level", "INT")))
 

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from tocsin.policies import parse_policy
-from tocsin.policies.admission import Memory
 
 PUBLICATIONS = Path(__file__).parent / "data" / "cs237_test1000_1.csv"
-SUBSCRIBERS = {"10001": 2, "00110": 1}  # the paper's Figure 4: S0 and S2; S1
+SUBSCRIBERS = {"10001": 2, "00110": 1}  # kafka, Figure 4: S0 and S2; S1
 
 
 def decisions(text: str, counts: list[int]) -> list[bool]:
     """What the policy answers to objects for so many subscribers, one after the other."""
-    policy, memory = parse_policy(f"admit={text} evict=lsc"), Memory()
-    return [policy.admit(memory, waiting, *policy.admit_parameters) for waiting in counts]
+    admit = parse_policy(f"admit={text} evict=lsc").admit.start().call
+    return [admit(waiting) for waiting in counts]
 
 
 def test_all_admits_and_none_refuses() -> None:
@@ -64,7 +63,7 @@ def test_buffer_with_weights_that_add_to_one_admits_what_is_no_less_than_before(
     ],
 )
 def test_hit_rates_on_the_authors_data(text: str, admitted: int) -> None:
-    """The paper's Figure 8 at 1,000 publications, which it rounds to .3, .5 and .7.
+    """As in kafka, Figure 8 at 1,000 publications, which it rounds to .3, .5 and .7.
 
     A hit is a publication that is cached, n the number of its subscribers. The parameters are
     those of the authors' code (λ = 0.3, μ = 0.2, batches of 50); every γ + α = 1 with α > 0 gives

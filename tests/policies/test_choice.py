@@ -5,25 +5,28 @@ from __future__ import annotations
 import pytest
 
 from tocsin.errors import SettingError
-from tocsin.policies import FAMILIES, parse_policy, policy_names
+from tocsin.policies import FAMILIES, parse_admission, parse_policy, policy_names
 from tocsin.policies.admission.all import everything
 from tocsin.policies.admission.mean import mean
 from tocsin.policies.admission.threshold import threshold
-from tocsin.policies.eviction.homing import homing
-from tocsin.policies.eviction.lru import lru
-from tocsin.policies.eviction.lsc import lsc
-from tocsin.policies.expiry.ttl import ttl
+from tocsin.policies.result.eviction.lru import lru
+from tocsin.policies.result.eviction.lsc import lsc
+from tocsin.policies.result.eviction.return_rate import return_rate
+from tocsin.policies.result.expiry.ttl import ttl
 
-ALONE = "exp, fifo, gdsf, homing, lru, lsc, lscz, lsd, none, ttl"
+ALONE = "exp, fifo, gdsf, lru, lsc, lscz, lsd, none, return-rate, ttl"
+
+
+def functions(text: str) -> tuple[object, object, object]:
+    policy = parse_policy(text)
+    evict = policy.evict.function if policy.evict else None
+    return policy.admit.function, evict, policy.expire.function if policy.expire else None
 
 
 def test_short_names_choose_their_family() -> None:
     assert ", ".join(policy_names()) == ALONE
-    assert parse_policy("lsc").evict is lsc
-    assert parse_policy("lsc").expire is None
-    assert parse_policy("ttl").expire is ttl
-    assert parse_policy("ttl").evict is None
-    assert parse_policy("lsc").admit is parse_policy("ttl").admit is everything
+    assert functions("lsc") == (everything, lsc, None)
+    assert functions("ttl") == (everything, None, ttl)
     assert parse_policy("none").caches is False
 
 
@@ -33,24 +36,36 @@ def test_every_name_works_alone_and_is_kept_as_it_was_written(name: str) -> None
 
 
 def test_families_combine_by_name() -> None:
-    policy = parse_policy("  expire=ttl  evict=lru admit=all ")
-    assert (policy.admit, policy.evict, policy.expire) == (everything, lru, ttl)
-    short = parse_policy("lru ttl")
-    assert (short.admit, short.evict, short.expire) == (everything, lru, ttl)
+    assert functions("  expire=ttl  evict=lru admit=all ") == (everything, lru, ttl)
+    assert functions("lru ttl") == (everything, lru, ttl)
 
 
-def test_parameters_are_all_given_or_all_left_out() -> None:
-    given = parse_policy("admit=threshold( 1, .5) evict=lsc")
-    assert (given.admit, given.admit_parameters) == (threshold, (1.0, 0.5))
-    assert parse_policy("admit=threshold evict=lsc").admit_parameters == (0.2, 0.8)
-    batch = parse_policy("admit=mean(3) evict=lsc")
-    assert (batch.admit, batch.admit_parameters) == (mean, (3.0, 0.0))
+@pytest.mark.parametrize(
+    ("written", "function", "values"),
+    [
+        ("threshold( 1, .5)", threshold, (1.0, 0.5)),
+        ("threshold", threshold, (0.2, 0.8)),
+        ("threshold()", threshold, (0.2, 0.8)),
+        ("threshold(1)", threshold, (1.0, 0.8)),
+        ("threshold(mu=1)", threshold, (0.2, 1.0)),
+        ("threshold(0.5, mu = 1)", threshold, (0.5, 1.0)),
+        ("threshold(mu=1, lambda=3)", threshold, (3.0, 1.0)),
+        ("mean(3)", mean, (3.0,)),
+        ("mean(batch=3)", mean, (3.0,)),
+    ],
+)
+def test_parameters_are_given_by_place_or_by_name_and_others_have_defaults(
+    written: str, function: object, values: tuple[float, ...]
+) -> None:
+    chosen = parse_policy(f"admit={written} evict=lsc").admit
+    assert (chosen.function, chosen.values) == (function, values)
+    assert parse_admission(written).admit == chosen
 
 
-def test_only_policies_that_look_ahead_say_so() -> None:
-    ahead = {name for name in FAMILIES["evict"] if parse_policy(name).looks_ahead}
-    assert ahead == {"homing"}
-    assert parse_policy("homing").evict is homing
+def test_only_a_policy_that_keeps_state_has_one() -> None:
+    keeping = {name for name in FAMILIES["evict"] if FAMILIES["evict"][name].state}
+    assert keeping == {"return-rate"}
+    assert functions("return-rate")[1] is return_rate
 
 
 @pytest.mark.parametrize(
@@ -59,7 +74,9 @@ def test_only_policies_that_look_ahead_say_so() -> None:
         ("", ALONE),
         ("   ", ALONE),
         ("lfu", ALONE),
-        ("evict=lfu", "exp, fifo, gdsf, homing, lru, lsc, lscz, lsd"),
+        ("homing", "'homing' is called 'return-rate' now"),
+        ("evict=homing", "write return-rate"),
+        ("evict=lfu", "exp, fifo, gdsf, lru, lsc, lscz, lsd, return-rate"),
         ("admit=some", "all, buffer, mean, none, threshold"),
         ("expire=never", "ttl"),
         ("drop=lru", "admit, evict, expire"),
@@ -71,7 +88,16 @@ def test_only_policies_that_look_ahead_say_so() -> None:
         ("lsc,ttl", "cannot be read from ',ttl' on"),
         ("admit=mean(3 evict=lsc", "cannot be read from '(3 evict=lsc' on"),
         ("lsc(1)", "write lsc alone"),
-        ("admit=threshold(0.2) evict=lsc", "takes lambda, mu, not '0.2'"),
+        ("lscx", "did you mean lsc?"),
+        ("evict=return-rat", "did you mean return-rate?"),
+        (
+            "admit=threshold(nu=1) evict=lsc",
+            "'threshold' has no parameter 'nu': it takes lambda, mu",
+        ),
+        ("admit=treshold evict=lsc", "did you mean threshold?"),
+        ("admit=threshold(lamda=1) evict=lsc", "did you mean lambda?"),
+        ("admit=threshold(1, lambda=1) evict=lsc", "lambda is given twice"),
+        ("admit=threshold(lambda=1, 2) evict=lsc", "'2' has no name"),
         ("admit=threshold(0.2,0.8,1) evict=lsc", "write threshold(0.2, 0.8)"),
         ("admit=threshold(a,0.8) evict=lsc", "lambda is 'a'"),
         ("admit=threshold(0.2,-1) evict=lsc", "mu is '-1': at least 0"),

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tocsin.policies import Candidate
-from tocsin.policies.eviction import tie
-from tocsin.policies.eviction.exp import exp
-from tocsin.policies.eviction.fifo import fifo
-from tocsin.policies.eviction.gdsf import gdsf
-from tocsin.policies.eviction.homing import homing
-from tocsin.policies.eviction.lru import lru
-from tocsin.policies.eviction.lsc import lsc
-from tocsin.policies.eviction.lscz import lscz
-from tocsin.policies.eviction.lsd import lsd
+from tocsin.policies.result.eviction import tie
+from tocsin.policies.result.eviction.exp import exp
+from tocsin.policies.result.eviction.fifo import fifo
+from tocsin.policies.result.eviction.gdsf import gdsf
+from tocsin.policies.result.eviction.lru import lru
+from tocsin.policies.result.eviction.lsc import lsc
+from tocsin.policies.result.eviction.lscz import lscz
+from tocsin.policies.result.eviction.lsd import lsd
 
 
 def test_lru_prefers_the_least_recently_accessed_cache() -> None:
@@ -65,29 +64,6 @@ def test_gdsf_lets_what_is_not_accessed_fall_behind() -> None:
     lively = Candidate(waiting=1, tail_size_bytes=10, fetch_delay_s=0.5, inflation=0.125)
     assert gdsf(forgotten) == pytest.approx(0.15)
     assert gdsf(lively) == pytest.approx(0.175)
-
-
-def test_homing_adds_deliveries_now_and_deliveries_on_return() -> None:
-    # One is connected and waits for 100 bytes: 1 · 1/s / 100 = 0.01 a byte and second.
-    # Four are away and come back at 0.02/s. The oldest 100 bytes are worth 12 deliveries. In the
-    # 50 s that an object stays, 50 · 10 = 500 bytes and 50 · 0.1 = 5 objects for each of the four
-    # come behind it: (12 + 20) / (100 + 500) = 0.053 a byte, less than 12 / 100 alone.
-    candidate = Candidate(
-        attached=5,
-        online=1,
-        waiting=3,
-        present=1,
-        tail_size_bytes=100,
-        arrival_bytes_per_s=10.0,
-        arrivals_per_s=0.1,
-        hold_s=50.0,
-        return_rate=0.02,
-        prefix_worth=12.0,
-        prefix_bytes=100,
-    )
-    assert homing(candidate) == pytest.approx(0.01 + 0.02 * 32 / 600)
-    candidate.prefix_worth = 1.0  # alone 1 / 100, less than (1 + 20) / 600: what comes is no help
-    assert homing(candidate) == pytest.approx(0.01 + 0.02 * 1 / 100)
 
 
 def test_equal_scores_drop_the_tail_cached_first_then_the_smaller_backend() -> None:

@@ -1,13 +1,13 @@
-"""Equation 7 worked by hand."""
+"""The TTL (BAD, equation 7) worked by hand."""
 
 from __future__ import annotations
 
 import pytest
 
 from tocsin.policies import Candidate
-from tocsin.policies.estimates import growth
-from tocsin.policies.expiry import LONGEST_TTL_S, deadline
-from tocsin.policies.expiry.ttl import ttl
+from tocsin.policies.result.estimates import growth
+from tocsin.policies.result.expiry import LONGEST_TTL_S, deadline
+from tocsin.policies.result.expiry.ttl import ttl
 
 
 def test_ttl_is_equation_7() -> None:

@@ -56,7 +56,7 @@ def test_the_yardstick_keeps_everything_asks_everybody_and_moves_nothing() -> No
 def test_another_name_is_refused_with_the_choices(text: str) -> None:
     with pytest.raises(SettingError, match="no policy of message caches") as refused:
         parse_message_policy(text)
-    assert refused.value.field == "policy"
+    assert refused.value.field == "message_policy"
     assert "sel-sub-prt" in str(refused.value.hint)
 
 

@@ -54,7 +54,7 @@ def test_every_policy_can_be_named_alone(name: str) -> None:
 
 def test_papers_policies_the_worlds_and_ours_are_there() -> None:
     papers = {"gdstar", "sg1", "sg2", "rsg2", "hug", "dc", "dc-ta"}
-    assert set(page_policy_names()) == papers | {"lru", "gdsf", "none"} | {"assay"}
+    assert set(page_policy_names()) == papers | {"lru", "gdsf", "none"} | {"learned-demand"}
 
 
 def test_numbers_are_taken_in_order_and_the_others_have_defaults() -> None:
@@ -62,30 +62,34 @@ def test_numbers_are_taken_in_order_and_the_others_have_defaults() -> None:
     assert parse_page_policy("dc-ta(0.25)").share == 0.25
     both = parse_page_policy(" dc-ta(0.75, 2) ")
     assert (both.share, both.first.beta, both.second.beta) == (0.75, 2, 2)
-    dc = parse_page_policy("dc(2)")  # equation 5 has no β
+    named = parse_page_policy("dc-ta(beta=2)")
+    assert (named.share, named.first.beta, named.second.beta) == (0.5, 2, 2)
+    dc = parse_page_policy("dc(2)")  # delivery, equation 5 has no β
     assert (dc.first.beta, dc.second.beta) == (1, 2)
 
 
 @pytest.mark.parametrize(
     ("text", "about"),
     [
-        ("", "no policy of page caches"),
+        ("", "is empty"),
         ("lsc", "'lsc'"),
+        ("assay", "'assay' is called 'learned-demand' now"),
         ("dc-ta(2)", "phi is '2': from 0 to 1"),
         ("dc-ta(-0.1)", "phi"),
         ("gdstar(0)", "beta"),
         ("gdstar(nan)", "beta"),
         ("gdstar(x)", "beta is 'x'"),
         ("gdstar(1,2)", "takes beta"),
-        ("lru(1)", "takes no numbers"),
-        ("dc-ta(0.5", "no policy"),
+        ("lru(1)", "takes no parameters"),
+        ("dc-ta(0.5", "is not a policy of page cache"),
+        ("dc-ta(psi=1)", "'dc-ta' has no parameter 'psi': it takes phi, beta"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(text: str, about: str) -> None:
     with pytest.raises(SettingError) as refused:
         parse_page_policy(text)
     assert about in refused.value.message
-    assert refused.value.field == "policy"
+    assert refused.value.field == "page_policy"
     assert refused.value.hint
 
 

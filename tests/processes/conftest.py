@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.s3 import S3
-from tocsin.settings import SHORT_LIVED_JAVA, Settings
+from tocsin.settings import Settings
 from tocsin.system import System
+
+from .load import short_lived
+
+
+@pytest.fixture(params=["embedded", "company"])
+def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """Segments and SQLite; Kafka and PostgreSQL, where channels run in real-time mode."""
+    if request.param == "embedded":
+        return short_lived(tmp_path)
+    kafka, postgresql = (request.getfixturevalue(name) for name in ("kafka", "postgresql"))
+    return short_lived(
+        tmp_path,
+        log=f"{kafka.url}/{uuid.uuid4().hex}",
+        store=postgresql.fresh(),
+        real_time_batch_s=2.0,
+    )
 
 
 @pytest.fixture(scope="package")  # no longer than needed: it is never quite idle
@@ -24,15 +42,11 @@ def live(
     thread.start()
     kafka = "" if Kafka.missing() else request.getfixturevalue("kafka").url
     attachments = "" if S3.missing() else request.getfixturevalue("s3").fresh()
-    settings = Settings(
+    settings = short_lived(
+        tmp_path_factory.mktemp("live"),
         kafka=kafka,
         attachments=attachments,
         attachment_grace_s=60.0,
-        data=tmp_path_factory.mktemp("live"),
-        master="local[2]",
-        java_options=SHORT_LIVED_JAVA,
-        warm_up=False,
-        flush_interval_s=2.0,
         body_limit_bytes=1_000_000,
         record_limit_bytes=10_000,
     )

@@ -1,4 +1,7 @@
-"""People who publish and listen, noting what they were told, and what must be true afterwards."""
+"""People who publish and listen, noting what they were told, and what must be true afterwards.
+
+`under_load` is a whole system with such people: a test does something to it, and then judges.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,15 @@ import contextlib
 import itertools
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 
 from tocsin.client import Client
+from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
 KINDS = ("flood", "fire", "storm")
@@ -27,6 +34,16 @@ CREATE REPETITIVE CHANNEL now_and_then(kind STRING) EVERY INTERVAL 2 SECONDS AS
 CHANNELS = ("at_once", "pushed", "now_and_then")
 EVERY_S = 0.3
 AT_ONCE = 4
+
+
+def short_lived(data: Path, **changes: Any) -> Settings:
+    """Of a system that lives for minutes: quick to start, and soon busy with its files."""
+    values: dict[str, Any] = {
+        "master": "local[2]",
+        "warm_up": False,
+        "flush_interval_s": 2.0,
+    } | changes
+    return Settings(data=data, java_options=SHORT_LIVED_JAVA, **values)
 
 
 class Listener:
@@ -52,10 +69,10 @@ class Listener:
                 self.gaps.append(result.gap)
 
     async def stop(self) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
         await self._client.close()
 
 
@@ -76,8 +93,8 @@ class Publisher:
         for count in itertools.count():
             if self.stopping:
                 return
-            some = [(next(kinds), f"{number}-{count}-{turn}") for turn in range(AT_ONCE)]
-            for kind, record in some:
+            records = [(next(kinds), f"{number}-{count}-{turn}") for turn in range(AT_ONCE)]
+            for kind, record in records:
                 await self.publish(record, kind)
                 self.acknowledged[kind].add(record)
             await asyncio.sleep(EVERY_S - time.monotonic() % EVERY_S)
@@ -103,7 +120,7 @@ class Publisher:
         return sum(map(len, self.acknowledged.values()))
 
 
-async def growing(publisher: Publisher) -> None:
+async def _growing(publisher: Publisher) -> None:
     """Wait until publishing works (again)."""
     goal = publisher.total + 20
     async with asyncio.timeout(60):
@@ -111,17 +128,18 @@ async def growing(publisher: Publisher) -> None:
             await asyncio.sleep(0.1)
 
 
-async def until_quiet(listeners: list[Listener], publisher: Publisher) -> None:
-    """Until everyone was shown everything acknowledged, or a minute has passed."""
+async def _until_quiet(listeners: list[Listener], publisher: Publisher) -> None:
+    """Until everyone was shown everything acknowledged, or the time is over."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(90):
             while not all(  # noqa: ASYNC110
-                publisher.acknowledged[one.kind] <= set(one.shown) for one in listeners
+                publisher.acknowledged[listener.kind] <= set(listener.shown)
+                for listener in listeners
             ):
                 await asyncio.sleep(0.2)
 
 
-def audience(system: System) -> list[Listener]:
+def _audience(system: System) -> list[Listener]:
     """Two who listen to each kind of report on each channel."""
     return [
         Listener(system, f"{channel}-{kind}-{number}", channel, kind)
@@ -131,7 +149,7 @@ def audience(system: System) -> list[Listener]:
     ]
 
 
-async def assert_promises(listeners: list[Listener], publisher: Publisher, admin: Client) -> None:
+async def _assert_promises(listeners: list[Listener], publisher: Publisher, admin: Client) -> None:
     for listener in listeners:
         counts = Counter(listener.shown)
         assert counts.keys() == publisher.acknowledged[listener.kind], listener.name
@@ -143,3 +161,60 @@ async def assert_promises(listeners: list[Listener], publisher: Publisher, admin
     assert stored.rows == []
     (count,) = await admin.sql("SELECT count(*) AS n FROM reports")
     assert count.rows == [[publisher.total]]
+
+
+class Load:
+    """A system under load, from its first record on."""
+
+    def __init__(self, system: System, listeners: list[Listener], publishers: int) -> None:
+        self.system = system
+        self.publisher = Publisher(system)
+        token = system.token("admin", "admin")
+        self.admin = Client(cluster=system.cluster_url, token=token)
+        self._listeners = listeners
+        self._publishers = publishers
+        self._publishing: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await self.admin.sql(STATEMENTS)
+        await asyncio.gather(*(listener.start() for listener in self._listeners))
+        runs = (self.publisher.run(number) for number in range(self._publishers))
+        self._publishing = [asyncio.create_task(run) for run in runs]
+        await self.growing()
+
+    async def growing(self) -> None:
+        """Wait until publishing works (again)."""
+        await _growing(self.publisher)
+
+    async def end(self) -> None:
+        """Publish no more."""
+        self.publisher.stopping = True
+        await asyncio.gather(*self._publishing)
+
+    async def judge(self) -> None:
+        """End the load; nothing acknowledged is lost, doubled or out of order."""
+        await self.end()
+        await _until_quiet(self._listeners, self.publisher)
+        await _assert_promises(self._listeners, self.publisher, self.admin)
+
+    async def stop(self) -> None:
+        for task in self._publishing:
+            task.cancel()
+        await asyncio.gather(*self._publishing, return_exceptions=True)
+        await self.publisher.close()
+        await asyncio.gather(*(listener.stop() for listener in self._listeners))
+        await self.admin.close()
+
+
+@asynccontextmanager
+async def under_load(
+    settings: Settings, *, brokers: int = 1, publishers: int = 3
+) -> AsyncIterator[Load]:
+    """A system whose listeners all listen, and whose records are being acknowledged."""
+    async with System(settings, brokers=brokers) as system:
+        load = Load(system, _audience(system), publishers)
+        try:
+            await load.start()
+            yield load
+        finally:
+            await load.stop()

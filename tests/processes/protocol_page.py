@@ -22,7 +22,7 @@ _NAMES = {
     "subscription": re.compile(r'(?<="subscription":)( ?)5\b|(?<=subscriptions/)()5\b'),
     "backend": re.compile(r'(?<="backend":)( ?)7\b'),
     "epoch": re.compile("()9f3c"),
-    "cluster": re.compile("()5be1"),
+    "store_id": re.compile("()5be1"),
     "dataset": re.compile(r'((?<=datasets/)|(?<="dataset":")|(?<="dataset": "))reports'),
 }
 

@@ -77,17 +77,17 @@ async def linked(system: System) -> None:
                 await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("lane", ["channel", "dataset"])
+@pytest.mark.parametrize("kind", ["channel", "dataset"])
 async def test_a_newcomer_gets_the_past_from_a_neighbour_and_only_the_rest_from_the_store(
-    live: System, lane: str
+    live: System, kind: str
 ) -> None:
     await linked(live)
-    name = f"past_{lane}"
+    name = f"past_{kind}"
     async with Client(
         cluster=live.cluster_url, token=live.token("admin", "admin", "publish")
     ) as at:
         await at.sql(f"CREATE DATASET {name} (n INT, kind STRING) ROUTED")
-        if lane == "channel":
+        if kind == "channel":
             await at.sql(
                 "CREATE CONTINUOUS CHANNEL past_channel(kind STRING) AS"
                 " SELECT r.n FROM NEW past_channel r WHERE r.kind = :kind"
@@ -107,7 +107,7 @@ async def test_a_newcomer_gets_the_past_from_a_neighbour_and_only_the_rest_from_
         await eve.subscribe(*asked, {"last": 15})
         told = await eve.results()
         assert [one["position"] for one in told["results"]] == [o["position"] for o in mine[5:]]
-        assert (told["fetched"], told["near"], told["cached"]) == (0, 15, 0)
+        assert (told["fetched"], told["from_neighbours"], told["cached"]) == (0, 15, 0)
         assert await eve.near_bytes() > before
 
         await ann.acknowledge(mine[9]["position"])  # her broker forgets what she has read
@@ -115,7 +115,7 @@ async def test_a_newcomer_gets_the_past_from_a_neighbour_and_only_the_rest_from_
         await fay.subscribe(*asked, {"seconds": 3600})
         told = await fay.results()
         assert [one["position"] for one in told["results"]] == [o["position"] for o in mine]
-        assert (told["fetched"], told["near"], told["cached"]) == (10, 10, 0)
+        assert (told["fetched"], told["from_neighbours"], told["cached"]) == (10, 10, 0)
 
         await at.publish(name, {"n": 20, "kind": "flood"})
         assert [one["value"]["n"] for one in await fay.until(21)] == list(range(21))
@@ -138,4 +138,4 @@ async def test_old_records_are_recalled_from_where_they_are_cached(live: System)
         assert [(one["record"]["n"], one["hops"]) for one in found] == [(3, 1)]
         found = await eve.recall("recalled", "kind = 'flood' AND n > 2")
         assert [(one["record"]["n"], one["hops"]) for one in found] == [(3, 0)]  # cached since
-        assert 0 < found[0]["took_s"] < 0.5  # within the time that was waited
+        assert 0 <= found[0]["took_s"] < 0.5  # from this very broker, in no time

@@ -15,10 +15,10 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from tocsin.dev.ports import free_port
 from tocsin.dev.postgresql import PostgreSQL
-from tocsin.storage.store import Store
-from tocsin.system import MISCONFIGURED
+from tocsin.errors import MISCONFIGURED
+from tocsin.storage.store.store import Store
+from tocsin.system.ports import free_port
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -116,7 +116,7 @@ def test_a_server_that_is_not_there_is_waited_for(
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "unavailable"
     postgresql.start()
-    assert waiting.until(lambda told: told.get("cluster"))["waits_for"] is None
+    assert waiting.until(lambda told: told.get("store_id"))["waits_for"] is None
     assert "Traceback" not in waiting.said()
 
 
@@ -125,7 +125,7 @@ def test_a_cluster_whose_store_another_has_taken_over_ends(
 ) -> None:
     store = postgresql.fresh()
     old = cluster(store)
-    old.until(lambda told: told.get("cluster"))
+    old.until(lambda told: told.get("store_id"))
     admin = create_engine(make_url(store).set(username="postgres", database="postgres"))
     name = make_url(store).database
     with admin.begin() as connection:  # as if the network had cut it off

@@ -14,11 +14,8 @@ import httpx
 import pytest
 
 from real_servers import skip_or_fail
-from tocsin.client import Client
-from tocsin.settings import SHORT_LIVED_JAVA, Settings
-from tocsin.system import System
 
-from .load import STATEMENTS, Publisher, assert_promises, audience, growing, until_quiet
+from .load import short_lived, under_load
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -49,27 +46,14 @@ def fill(ballast: Path) -> None:
 
 
 async def test_nothing_acknowledged_is_lost_to_a_full_disk(small_disk: Path) -> None:
-    settings = Settings(
-        data=small_disk / "data",
-        master="local[2]",
-        java_options=SHORT_LIVED_JAVA,
-        warm_up=False,
-        flush_interval_s=1.0,
-    )
-    async with System(settings, brokers=1) as system:
-        admin = Client(cluster=system.cluster_url, token=system.token("admin", "admin", "publish"))
-        await admin.sql(STATEMENTS)
-        listeners = audience(system)
-        await asyncio.gather(*(listener.start() for listener in listeners))
-        publisher = Publisher(system)
-        publishing = [asyncio.create_task(publisher.run(number)) for number in range(3)]
-        await growing(publisher)
+    settings = short_lived(small_disk / "data", flush_interval_s=1.0)
+    async with under_load(settings) as load:
         ballast = small_disk / "ballast"
         fill(ballast)
         refusals = set()
-        headers = {"Authorization": f"Bearer {system.token('eve', 'publish')}"}
+        headers = {"Authorization": f"Bearer {load.system.token('eve', 'publish')}"}
         async with httpx.AsyncClient(headers=headers, timeout=10) as http:
-            url = f"{system.cluster_url}/v1/datasets/dead_letters/records"
+            url = f"{load.system.cluster_url}/v1/datasets/dead_letters/records"
             for _ in range(round(FULL_S)):
                 fill(ballast)  # what others let go of is taken, too
                 refused = await http.post(url, content=b'{"reason": "try"}')
@@ -77,14 +61,8 @@ async def test_nothing_acknowledged_is_lost_to_a_full_disk(small_disk: Path) -> 
                 await asyncio.sleep(1)
         assert (503, "free disk space and publish again") in refusals
         ballast.unlink()
-        await growing(publisher)
-        await growing(publisher)
-        publisher.stopping = True
-        await asyncio.gather(*publishing)
-        await publisher.close()
-        await until_quiet(listeners, publisher)
-        await assert_promises(listeners, publisher, admin)
+        await load.growing()
+        await load.growing()
+        await load.judge()
         async with httpx.AsyncClient(timeout=10) as http:
-            assert (await http.get(f"{system.cluster_url}/healthz")).status_code == 200
-        await asyncio.gather(*(listener.stop() for listener in listeners))
-        await admin.close()
+            assert (await http.get(f"{load.system.cluster_url}/healthz")).status_code == 200

@@ -7,53 +7,26 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import time
-import uuid
-from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
+import psutil
 import pytest
 
-from tocsin.client import Client
-from tocsin.settings import SHORT_LIVED_JAVA, Settings
+from tocsin.settings import Settings
 from tocsin.system import System
 
-from .load import STATEMENTS, Publisher, assert_promises, audience, growing, until_quiet
+from .load import under_load
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
 
 
-@pytest.fixture(params=["embedded", "company"])
-def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
-    settings = Settings(
-        data=tmp_path,
-        master="local[2]",
-        java_options=SHORT_LIVED_JAVA,
-        warm_up=False,
-        flush_interval_s=2.0,
-        java_limit_s=5.0,
-    )
-    if request.param == "embedded":
-        return settings
-    kafka, postgresql = (request.getfixturevalue(name) for name in ("kafka", "postgresql"))
-    return msgspec.structs.replace(
-        settings,
-        log=f"{kafka.url}/{uuid.uuid4().hex}",
-        store=postgresql.fresh(),
-        real_time_batch_s=2.0,
-    )
-
-
 def java_of(system: System) -> int:
     """The process id of the cluster's Java."""
-    cluster = system.pid("cluster")
-    found = subprocess.run(
-        ["pgrep", "-P", str(cluster), "java"], capture_output=True, text=True, check=True
-    )
-    return int(found.stdout.split()[0])
+    children = psutil.Process(system.pid("cluster")).children()
+    return next(child.pid for child in children if child.name() == "java")
 
 
 async def status(system: System) -> tuple[int, dict[str, Any]]:
@@ -79,28 +52,15 @@ async def stopped(system: System, sent: signal.Signals) -> int:
 
 
 async def test_dead_java_is_told_at_once_and_costs_nobody_a_result(profile: Settings) -> None:
-    async with System(profile, brokers=1) as system:
-        admin = Client(cluster=system.cluster_url, token=system.token("admin", "admin"))
-        await admin.sql(STATEMENTS)
-        listeners = audience(system)
-        await asyncio.gather(*(listener.start() for listener in listeners))
-        publisher = Publisher(system)
-        publishing = [asyncio.create_task(publisher.run(number)) for number in range(3)]
-        await growing(publisher)
+    settings = msgspec.structs.replace(profile, java_limit_s=5.0)
+    async with under_load(settings) as load:
         ways = [signal.SIGKILL] if profile.log else [signal.SIGKILL, signal.SIGSTOP]
         for way in ways:
-            java = await stopped(system, way)
-            await growing(publisher)  # the log needs no Spark
-            await system.ready("cluster")
-            assert java_of(system) != java
-            await growing(publisher)
-        publisher.stopping = True
-        await asyncio.gather(*publishing)
-        await publisher.close()
-        await until_quiet(listeners, publisher)
-
-        await assert_promises(listeners, publisher, admin)
-        assert system.restarts("cluster") == 0
-        assert (await status(system))[0] == 200
-        await asyncio.gather(*(listener.stop() for listener in listeners))
-        await admin.close()
+            java = await stopped(load.system, way)
+            await load.growing()  # the log needs no Spark
+            await load.system.ready("cluster")
+            assert java_of(load.system) != java
+            await load.growing()
+        await load.judge()
+        assert load.system.restarts("cluster") == 0
+        assert (await status(load.system))[0] == 200

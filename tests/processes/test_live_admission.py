@@ -11,9 +11,9 @@ import pytest
 from lab.admission.as_seen import same_counts
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
-from tocsin.lab.prototype.consumer_logs.stage import staged
+from tocsin.lab.live.consumer_logs.servers import staged
 from tocsin.lab.simulators.consumer_logs import Logs, simulate
-from tocsin.lab.workloads.offers import Offers, PaperSettings, paper_offers
+from tocsin.lab.workloads.offers import Offers, PaperSettings, Published, paper_offers
 from tocsin.lab.workloads.offers.vocabulary import OPEN, Vocabulary
 from tocsin.policies import parse_admission
 
@@ -32,11 +32,13 @@ def overlapping(records: int) -> Offers:
     wanted = [(0, (1, 0, 1)), (1, (1, OPEN, OPEN)), (2, (OPEN, 0, OPEN))]
     return Offers.of(
         Vocabulary(),
-        random.integers(0, [2, 2, 2], (records, 3)).astype(np.int32),
+        Published(
+            values=random.integers(0, [2, 2, 2], (records, 3)).astype(np.int32),
+            at=np.cumsum(random.exponential(1e-3, records)),
+            producer=np.zeros(records, np.int32),
+            size_bytes=np.full(records, 80),
+        ),
         wanted,
-        at=np.cumsum(random.exponential(1e-3, records)),
-        producer=np.zeros(records, np.int32),
-        size_bytes=np.full(records, 80),
         read_every_s=np.zeros(3),
         read_at_s=np.zeros(3),
     )
@@ -50,7 +52,10 @@ def test_live_decisions_are_the_simulators(kafka: Kafka, mariadb: MariaDB) -> No
             (overlapping(120), "mean(20)"),
         ):
             policy = parse_admission(text)
-            live, simulated = player(offers, policy, Logs()), simulate(offers, policy, Logs())
+            live, simulated = (
+                player.play(offers, policy, Logs()).measures,
+                simulate(offers, policy, Logs()),
+            )
             same_counts(live, simulated)
             assert 0 < live.admitted < live.records
             assert 0 < live.latency_mean_s <= live.ordered_mean_s < live.duration_s

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from tocsin.lab.prototype.brokers.stage import staged
+from tocsin.lab.live.brokers.tree import staged
 from tocsin.lab.simulators.overlay.visits import foretell, measures_of
 from tocsin.lab.workloads.tree import TreeLoad
 from tocsin.lab.workloads.visits import Visits, draw_visits
@@ -57,5 +57,5 @@ def test_live_answers_are_those_of_the_core() -> None:
             live, simulated = (measures_of(visits, one) for one in (answers, expected))
             for measure in ("delivery_ratio", "responses", "delivered", "hops"):
                 assert live[measure] == pytest.approx(simulated[measure], rel=0.1), measure
-            assert (played.took_s[answers.answered] > 0).all()
+            assert (played.took_s[answers.answered] >= 0).all()
             assert np.isnan(played.took_s[~answers.answered]).all()

@@ -73,7 +73,7 @@ class Stage:
         made = await self.call("POST", f"{self.broker}/v1/subscriptions", wanted)
         status = await self.call("GET", f"{self.live.cluster_url}/v1/status")
         self.names |= {key: made[key] for key in ("subscription", "backend", "epoch")}
-        self.names["cluster"] = status["cluster"]
+        self.names["store_id"] = status["store_id"]
 
     async def keep_fires(self) -> None:
         """Somebody at this broker wants them, so its message cache keeps them."""

@@ -12,8 +12,8 @@ from cluster.test_identity import files, sqlite, start
 from log.segments.test_rot import spoil
 from log.segments.test_segments import log_at
 from processes.test_cluster_and_its_store import environment, words
-from tocsin.dev.ports import free_port
-from tocsin.system import MISCONFIGURED
+from tocsin.errors import MISCONFIGURED
+from tocsin.system.ports import free_port
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

@@ -1,4 +1,4 @@
-"""The pipeline on a real Spark cluster: a master and two workers, processes of their own."""
+"""Channels on a real Spark cluster: a master and two workers, processes of their own."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.client import Client
 from tocsin.dev.spark import SparkCluster
-from tocsin.settings import SHORT_LIVED_JAVA, Settings
-from tocsin.system import System
 
-from .load import STATEMENTS, Publisher, assert_promises, audience, growing, until_quiet
+from .load import short_lived, under_load
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
 
@@ -20,26 +17,11 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
 async def test_killing_a_worker_in_mid_stream_loses_and_doubles_nothing(
     spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
-    settings = Settings(
-        data=tmp_path, master=spark_cluster.master_url, java_options=SHORT_LIVED_JAVA, warm_up=False
-    )
-    async with System(settings) as system:
-        admin = Client(cluster=system.cluster_url, token=system.token("admin", "admin"))
-        await admin.sql(STATEMENTS)
-        listeners = audience(system)
-        await asyncio.gather(*(listener.start() for listener in listeners))
-        publisher = Publisher(system)
-        publishing = [asyncio.create_task(publisher.run(number)) for number in range(2)]
-        await growing(publisher)
+    settings = short_lived(tmp_path, master=spark_cluster.master_url)
+    async with under_load(settings, publishers=2) as load:
         await asyncio.to_thread(spark_cluster.kill_worker)
-        await growing(publisher)
+        await load.growing()
         await asyncio.to_thread(spark_cluster.add_worker)
-        await growing(publisher)
-        publisher.stopping = True
-        await asyncio.gather(*publishing)
-        await publisher.close()
-        await until_quiet(listeners, publisher)
-        await assert_promises(listeners, publisher, admin)
-        assert all(system.restarts(name) == 0 for name in system.names)
-        await asyncio.gather(*(listener.stop() for listener in listeners))
-        await admin.close()
+        await load.growing()
+        await load.judge()
+        assert all(load.system.restarts(name) == 0 for name in load.system.names)

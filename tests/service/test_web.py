@@ -1,11 +1,11 @@
 """Routes check the token, the scope and the body before a handler runs, and leak no trace."""
 
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tocsin.errors import Conflict
 from tocsin.service.tokens import mint
@@ -14,13 +14,22 @@ from tocsin.service.web import Call, Route, application
 SECRET = "a secret that is long enough to sign with"
 
 
+class Count(Struct):
+    n: Annotated[int, Meta(ge=1, le=9, description="how often")] = 1
+    to: tuple[str, ...] = ()
+
+
 class Named(Struct, forbid_unknown_fields=True):
     name: str
 
 
 async def greet(call: Call) -> Any:
     asked: Named = await call.body(Named)
-    return {"hello": asked.name, "by": call.identity.subject, "n": call.query("n", int, 1)}
+    return {"hello": asked.name, "by": call.identity.subject, "n": call.query(Count).n}
+
+
+async def who(call: Call) -> Any:
+    return {"to": call.query(Count).to}
 
 
 async def conflict(_: Call) -> Any:
@@ -32,7 +41,9 @@ async def broken(_: Call) -> Any:
 
 
 ROUTES = [
-    Route("POST", "/v1/greet", greet, ("publish",), "greet", Named),
+    Route("POST", "/v1/greet", greet, ("publish",), "greet", Named, query=Count),
+    Route("GET", "/v1/people/{id:int}", who, None, "everyone who is greeted", query=Count),
+    Route("GET", "/v1/undeclared", who, None, "read what is not declared"),
     Route("POST", "/v1/conflict", conflict, (), "fail as a user would see it"),
     Route("GET", "/v1/broken", broken, None, "fail as nobody should see it"),
 ]
@@ -95,6 +106,30 @@ async def test_query_parameter_of_the_wrong_type_is_named(client: httpx.AsyncCli
     assert answer.json()["error"]["field"] == "n"
 
 
+@pytest.mark.parametrize("n", ["x", "0", "10", "null", ""])
+async def test_query_parameter_out_of_bounds_is_named(client: httpx.AsyncClient, n: str) -> None:
+    answer = await client.get(f"/v1/people/1?n={n}")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["field"] == "n"
+    assert answer.json()["error"]["message"].startswith("query parameter n: Expected `int`")
+
+
+async def test_query_parameter_may_be_given_several_times(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/v1/people/1?to=ann&to=bo&other=1")
+    assert answer.json() == {"to": ["ann", "bo"]}
+
+
+async def test_query_parameter_that_no_route_declares_cannot_be_read(
+    client: httpx.AsyncClient,
+) -> None:
+    assert (await client.get("/v1/undeclared?to=ann")).status_code == 500
+
+
+async def test_health_is_told_to_whoever_asks_in_any_version(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/healthz", headers={"Tocsin-Protocol": "0"})
+    assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+
+
 async def test_errors_keep_their_status_field_and_hint(client: httpx.AsyncClient) -> None:
     answer = await client.post("/v1/conflict", headers=header("admin"))
     assert answer.status_code == 409
@@ -120,7 +155,27 @@ async def test_unknown_route_points_to_the_list(client: httpx.AsyncClient) -> No
 
 async def test_description_names_every_route(client: httpx.AsyncClient) -> None:
     described = (await client.get("/openapi.json")).json()
-    assert set(described["paths"]) == {route.path for route in ROUTES}
+    own = {"/metrics", "/healthz", "/openapi.json", "/docs"}
+    declared = {route.path.replace(":int", "") for route in ROUTES}
+    assert set(described["paths"]) == own | declared
     page = (await client.get("/docs")).text
     assert all(route.path in page for route in ROUTES)
+    assert all(path in page for path in own)
     assert "tocsin_http_requests_total" in (await client.get("/metrics")).text
+
+
+async def test_description_names_each_parameter_with_its_type_and_bounds(
+    client: httpx.AsyncClient,
+) -> None:
+    described = (await client.get("/openapi.json")).json()
+    id, n, to, *version = described["paths"]["/v1/people/{id}"]["get"]["parameters"]
+    assert id == {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}
+    assert n == {
+        "name": "n",
+        "in": "query",
+        "description": "how often",
+        "schema": {"type": "integer", "minimum": 1, "maximum": 9, "default": 1},
+    }
+    assert (to["name"], to["schema"]["items"]) == ("to", {"type": "string"})
+    assert [list(reference) for reference in version] == [["$ref"], ["$ref"]]
+    assert described["paths"]["/healthz"]["get"]["parameters"] == []

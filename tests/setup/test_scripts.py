@@ -198,7 +198,7 @@ def test_packages_are_installed_pinned_and_only_when_something_changed(machine: 
     calls = machine.called()
     assert len(calls) == 2
     assert all("-c constraints.txt" in call for call in calls)
-    assert calls[1].endswith("-e .[dev,bench]")
+    assert calls[1].endswith("-e .[all,dev,bench]")
 
     assert machine.run("setup").returncode == 0
     assert machine.called() == calls
@@ -225,7 +225,7 @@ def test_jars_that_cannot_be_fetched_do_not_stop_the_set_up(machine: Machine) ->
     python = machine.checkout / ".venv/bin/python"
     text = python.read_text()
     python.write_text(text.replace('case "$*" in', 'case "$*" in *jars*) exit 1 ;;', 1))
-    jars = machine.checkout / "src/tocsin/pipeline/jars.py"
+    jars = machine.checkout / "src/tocsin/spark/jars.py"
     jars.parent.mkdir(parents=True)
     jars.touch()
     done = machine.run("setup")

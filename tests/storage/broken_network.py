@@ -122,7 +122,7 @@ class _Line:
         _end(self.server)
 
 
-def _end(one: socket.socket) -> None:
+def _end(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
-    one.close()
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()

@@ -13,8 +13,8 @@ from sqlalchemy import create_engine, delete, update
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.model import Channel, Dataset, Parameter
-from tocsin.storage import schema
-from tocsin.storage.store import Store
+from tocsin.storage.store import schema
+from tocsin.storage.store.store import Store
 
 from .broken_network import BrokenNetwork
 
@@ -91,11 +91,11 @@ def databases(
     return ServerDatabases(request.getfixturevalue(request.param))
 
 
-@pytest.fixture(scope="session", params=[one for one in STORES if one != "sqlite"])
+@pytest.fixture(scope="session", params=[name for name in STORES if name != "sqlite"])
 def server(request: pytest.FixtureRequest) -> DatabaseServer:
     """For what only a database with a server can meet."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
+    server: DatabaseServer = request.getfixturevalue(request.param)
+    return server
 
 
 @pytest.fixture

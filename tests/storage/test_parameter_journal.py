@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.storage.parameter_journal import ParameterJournal
+from tocsin.storage.store.parameter_journal import ParameterJournal
 
 
 def test_a_version_from_before_the_start_or_from_the_future_is_unknown() -> None:

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 )
 
 from tocsin.model import Head
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 from .conftest import Clock, Databases, SqliteFiles, furnish
 

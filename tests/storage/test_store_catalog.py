@@ -7,8 +7,8 @@ import pytest
 
 from tocsin.errors import Conflict, InvalidInput, NotFound
 from tocsin.model import Channel, Column, Dataset, Parameter
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 from .conftest import Clock
 

@@ -12,15 +12,15 @@ import pytest
 from sqlalchemy import create_engine, select, text
 
 from tocsin.errors import Conflict, TocsinError, Unavailable
-from tocsin.storage import schema
-from tocsin.storage.store import Store
+from tocsin.storage.store import schema
+from tocsin.storage.store.store import Store
 
 from .broken_network import BrokenNetwork
 from .conftest import Databases, DatabaseServer, until
 
 HOLDER = """
 import sys, time
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 store = Store.open(sys.argv[1])
 store.catalog.put_broker("north", "http://north")

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from sqlalchemy import select
 
-from tocsin.storage import schema
-from tocsin.storage.database import Database
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store import schema
+from tocsin.storage.store.database import Database
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 from .conftest import furnish
 
@@ -23,8 +23,8 @@ ROWS = 400
 # Commits runs for ever and says each one that was acknowledged.
 WRITER = f"""
 import sys
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 store = Store.open(sys.argv[1])
 backends = [number for number, _ in store.subscriptions.parameter_sets("by_type")]

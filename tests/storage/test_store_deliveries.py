@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tocsin.storage.deliveries import Consumer
-from tocsin.storage.matches import Match
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.deliveries import Consumer
+from tocsin.storage.store.matches import Match
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 
 def numbers(store: Store, channel: str, after: int = 0, limit: int = 100) -> list[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tocsin.storage.feeds import Place
-from tocsin.storage.store import Store
+from tocsin.storage.store.feeds import Place
+from tocsin.storage.store.store import Store
 
 FAR = 2**62
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tocsin.errors import Conflict, InvalidInput
-from tocsin.storage.data_file import DataFile
-from tocsin.storage.store import Store
+from tocsin.storage.store.data_file import DataFile
+from tocsin.storage.store.store import Store
 
 from .conftest import Clock
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from tocsin.storage.matches import Match
-from tocsin.storage.runs import Committed
-from tocsin.storage.store import Store
+from tocsin.storage.store.matches import Match
+from tocsin.storage.store.runs import Committed
+from tocsin.storage.store.store import Store
 
 TOPIC = "tocsin.matches"
 

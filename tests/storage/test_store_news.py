@@ -6,9 +6,9 @@ import pytest
 
 from tocsin.errors import NotFound
 from tocsin.model import Departure, Head
-from tocsin.storage.news import DETACHMENTS_KEPT_S
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.news import DETACHMENTS_KEPT_S
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 from .conftest import Clock
 

@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 
 from tocsin.errors import SettingError, Unavailable
 from tocsin.model import Dataset
-from tocsin.storage import schema
-from tocsin.storage.database import Database, Write
-from tocsin.storage.store import Store
+from tocsin.storage.store import schema
+from tocsin.storage.store.database import Database, Write
+from tocsin.storage.store.store import Store
 
 from .conftest import DatabaseServer
 

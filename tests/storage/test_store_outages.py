@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import select
 
 from tocsin.errors import Unavailable
-from tocsin.storage import schema
-from tocsin.storage.database import Database
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store import schema
+from tocsin.storage.store.database import Database
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 from .broken_network import BrokenNetwork
 from .conftest import DatabaseServer, furnish, until

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 
-from tocsin.storage.gaps import gap_rows
-from tocsin.storage.matches import Match
-from tocsin.storage.progress import Loss, Progress
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.gaps import gap_rows
+from tocsin.storage.store.matches import Match
+from tocsin.storage.store.progress import Loss, Progress
+from tocsin.storage.store.runs import Run, RunStart
+from tocsin.storage.store.store import Store
 
 FLOOD = {"type": "flood"}
 FIRE = {"type": "fire"}
@@ -32,27 +32,27 @@ def payloads(store: Store, number: int) -> list[bytes]:
 def test_progress_moves_with_the_results_of_a_run(city: Store) -> None:
     flood = backend(city, FLOOD)
     assert city.progress.of("by_type") is None
-    assert city.runs.commit_run(run("a", 10, 6), [(flood, b"1")], since=START) is not None
+    assert city.runs.commit_run(run("a", 10, 6), [(flood, b"1")], start=RunStart(START)) is not None
     assert city.progress.of("by_type") == Progress({"reports": 10}, 6)
     later = Progress({"reports": 10}, 6)
-    assert city.runs.commit_run(run("b", 30, 9), [(flood, b"2")], since=later) is not None
+    assert city.runs.commit_run(run("b", 30, 9), [(flood, b"2")], start=RunStart(later)) is not None
     assert city.progress.of("by_type") == Progress({"reports": 30}, 9)
     assert payloads(city, flood) == [b"1", b"2"]
 
 
 def test_run_that_began_elsewhere_than_the_channel_stands_stores_nothing(city: Store) -> None:
     flood = backend(city, FLOOD)
-    city.runs.commit_run(run("a", 10, 6), [(flood, b"1")], since=START)
-    assert city.runs.commit_run(run("again", 12, 8), [(flood, b"1")], since=START) is None
+    city.runs.commit_run(run("a", 10, 6), [(flood, b"1")], start=RunStart(START))
+    assert city.runs.commit_run(run("again", 12, 8), [(flood, b"1")], start=RunStart(START)) is None
     ahead = Progress({"reports": 11}, 6)
-    assert city.runs.commit_run(run("ahead", 12, 8), [(flood, b"x")], since=ahead) is None
+    assert city.runs.commit_run(run("ahead", 12, 8), [(flood, b"x")], start=RunStart(ahead)) is None
     assert city.progress.of("by_type") == Progress({"reports": 10}, 6)
     assert payloads(city, flood) == [b"1"]
 
 
 def test_quiet_run_moves_progress_and_is_not_listed(city: Store) -> None:
     backend(city, FLOOD)
-    city.runs.commit_run(run("a", 10, 6), [], since=START, quiet=True)
+    city.runs.commit_run(run("a", 10, 6), [], start=RunStart(START), quiet=True)
     assert city.progress.of("by_type") == Progress({"reports": 10}, 6)
     assert city.runs.last_run("by_type") is None
 
@@ -61,7 +61,10 @@ def test_loss_is_listed_and_told_in_the_transaction_that_goes_past_it(city: Stor
     flood, fire = backend(city, FLOOD), backend(city, FIRE)
     loss = Loss("reports", 3, 7, 1, "index out of bounds")
     rows = [*gap_rows([flood, fire], [loss]), (flood, b"{}")]
-    assert city.runs.commit_run(run("a", 10, 6), rows, since=START, losses=[loss]) is not None
+    assert (
+        city.runs.commit_run(run("a", 10, 6), rows, start=RunStart(START), losses=[loss])
+        is not None
+    )
     (listed,) = city.progress.losses("by_type", 5)
     assert (listed.first, listed.end, listed.records, listed.cause) == (3, 7, 1, loss.cause)
     (told,) = payloads(city, fire)
@@ -83,7 +86,7 @@ def test_lost_records_are_told_once_to_all_who_wait_for_the_dataset(city: Store)
 
 
 def test_dropped_channel_leaves_no_progress_behind(city: Store) -> None:
-    city.runs.commit_run(run("a", 10, 6), [], since=START)
+    city.runs.commit_run(run("a", 10, 6), [], start=RunStart(START))
     city.catalog.drop_channel("by_type")
     assert city.progress.of("by_type") is None
 

@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.errors import SettingError, TocsinError, Unavailable
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 from .conftest import DatabaseServer, until
 

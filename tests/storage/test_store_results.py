@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tocsin.errors import NotFound
-from tocsin.storage.results import Range
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.results import Range
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 FLOOD = {"type": "flood"}
 
@@ -102,7 +102,7 @@ def test_a_clock_that_went_back_leaves_no_hole(city: Store) -> None:
 def test_expiry_works_in_portions_and_still_takes_all(
     city: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tocsin.storage.results._EXPIRED_AT_ONCE", 4)
+    monkeypatch.setattr("tocsin.storage.store.results._EXPIRED_AT_ONCE", 4)
     backends = [subscribe(city, str(n)) for n in range(7)]
     for number in backends:
         commit(city, f"old-{number}", number, 3, at=10)

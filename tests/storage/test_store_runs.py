@@ -7,10 +7,10 @@ from sqlalchemy import Connection, select
 
 from tocsin.errors import NotFound
 from tocsin.model import Head
-from tocsin.storage import schema
-from tocsin.storage.database import Database
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store import schema
+from tocsin.storage.store.database import Database
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 from .conftest import Databases, furnish
 

@@ -6,8 +6,8 @@ import pytest
 
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import Beginning, Dataset
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 from .conftest import Clock
 

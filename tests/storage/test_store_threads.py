@@ -9,9 +9,9 @@ from threading import Event
 from sqlalchemy import Engine, create_engine, text, update
 from sqlalchemy.exc import DBAPIError
 
-from tocsin.storage import schema
-from tocsin.storage.runs import Committed, Run
-from tocsin.storage.store import Store
+from tocsin.storage.store import schema
+from tocsin.storage.store.runs import Committed, Run
+from tocsin.storage.store.store import Store
 
 from .conftest import DatabaseServer, until
 
@@ -109,9 +109,9 @@ def test_a_write_that_another_program_locks_out_is_done_in_the_end(server: Datab
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(store.catalog.put_broker, "north", "http://ours")
             until(lambda: is_blocked(engine))
-            seal = schema.meta.c.name == "writer"
+            fence = schema.meta.c.name == "writer"
             with contextlib.suppress(DBAPIError):  # whom it takes back is its own choice
-                other.execute(update(schema.meta).where(seal).values(value=schema.meta.c.value))
+                other.execute(update(schema.meta).where(fence).values(value=schema.meta.c.value))
             other.rollback()
             assert writing.result().url == "http://ours"
         assert store.catalog.broker("north").url == "http://ours"

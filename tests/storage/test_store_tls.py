@@ -9,7 +9,7 @@ import pytest
 from real_servers import RealServers
 from secured import Certificate, SecuredMariaDB, SecuredPostgreSQL
 from tocsin.errors import SettingError
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 
 @pytest.mark.parametrize("kind", [SecuredPostgreSQL, SecuredMariaDB])

@@ -12,10 +12,10 @@ from sqlalchemy import Engine, create_engine, event, inspect, text
 
 from tocsin.errors import SettingError
 from tocsin.model import Channel, Dataset
-from tocsin.storage import schema, upgrades
-from tocsin.storage.progress import Progress
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store import schema, upgrades
+from tocsin.storage.store.progress import Progress
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 from .conftest import Databases, furnish
 

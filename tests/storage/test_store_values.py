@@ -9,10 +9,10 @@ import pytest
 from tocsin.dev.mariadb import MariaDB
 from tocsin.errors import InvalidInput, NotFound, TooLarge
 from tocsin.model import Dataset
-from tocsin.storage.progress import Progress
-from tocsin.storage.results import Range
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.progress import Progress
+from tocsin.storage.store.results import Range
+from tocsin.storage.store.runs import Run, RunStart
+from tocsin.storage.store.store import Store
 
 from .conftest import furnish
 
@@ -113,7 +113,7 @@ def test_times_come_back_to_the_last_bit(city: Store) -> None:
 
 def test_numbers_of_64_bits_come_back(city: Store) -> None:
     run = Run("by_type", "b1", 1.0, 2.0, SMALLEST, LARGEST, {"reports": LARGEST}, LARGEST)
-    city.runs.commit_run(run, [], since=Progress({}, SMALLEST))
+    city.runs.commit_run(run, [], start=RunStart(Progress({}, SMALLEST)))
     assert city.runs.last_run("by_type") == run
     assert city.progress.latest_us() == LARGEST
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tocsin.errors import (
@@ -10,22 +12,23 @@ from tocsin.errors import (
     NotFound,
     StatementError,
     TocsinError,
-    error_from_dict,
+    is_bug,
 )
+from tocsin.protocol.failure import ErrorInfo, error_info, error_of
 
 
 def test_an_error_is_read_back_as_what_it_was() -> None:
-    told = NotFound("no channel is called 'flods'", field="channel", hint="SHOW CHANNELS")
-    read = error_from_dict(told.as_dict())
+    raised = NotFound("no channel is called 'flods'", field="channel", hint="SHOW CHANNELS")
+    read = error_of(error_info(raised))
     assert type(read) is NotFound
-    assert (read.message, read.field, read.hint) == (told.message, told.field, told.hint)
-    placed = error_from_dict(StatementError("odd", line=2, column=7).as_dict())
+    assert (read.message, read.field, read.hint) == (raised.message, raised.field, raised.hint)
+    placed = error_of(error_info(StatementError("odd", line=2, column=7)))
     assert isinstance(placed, StatementError)
     assert (placed.line, placed.column) == (2, 7)
 
 
 def test_an_error_of_an_unknown_code_is_an_error_still() -> None:
-    assert type(error_from_dict({"code": "new", "message": "?"})) is TocsinError
+    assert type(error_of(ErrorInfo("new", "?"))) is TocsinError
 
 
 def test_two_kinds_of_error_cannot_have_the_same_code() -> None:
@@ -44,4 +47,15 @@ def test_two_kinds_of_error_cannot_have_the_same_code() -> None:
         class Nameless(TocsinError):
             pass
 
-    assert type(error_from_dict({"code": "conflict", "message": "?"})) is Conflict
+    assert type(error_of(ErrorInfo("conflict", "?"))) is Conflict
+
+
+def test_a_mistake_in_our_own_code_is_a_bug_and_what_others_raise_is_not() -> None:
+    with pytest.raises(AttributeError) as of_ours:
+        error_of(7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError) as of_a_library:
+        json.loads(7)  # type: ignore[arg-type]
+    assert is_bug(of_ours.value)
+    assert not is_bug(of_a_library.value)
+    assert not is_bug(OSError("no answer"))
+    assert not is_bug(AttributeError("never raised"))

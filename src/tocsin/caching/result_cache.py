@@ -7,22 +7,23 @@ and subscribers by where they stand; who they are, and fetching, is the broker c
 
 from __future__ import annotations
 
-from tocsin.caching.absences import Absences
+from collections.abc import Callable
+from typing import Any
+
 from tocsin.caching.counters import CacheCounters
 from tocsin.caching.lazy_heap import Entry, LazyHeap
 from tocsin.caching.suffix import Standing, Suffix
 from tocsin.model import Result
 from tocsin.policies import CachePolicy, Candidate
-from tocsin.policies.admission import Memory
-from tocsin.policies.estimates import (
+from tocsin.policies.registry import Running
+from tocsin.policies.result.estimates import (
     AVERAGE_WEIGHT,
     REESTIMATE_EVERY_S,
     growth,
     moving_average,
 )
-from tocsin.policies.eviction import tie
-from tocsin.policies.expiry import LONGEST_TTL_S, deadline
-from tocsin.policies.expiry.ttl import ttl
+from tocsin.policies.result.eviction import tie
+from tocsin.policies.result.expiry import LONGEST_TTL_S, deadline
 
 
 class ResultCache:
@@ -32,8 +33,7 @@ class ResultCache:
         self.counters = CacheCounters()
         self.size_bytes = 0
         self._caches: dict[int, Suffix] = {}
-        self._absences = Absences()
-        self._memory = Memory()  # of the admission policy
+        self._evictions: dict[tuple[Any, ...], Running] = {}  # all that were chosen
         self._inflation = 0.0  # score of the last victim
         self.measured_at = now  # of the size integrals
         self._estimated_at = now  # of the arrival and consumption rates
@@ -42,7 +42,7 @@ class ResultCache:
         self._victims: LazyHeap | None = None
         self._deadlines: LazyHeap | None = None
         self._now = now  # of the present operation
-        self._build_heaps()
+        self._start(policy)
 
     # -- backend subscriptions and who waits --------------------------------------------------
 
@@ -74,7 +74,7 @@ class ResultCache:
     def detach(self, backend: int, who: Standing, now: float) -> None:
         suffix = self._caches[backend]
         if who.away_since is not None:
-            self._absences.ended(now - who.away_since, returned=False)
+            self._absence_ended(now - who.away_since, returned=False)
         self._settle(suffix, suffix.detach(who), now)
 
     def advance(self, backend: int, who: Standing, upto: int, now: float) -> None:
@@ -86,12 +86,16 @@ class ResultCache:
         """It was away and has connected."""
         assert who.away_since is not None
         if now > who.away_since:  # not one that was attached a moment ago to connect now
-            self._absences.ended(now - who.away_since, returned=True)
+            self._absence_ended(now - who.away_since, returned=True)
         self._turn(backend, who, None)
 
     def went(self, backend: int, who: Standing, now: float) -> None:
         """It is away from now on."""
         self._turn(backend, who, now)
+
+    def _absence_ended(self, away_s: float, *, returned: bool) -> None:
+        for absence in self._observers:
+            absence(away_s, returned)
 
     def _turn(self, backend: int, who: Standing, away_since: float | None) -> None:
         suffix = self._caches[backend]
@@ -161,7 +165,7 @@ class ResultCache:
         suffix.candidate.inflation = self._inflation
 
     def missed(self, objects: int, size_bytes: int) -> None:
-        """What a get had to fetch from the cluster. It is not put back (BAD, III.B)."""
+        """What a get had to fetch from the cluster. It is not put back (BAD III.C)."""
         self.counters.misses += objects
         self.counters.miss_bytes += size_bytes
 
@@ -193,11 +197,9 @@ class ResultCache:
     def set_policy(self, policy: CachePolicy, now: float, budget_bytes: int | None = None) -> None:
         """Switch at run time. What no longer fits leaves; results stay readable from the store."""
         self._account(now)
-        self.policy = policy
-        self._memory = Memory()
         if budget_bytes is not None:
             self.budget_bytes = budget_bytes
-        self._build_heaps()
+        self._start(policy)
         if not policy.caches:
             for suffix in self._caches.values():
                 self._drop_all(suffix, now)
@@ -208,6 +210,24 @@ class ResultCache:
             assert victim is not None
             self._evict(victim, now)
         self.expire(now)
+
+    def _start(self, policy: CachePolicy) -> None:
+        """What an eviction policy has learned stays, and it goes on observing while another is
+        tried."""
+        self.policy = policy
+        self._admit = policy.admit.start().call
+        self._time_to_live = policy.time_to_live.start().call
+        if policy.evict is not None:
+            key = policy.evict.policy.name, *policy.evict.values
+            running = self._evictions.setdefault(key, policy.evict.start())
+            self._score, self._look = running.call, running.hook("look")
+        self._observers = self._hooks("absence")
+        self._reestimates = self._hooks("reestimate")
+        self._build_heaps()
+
+    def _hooks(self, name: str) -> list[Callable[..., Any]]:
+        hooks = [running.hook(name) for running in self._evictions.values()]
+        return [hook for hook in hooks if hook is not None]
 
     def expire(self, now: float) -> None:
         """Drop what is past its time to live, and re-estimate when that is due."""
@@ -229,7 +249,7 @@ class ResultCache:
         return self.counters.estimates > 0
 
     def _estimate(self, now: float) -> None:
-        """Moving averages, and equation 7 for every cache (BAD IV.B).
+        """Moving averages, and the TTL of every cache (BAD IV.B, equation 7).
 
         What one cache grows by is known after a whole interval, what all of them grow by much
         sooner: until then the usual time to live holds, which fills the budget just as well.
@@ -239,7 +259,7 @@ class ResultCache:
             return
         self._estimated_at = now
         counters, budget_bytes = self.counters, float(self.budget_bytes)
-        time_to_live = self.policy.expire or ttl
+        time_to_live = self._time_to_live
         subscribers = arrival = grown = planned_bytes = 0.0
         ordered = sorted(self._caches)  # sums of floats depend on the order
         for backend in ordered:
@@ -261,7 +281,8 @@ class ResultCache:
             candidate.hold_s = self._hold_s
             planned_bytes += rate * candidate.ttl_s
             self._mark(backend)
-        self._absences.learn()
+        for reestimate in self._reestimates:
+            reestimate()
         counters.estimates += 1
         counters.planned_bytes += planned_bytes
 
@@ -289,12 +310,12 @@ class ResultCache:
         waiting = suffix.waiting_for_next
         if waiting == 0 or result.size_bytes > self.budget_bytes:
             return False
-        return self.policy.admit(self._memory, waiting, *self.policy.admit_parameters)
+        return bool(self._admit(waiting))
 
     def _make_room(self, suffix: Suffix, result: Result, now: float) -> bool:
         """Evict smallest scores until `result` fits; False if it is the smallest itself.
 
-        The same victims as Algorithm 1's "append, then drop while full", without the excess.
+        The same victims as in BAD, Algorithm 1: "append, then drop while full", without the excess.
         """
         if self._victims is None:
             return True
@@ -346,10 +367,10 @@ class ResultCache:
 
     def _entry(self, suffix: Suffix) -> Entry:
         """The suffix as eviction sees it; its candidate was just described."""
-        assert self.policy.evict is not None
-        if self.policy.looks_ahead:
-            suffix.look_ahead(self._absences, self._now)
-        return (self.policy.evict(suffix.candidate), *tie(suffix.candidate))
+        suffix.candidate.now = self._now
+        if self._look is not None:
+            suffix.show(self._look)
+        return (self._score(suffix.candidate), *tie(suffix.candidate))
 
     def _settle(self, suffix: Suffix, changed: bool, now: float) -> None:
         """Tail objects that nobody waits for any longer leave."""

@@ -10,12 +10,11 @@ Knows no budget and no policy; `ResultCache` does.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tocsin.caching.absences import Absences
 from tocsin.model import Result
 from tocsin.policies import Candidate
-from tocsin.policies.estimates import FIRST_MISS_PER_S, LOOK_AHEAD
 
 _COMPACT_AT = 64  # dead slots before the list is shortened; keeps removal O(1) amortised
 
@@ -51,11 +50,6 @@ class Group:
         self.subscribers += other.subscribers
         self.present += other.present
         self.away_since_ms += other.away_since_ms
-
-    def away_s(self, now: float) -> float:
-        """How long those that are away have been away, on average."""
-        away = self.subscribers - self.present
-        return max(0.0, now - self.away_since_ms / away / 1000) if away else 0.0
 
 
 class Suffix:
@@ -233,35 +227,27 @@ class Suffix:
         candidate.online = self.everyone.present
         candidate.waiting = self.waiting.subscribers
         candidate.present = self.waiting.present
+        candidate.spoiled = self.spoiled
+        candidate.away_since_ms = self.waiting.away_since_ms
         candidate.tail_size_bytes = tail.size_bytes
         candidate.tail_created_at = tail.created_at
         candidate.tail_cached_at = cached_at
         return candidate
 
-    def look_ahead(self, absences: Absences, now: float) -> None:
-        """Complete the candidate, after `describe`, for policies that look ahead.
-
-        Dropping the oldest k objects gives their bytes and costs their worth: a delivery for each
-        subscriber that waits for one, and a wait for the cluster for each whose reading would
-        begin with a miss. Of all k up to LOOK_AHEAD the one with the least worth per byte counts.
-        """
+    def show(self, look: Callable[[Candidate, int, int, int], bool]) -> None:
+        """Show a policy the objects from the tail on, after `describe`, until it has seen enough:
+        how large each is, and how many would begin to read there. (Of the tail, all that wait.)"""
         candidate = self.candidate
-        candidate.return_rate = absences.return_rate(self.waiting.away_s(now))
-        first_miss = FIRST_MISS_PER_S * candidate.fetch_delay_s
-        waiting = self.waiting.subscribers
-        worth = waiting + first_miss * (waiting - self.spoiled)
-        size_bytes = candidate.tail_size_bytes
-        candidate.prefix_worth, candidate.prefix_bytes = worth, size_bytes
+        if not look(candidate, 0, candidate.tail_size_bytes, self.waiting.subscribers):
+            return
         before = self.tail
-        for item in self._objects[self._start + 1 : self._start + LOOK_AHEAD]:
+        for nth in range(1, len(self)):
+            item = self._objects[self._start + nth]
             assert item is not None
-            begin = self._standing(before, item.position)
+            joining = self._standing(before, item.position)
             before = item.position
-            waiting += begin
-            worth += waiting + first_miss * begin
-            size_bytes += item.size_bytes
-            if worth * candidate.prefix_bytes < candidate.prefix_worth * size_bytes:
-                candidate.prefix_worth, candidate.prefix_bytes = worth, size_bytes
+            if not look(candidate, nth, item.size_bytes, joining):
+                return
 
     def _standing(self, first: int, end: int) -> int:
         """How many have a marker there, `end` not included."""

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 from rich.status import Status
 
+from tocsin.beginnings import parse_beginning
+from tocsin.cli.commands import command
 from tocsin.cli.output import complain, err, out, show_json, show_table
 from tocsin.errors import InvalidInput, TocsinError, Unauthenticated
 from tocsin.model import FILTERED, Beginning
@@ -37,7 +40,7 @@ def register(app: typer.Typer) -> None:
     app.command()(sql)
     app.command()(publish)
     app.command()(upload)
-    app.command()(listen)
+    app.command()(command(listen))
 
 
 def sql(
@@ -149,35 +152,54 @@ def upload(
     token: Token = "",
 ) -> None:
     """Upload attachments; prints for each what a record's column of type ATTACHMENT takes."""
-    for told in asyncio.run(_upload(files, cluster, required(token))):
-        print(json.dumps(told, ensure_ascii=False))
+    for attachment in asyncio.run(_upload(files, cluster, required(token))):
+        print(json.dumps(attachment, ensure_ascii=False))
 
 
 async def _upload(files: list[Path], cluster: str, token: str) -> list[dict[str, Any]]:
     from tocsin.client import Client
 
     async with Client(cluster=cluster, token=token) as client:
-        told = []
+        attachments = []
         for file in files:
             with Status(f"uploading {file.name} …", console=err):
-                told.append(await client.upload(file))
-        return told
+                attachments.append(await client.upload(file))
+        return attachments
 
 
-def listen(
-    channel: Annotated[str | None, typer.Argument(help="the channel")] = None,
+class Interest(Struct, frozen=True, kw_only=True):
+    """What is subscribed to, and from where on."""
+
+    channel: Annotated[str | None, typer.Argument(help="the channel")] = None
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help='NAME=VALUE, as JSON or text; {"any": true} leaves it open'),
-    ] = None,
+    ] = None
     dataset: Annotated[
         str | None, typer.Option(help="records of a routed dataset, instead of a channel")
-    ] = None,
-    where: Annotated[str, typer.Option(help="conditions on the dataset's columns")] = "",
+    ] = None
+    where: Annotated[str, typer.Option(help="conditions on the dataset's columns")] = ""
     beginning: Annotated[
         str | None,
         typer.Option("--from", help="if it is new: begin with '10 minutes', or with 'last 100'"),
-    ] = None,
+    ] = None
+
+    def target(self) -> tuple[str, dict[str, Any]]:
+        """The channel as brokers call it, and its arguments."""
+        if (self.channel is None) == (self.dataset is None):
+            raise InvalidInput("listen to a channel or to a --dataset", field="channel")
+        if self.dataset is not None:
+            return FILTERED + self.dataset, {"where": self.where}
+        if self.where:
+            raise InvalidInput(
+                "a channel takes arguments, not conditions", field="where", hint="NAME=VALUE"
+            )
+        assert self.channel is not None
+        return self.channel, _arguments(self.arguments or [])
+
+
+def listen(
+    interest: Interest,
     coordinator: CoordinatorUrl = COORDINATOR,
     token: Token = "",
     count: Annotated[int | None, typer.Option(min=1, help="stop after so many results")] = None,
@@ -186,24 +208,14 @@ def listen(
     ] = None,
 ) -> None:
     """Subscribe and print each result as a line of JSON, until Ctrl-C."""
-    from tocsin.language import parse_beginning
-
-    if (channel is None) == (dataset is None):
-        raise InvalidInput("listen to a channel or to a --dataset", field="channel")
-    if channel is not None and where:
-        raise InvalidInput(
-            "a channel takes arguments, not conditions", field="where", hint="NAME=VALUE"
-        )
-    wanted = _arguments(arguments or []) if dataset is None else {"where": where}
-    begin = None if beginning is None else parse_beginning(beginning)
-    asked = channel if dataset is None else FILTERED + dataset
+    channel, arguments = interest.target()
+    begin = None if interest.beginning is None else parse_beginning(interest.beginning)
     if save is not None:
         try:
             save.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInput(f"cannot save in {save}: {error.strerror}", field="save") from None
-    assert asked is not None
-    asyncio.run(_listen(asked, wanted, begin, coordinator, required(token), count, save))
+    asyncio.run(_listen(channel, arguments, begin, coordinator, required(token), count, save))
 
 
 async def _listen(
@@ -247,24 +259,26 @@ async def _save(client: Client, result: Result, directory: Path) -> None:
     from tocsin.client.attachments import attached_fields
 
     for field in attached_fields(result):
-        found = client.attachment(result, field)
-        file = directory / (found.about.id + (mimetypes.guess_extension(found.about.type) or ""))
+        attachment = client.attachment(result, field)
+        file = directory / (
+            attachment.about.id + (mimetypes.guess_extension(attachment.about.type) or "")
+        )
         if not file.exists():
-            await found.save(file)
+            await attachment.save(file)
         err.print(f"{field}: {file}", style="dim", soft_wrap=True, highlight=False)
 
 
 def _arguments(pairs: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
             raise InvalidInput(f"{pair!r} is not NAME=VALUE", field="arguments")
         try:
-            found[name] = json.loads(text)
+            arguments[name] = json.loads(text)
         except json.JSONDecodeError:
-            found[name] = text
-    return found
+            arguments[name] = text
+    return arguments
 
 
 def _read(file: Path) -> str:

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from tocsin.cli.options import data_directory
 from tocsin.cli.output import complain, err, out, show_table
 from tocsin.cli.progress import Watch
-from tocsin.system import data_directory
 
 Names = Annotated[
     list[str] | None,

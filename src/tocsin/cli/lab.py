@@ -9,23 +9,40 @@ from typing import Annotated, Any
 import typer
 from rich.status import Status
 
-from tocsin.cli import (
-    lab_admission,
-    lab_overlay,
-    lab_pages,
-    lab_prototype,
-    lab_survival,
-    lab_trace,
-)
+from tocsin.cli import lab_admission, lab_pages, lab_survival, lab_trace
+from tocsin.cli.commands import Command, command, group
+from tocsin.cli.lab_overlay import overlay
+from tocsin.cli.lab_prototype import prototype
+from tocsin.cli.lab_run import Selection, Site
 from tocsin.cli.output import err, show_table
 from tocsin.cli.progress import Watch
-from tocsin.cli.values import listed, pairs_from, sizes_from
-from tocsin.errors import InvalidInput
-from tocsin.service.logs import configure_logs
 
-DIRECTORY = Path("lab")
 UNTESTED = "not tested"
 SHOWN_POLICIES = 9  # of an experiment, in the list
+GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
+    "trace": (
+        "What your own broker saw: recorded, and played under other policies and sizes.",
+        {
+            "record": lab_trace.record,
+            "replay": lab_trace.replay,
+            "convert": lab_trace.convert,
+            "show": lab_trace.show,
+        },
+    ),
+    "admission": (
+        "What to write into consumers' logs: files of records under admission policies.",
+        {"replay": lab_admission.replay, "make": lab_admission.make},
+    ),
+    "pages": (
+        "Which pages (attachments) a broker keeps: traces under the policies of page caches.",
+        {"replay": lab_pages.replay, "make": lab_pages.make},
+    ),
+    "model": ("What a model says, without simulating.", {"survival": lab_survival.model}),
+    "simulate": (
+        "One simulated run, with confidence intervals.",
+        {"survival": lab_survival.simulate, "overlay": overlay},
+    ),
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -33,19 +50,16 @@ def register(app: typer.Typer) -> None:
         help="Which cache policy, how large a cache? Experiments on Spark, with figures.",
         no_args_is_help=True,
     )
-    lab.command("list")(list_experiments)
-    lab.command()(run)
-    lab.command()(report)
-    lab_prototype.register(lab)
-    lab_trace.register(lab)
-    lab_admission.register(lab)
-    lab_pages.register(lab)
-    simulate = typer.Typer(
-        help="One simulated run, with confidence intervals.", no_args_is_help=True
-    )
-    lab_survival.register(lab, simulate)
-    lab_overlay.register(simulate)
-    lab.add_typer(simulate, name="simulate")
+    alone: dict[str, Command] = {
+        "list": list_experiments,
+        "run": run,
+        "report": report,
+        "prototype": prototype,
+    }
+    for name, function in alone.items():
+        lab.command(name)(command(function))
+    for name, (help, commands) in GROUPS.items():
+        group(lab, name, help, commands)
     app.add_typer(lab, name="lab")
 
 
@@ -54,114 +68,56 @@ def list_experiments() -> None:
     from tocsin.lab.experiments import experiments
 
     rows = []
-    for one in experiments().values():
-        values = sum(len(one.full.of(reading.name)) for reading in one.readings)
-        points = values * len(one.policies) * one.full.seeds
-        rows.append([one.name, points, _some(one.policies), one.purpose])
+    for experiment in experiments().values():
+        values = sum(len(experiment.full.of(variant.name)) for variant in experiment.variants)
+        points = values * len(experiment.policies) * experiment.full.seeds
+        policies = _first(experiment.policies)
+        rows.append([experiment.name, points, policies, experiment.purpose])
     show_table(["experiment", "points", "policies", "purpose"], rows)
 
 
-def _some(policies: tuple[str, ...]) -> str:
+def _first(policies: tuple[str, ...]) -> str:
     more = len(policies) - SHOWN_POLICIES
-    told = ", ".join(policies[:SHOWN_POLICIES])
-    return f"{told} and {more} more" if more > 0 else told
+    shown = ", ".join(policies[:SHOWN_POLICIES])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def run(
     experiment: Annotated[str, typer.Argument(help="its name (tocsin lab list)")],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="a smaller workload, fewer sizes and seeds: a minute")
-    ] = False,
-    seeds: Annotated[int | None, typer.Option(help="how many seeds")] = None,
-    policies: Annotated[
-        list[str] | None, typer.Option(help="policies, separated by commas or given repeatedly")
-    ] = None,
-    sizes: Annotated[
-        list[str] | None,
-        typer.Option(help="where on the x axis: cache sizes such as 50MB,100MB; records: 500"),
-    ] = None,
-    readings: Annotated[
-        list[str] | None, typer.Option(help="which readings of the workload")
-    ] = None,
-    bound_seeds: Annotated[
-        int | None, typer.Option(help="for how many seeds the bound is computed; 0 leaves it out")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="a setting of the workload: FIELD=VALUE")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="recorded workloads, a file or a directory of them: a further reading"),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--out", help="directory; finished points in it are kept")
-    ] = None,
-    master: Annotated[
-        str, typer.Option(help="where Spark runs, such as spark://host:7077")
-    ] = "local[*]",
-    live: Annotated[
-        bool, typer.Option("--live", help="play it through the whole system, beside a prediction")
-    ] = False,
-    log: Annotated[
-        str | None, typer.Option(help="Kafka for --live, kafka://host:9092/lab; else its own")
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="database for --live, mariadb://…; else its own MariaDB")
-    ] = None,
-    only_plan: Annotated[bool, typer.Option("--plan", help="only say what it would do")] = False,
+    selection: Selection,
+    site: Site,
 ) -> None:
     """Run an experiment on Spark; an interrupted run goes on where it was."""
-    from tocsin.lab.declaring.plan import Options, plan
     from tocsin.lab.experiments import experiments_named
+    from tocsin.lab.spec.plan import plan
 
-    options = Options(
-        quick=quick,
-        seeds=seeds,
-        bound_seeds=bound_seeds,
-        policies=listed(policies),
-        readings=listed(readings),
-        values=sizes_from(sizes),
-        settings=pairs_from(set_),
-        data=data,
-        live=live,
-    )
-    for name, given in (("log", log), ("store", store)):
-        if given is not None and not live:
-            raise InvalidInput(f"--{name} is for a live run", field=name, hint="add --live")
-    chosen = experiments_named(experiment)
-    for name, given in (("log", log), ("store", store)):
-        for one in chosen:
-            if given is not None and one.live is not None and not one.live.servers:
-                raise InvalidInput(
-                    f"{one.name} --live has its own {name}", field=name, hint=f"leave --{name} out"
-                )
-    plans = [plan(one, options) for one in chosen]
-    for one, planned in zip(chosen, plans, strict=True):
-        name = one.name + "-live" * _apart(one, live) + "-quick" * quick
-        directory = output or DIRECTORY / name
-        if output is not None and len(chosen) > 1:
-            directory = output / name
-        if only_plan:
-            print(f"{one.name}: {planned.told}" if len(chosen) > 1 else planned.told)
-            _tell_of_live(one, live)
+    site.refuse_servers_unless_live()
+    experiments = experiments_named(experiment)
+    site.refuse_servers_of_its_own(experiments)
+    plans = [plan(chosen, selection.options(site.live)) for chosen in experiments]
+    several = len(experiments) > 1
+    for chosen, planned in zip(experiments, plans, strict=True):
+        if site.only_plan:
+            print(f"{chosen.name}: {planned.summary}" if several else planned.summary)
+            _tell_of_live(chosen, site.live)
         else:
-            _run(one, planned, directory, master, log, store)
+            _run(chosen, planned, site.directory(chosen, selection.quick, several), site)
 
 
-def _run(
-    chosen: Any, planned: Any, directory: Path, master: str, log: str | None, store: str | None
-) -> None:
+def _run(chosen: Any, planned: Any, directory: Path, site: Site) -> None:
     from tocsin.lab.running import run_experiment
+    from tocsin.lab.spec.study import Servers
 
-    how: dict[str, Any] = {"master": master}
     if planned.live:
-        from tocsin.lab.prototype.live import play_live
+        from tocsin.service.logs import configure_logs
 
         configure_logs("error", "auto")
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-        how = {"swept_by": play_live, "log": log or "", "database": store or ""}
+    servers = Servers(log=site.log or "", database=site.store or "")
     with Watch(err) as watch:
-        done = run_experiment(chosen, planned, directory, watch, **how)
+        done = run_experiment(
+            chosen, planned, directory, watch, master=site.master, servers=servers
+        )
     if done.interrupted:
         err.print(
             f"stopped: {done.there} of {planned.points} points are finished and kept in "
@@ -178,11 +134,6 @@ def _run(
     _tell_of_live(chosen, planned.live)
     if done.failures:
         raise typer.Exit(1)
-
-
-def _apart(experiment: Any, live: bool) -> bool:
-    """Live points of other settings than the simulated ones have a directory of their own."""
-    return live and bool(experiment.live.full.settings)
 
 
 def _tell_of_live(experiment: Any, live: bool) -> None:
@@ -202,27 +153,27 @@ def report(
     from tocsin.lab.reports.report import write_report
 
     with Status("drawing …", console=err):
-        made = write_report(directory)
-    _tell(made, directory)
+        written = write_report(directory)
+    _tell(written, directory)
 
 
-def _tell(made: Any, directory: Path) -> None:
+def _tell(report: Any, directory: Path) -> None:
     from tocsin.lab.reports.verdicts import verdict
 
-    readings = list(dict.fromkeys(one.reading for one in made.judged))
-    told: dict[str, dict[str, str]] = {}
-    for one in made.judged:
-        told.setdefault(one.claim.name, {})[one.reading] = verdict(one)
-    tested = {name: found for name, found in told.items() if set(found.values()) != {UNTESTED}}
+    variants = list(dict.fromkeys(judged.variant for judged in report.judged))
+    verdicts: dict[str, dict[str, str]] = {}
+    for judged in report.judged:
+        verdicts.setdefault(judged.claim.name, {})[judged.variant] = verdict(judged)
+    tested = {name: row for name, row in verdicts.items() if set(row.values()) != {UNTESTED}}
     show_table(
-        ["claim", *readings],
-        [[name, *(found.get(reading) for reading in readings)] for name, found in tested.items()],
+        ["claim", *variants],
+        [[name, *(row.get(variant) for variant in variants)] for name, row in tested.items()],
     )
-    if len(tested) < len(told):
-        left = len(told) - len(tested)
+    if len(tested) < len(verdicts):
+        left = len(verdicts) - len(tested)
         err.print(f"{left} claims need points that were not asked for", style="dim")
     err.print(
-        f"{made.points} points; figures and claims: {directory / 'report.html'}",
+        f"{report.points} points; figures and claims: {directory / 'report.html'}",
         soft_wrap=True,
         highlight=False,
     )

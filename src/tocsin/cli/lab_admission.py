@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tocsin.cli.output import err, show_table
 from tocsin.cli.values import listed, pairs_from
 from tocsin.errors import InvalidInput, SettingError
+
+if TYPE_CHECKING:
+    from tocsin.lab.workloads.offers.offers import Offers, Subscription
 
 PAPERS = ("none", "threshold(0.3,0.2)", "mean(50)", "buffer(0.5,0.5)", "all")
 SHOWN = {
@@ -27,16 +30,6 @@ SHOWN = {
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="a setting of the records or logs: FIELD=VALUE")
 ]
-
-
-def register(lab: typer.Typer) -> None:
-    admission = typer.Typer(
-        help="What to write into consumers' logs: files of records under admission policies.",
-        no_args_is_help=True,
-    )
-    admission.command()(replay)
-    admission.command()(make)
-    lab.add_typer(admission, name="admission")
 
 
 def replay(
@@ -55,36 +48,51 @@ def replay(
     ] = False,
 ) -> None:
     """Play a file of records under each policy: what is admitted, copied, and how long it takes."""
-    import numpy as np
-
-    from tocsin.lab.declaring.settings import converted, divided
     from tocsin.lab.simulators.consumer_logs import Logs, simulate
+    from tocsin.lab.spec.settings import converted, divided
     from tocsin.lab.workloads.offers import PaperSettings
-    from tocsin.lab.workloads.offers.files import read_records, read_subscriptions
-    from tocsin.lab.workloads.offers.paper import offers_of
-    from tocsin.lab.workloads.offers.vocabulary import Vocabulary
     from tocsin.policies import parse_admission
 
     try:
         policies = [parse_admission(text) for text in listed(policy) or PAPERS]
     except SettingError as error:
         raise InvalidInput(error.message, field="policy", hint=error.hint) from None
-    told = "the file tells: name another file"
+    hint = "the file tells: name another file"
     given, costs = divided(
-        pairs_from(set_), (PaperSettings, Logs), {"records": told, "file": told, "digest": told}
+        pairs_from(set_), (PaperSettings, Logs), dict.fromkeys(("records", "file", "digest"), hint)
     )
     logs = converted(costs, Logs)
+    offers = _recorded_offers(file, subscriptions, given, seed)
+    _show(
+        [{"policy": chosen.text, **simulate(offers, chosen, logs).row()} for chosen in policies],
+        as_json,
+    )
+
+
+def _recorded_offers(
+    file: Path, subscriptions: Path | None, given: dict[str, Any], seed: int
+) -> Offers:
+    import numpy as np
+
+    from tocsin.lab.spec.settings import converted
+    from tocsin.lab.workloads.offers import PaperSettings
+    from tocsin.lab.workloads.offers.files import read_records, read_subscriptions
+    from tocsin.lab.workloads.offers.paper import offers_of
+    from tocsin.lab.workloads.offers.vocabulary import Vocabulary
+
     sizes = {name: given[name] for name in Vocabulary.__struct_fields__ if name in given}
     vocabulary = converted(sizes, Vocabulary)
     recorded = read_records(file, vocabulary)
+    wanted = None
     if subscriptions is not None:
         wanted = read_subscriptions(subscriptions, vocabulary)
         given["subscriptions"] = [vocabulary.bitmap(values) for _, values in wanted]
     settings = converted({**given, "file": str(file)}, PaperSettings)
-    if subscriptions is None:
-        wanted = settings.wanted()
-    offers = offers_of(settings, recorded, wanted, np.random.default_rng(seed))
-    rows = [{"policy": one.text, **simulate(offers, one, logs).row()} for one in policies]
+    random = np.random.default_rng(seed)
+    return offers_of(settings, recorded, wanted or settings.wanted(), random)
+
+
+def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         for row in rows:
             print(json.dumps(row))
@@ -107,29 +115,12 @@ def make(
     set_: Set = None,
 ) -> None:
     """Make records, and write them as the paper's authors did."""
-    from tocsin.lab.declaring.settings import converted, divided
-    from tocsin.lab.workloads.offers import (
-        CrowdSettings,
-        PaperSettings,
-        crowd_offers,
-        paper_offers,
-    )
-    from tocsin.lab.workloads.offers.crowd import crowd_subscriptions
     from tocsin.lab.workloads.offers.files import write_records, write_subscriptions
 
     for target in (file, subscriptions):
         if target is not None and target.exists():
             raise InvalidInput(f"{target} exists already", field="file", hint="name a new file")
-    pairs = pairs_from(set_)
-    if crowd:
-        (given,) = divided(pairs, (CrowdSettings,))
-        many = converted(given, CrowdSettings)
-        offers, wanted = crowd_offers(many, seed), crowd_subscriptions(many, seed)
-    else:
-        made = "records are made here: leave it out"
-        (given,) = divided(pairs, (PaperSettings,), {"file": made, "digest": made})
-        few = converted(given, PaperSettings)
-        offers, wanted = paper_offers(few, seed), few.wanted()
+    offers, wanted = (_crowd if crowd else _paper)(pairs_from(set_), seed)
     try:
         write_records(offers, file)
         if subscriptions is not None:
@@ -141,6 +132,25 @@ def make(
         soft_wrap=True,
         highlight=False,
     )
+
+
+def _crowd(pairs: dict[str, str], seed: int) -> tuple[Offers, list[Subscription]]:
+    from tocsin.lab.spec.settings import converted, divided
+    from tocsin.lab.workloads.offers.crowd import CrowdSettings, crowd_offers, crowd_subscriptions
+
+    (given,) = divided(pairs, (CrowdSettings,))
+    settings = converted(given, CrowdSettings)
+    return crowd_offers(settings, seed), crowd_subscriptions(settings, seed)
+
+
+def _paper(pairs: dict[str, str], seed: int) -> tuple[Offers, list[Subscription]]:
+    from tocsin.lab.spec.settings import converted, divided
+    from tocsin.lab.workloads.offers.paper import PaperSettings, paper_offers
+
+    hint = "records are made here: leave it out"
+    (given,) = divided(pairs, (PaperSettings,), {"file": hint, "digest": hint})
+    settings = converted(given, PaperSettings)
+    return paper_offers(settings, seed), settings.wanted()
 
 
 def _figure(value: float | str) -> str:

@@ -19,16 +19,6 @@ SHOWN = (
 )  # fmt: skip
 
 
-def register(lab: typer.Typer) -> None:
-    pages = typer.Typer(
-        help="Which pages (attachments) a broker keeps: traces under the policies of page caches.",
-        no_args_is_help=True,
-    )
-    pages.command()(replay)
-    pages.command()(make)
-    lab.add_typer(pages, name="pages")
-
-
 def replay(
     trace: Annotated[
         Path,
@@ -53,9 +43,9 @@ def replay(
     capacity_bytes = _capacity(capacity)
     with Status(f"reading {trace} …", console=err):
         read = read_page_trace(trace)
-        outcome, told = replay_pages(read, chosen, capacity_bytes)
+        outcome, recorded = replay_pages(read, chosen, capacity_bytes)
     if steps is not None:
-        write_steps(told, read, chosen, steps)
+        write_steps(recorded, read, chosen, steps)
     row = outcome.row()
     summary = {"policy": chosen.text, "capacity": capacity_bytes, **{k: row[k] for k in SHOWN}}
     if as_json:
@@ -73,7 +63,7 @@ def make(
     ] = None,
 ) -> None:
     """Make the paper's workload, and write what one of its servers sees."""
-    from tocsin.lab.declaring.settings import converted, divided
+    from tocsin.lab.spec.settings import converted, divided
     from tocsin.lab.trace.pages import write_page_trace
     from tocsin.lab.workloads.pages.news import NewsSettings, news
 
@@ -98,12 +88,11 @@ def make(
 
 
 def _capacity(text: str) -> int:
-    from tocsin.cli.services import bytes_from
+    from tocsin.cli.values import bytes_from
 
     try:
-        found = bytes_from(text)
+        return bytes_from(text) or 0
     except InvalidInput as error:
         raise InvalidInput(
             f"the capacity is {text!r}", field="capacity", hint=error.hint or "0 or more bytes"
         ) from None
-    return found or 0

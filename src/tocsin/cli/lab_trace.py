@@ -24,18 +24,6 @@ BROKER = "http://127.0.0.1:7420"
 TraceFile = Annotated[Path, typer.Argument(help="a trace: ours (.parquet) or an oracleGeneral one")]
 
 
-def register(lab: typer.Typer) -> None:
-    trace = typer.Typer(
-        help="What your own broker saw: recorded, and played under other policies and sizes.",
-        no_args_is_help=True,
-    )
-    trace.command()(record)
-    trace.command()(replay)
-    trace.command()(convert)
-    trace.command()(show)
-    lab.add_typer(trace, name="trace")
-
-
 def record(
     output: Annotated[Path, typer.Option("--out", help="the file to write (.parquet)")],
     broker: Annotated[
@@ -61,10 +49,12 @@ async def _record(broker: str, token: str, output: Path, seconds: float | None) 
     stopped.add_done_callback(lambda _: stop.set())
     with Status(f"recording {broker} …", console=err) as status:
 
-        def told(events: int, at_s: float) -> None:
+        def announce(events: int, at_s: float) -> None:
             status.update(f"recording {broker}: {events} events in {at_s:.0f} s; end with Ctrl-C")
 
-        done = await record_trace(broker, token, output, seconds=seconds, stop=stop, told=told)
+        done = await record_trace(
+            broker, token, output, seconds=seconds, stop=stop, progress=announce
+        )
     stopped.cancel()
     out.print(f"{done.events} events in {done.duration_s:.1f} s: {output}", soft_wrap=True)
     if done.lost:
@@ -91,7 +81,6 @@ def replay(
     ] = None,
 ) -> None:
     """Play a trace under each policy and size, beside what the broker itself measured."""
-    from tocsin.lab.simulators.replay import replay as play
     from tocsin.lab.simulators.replay import write_rows
     from tocsin.lab.trace import EventTrace, read_trace
     from tocsin.policies import parse_policy
@@ -101,19 +90,26 @@ def replay(
     policies = [parse_policy(text) for text in listed(policy) or []]
     with Status(f"reading {file} …", console=err):
         trace = read_trace(file)
-    policies = policies or _all_policies(trace)
-    sizes = sizes or [_own_size(trace)]
+    rows = _played(trace, policies or _all_policies(trace), sizes or [_own_size(trace)], costs)
+    _show_rows(rows, ON_EVENTS if isinstance(trace, EventTrace) else ON_REQUESTS)
+    if isinstance(trace, EventTrace):
+        _tell_live(trace)
+    if output is not None:
+        err.print(f"the whole table: {write_rows(rows, output)}", soft_wrap=True, highlight=False)
+
+
+def _played(
+    trace: EventTrace | RequestTrace, policies: list[Any], sizes: list[int], costs: Network
+) -> list[dict[str, Any]]:
+    from tocsin.lab.simulators.replay import replay as play
+
     rows = []
     with Watch(err) as watch:
         watch.begin("replaying", len(policies) * len(sizes))
         for row in play(trace, policies, sizes, costs):
             rows.append(row)
             watch.advance(1)
-    _show_rows(rows, ON_EVENTS if isinstance(trace, EventTrace) else ON_REQUESTS)
-    if isinstance(trace, EventTrace):
-        _tell_live(trace)
-    if output is not None:
-        err.print(f"the whole table: {write_rows(rows, output)}", soft_wrap=True, highlight=False)
+    return rows
 
 
 ON_EVENTS = ("hit_ratio", "hits", "misses", "miss_bytes", "latency_mean_s", "latency_p99_s")
@@ -159,8 +155,8 @@ def _tell_missing(trace: EventTrace) -> None:
         missing.append(
             f"the recording was not finished: what came after {trace.duration_s:.1f} s is missing"
         )
-    for told in missing:
-        err.print(told, style="yellow", highlight=False, soft_wrap=True)
+    for text in missing:
+        err.print(text, style="yellow", highlight=False, soft_wrap=True)
 
 
 def convert(
@@ -220,15 +216,15 @@ def _all_policies(trace: EventTrace | RequestTrace) -> list[Any]:
     from tocsin.lab.trace import EventTrace
     from tocsin.policies import parse_policy, policy_names
 
-    found = []
+    policies = []
     for policy in map(parse_policy, policy_names()):
         try:
             if not isinstance(trace, EventTrace):
                 score_of(policy)
         except SettingError:
             continue  # it needs subscribers
-        found.append(policy)
-    return found
+        policies.append(policy)
+    return policies
 
 
 def _own_size(trace: EventTrace | RequestTrace) -> int:

@@ -2,130 +2,139 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
-from tocsin.cli.lab_survival import (
-    draw_curves,
-    figure,
-    interval,
-    policies_named,
-    share,
-    show_curves,
-)
+from tocsin.cli.commands import group
+from tocsin.cli.lab_survival import Curve, Output, figure, interval, policies_named, share
 from tocsin.cli.lab_trace import in_words
 from tocsin.cli.output import err, out, show_table
 from tocsin.cli.progress import Watch
-from tocsin.cli.services import bytes_from, seconds_from
-from tocsin.cli.values import check_target, listed
+from tocsin.cli.values import bytes_from, listed, seconds_from
 from tocsin.errors import InvalidInput
+from tocsin.lab.workloads.messages import MOST_CLIENTS, MessageLoad
+
+if TYPE_CHECKING:
+    from tocsin.lab.planning import Answer, Checked, Wish
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """What the caches must hold."""
+
+    brokers: Annotated[int, typer.Option(help="how many")]
+    rate: Annotated[str, typer.Option(help="publications: 0.8/s, 50/m, 2000/h")]
+    clients: Annotated[float, typer.Option(help="of one message at one broker, on average (ρ)")]
+    stay: Annotated[str, typer.Option(help="how long a client stays, on average")] = "10m"
+    copying: Annotated[
+        str, typer.Option(help="which client has a message copied: every or first")
+    ] = "every"
+
+    def messages(self) -> MessageLoad:
+        stay_s = seconds_from(self.stay, "stay")
+        if stay_s <= 0:
+            raise InvalidInput(f"clients stay for {self.stay}", field="stay", hint="such as 10m")
+        if not 0 < self.clients <= MOST_CLIENTS:
+            usage = f"more than 0, at most {MOST_CLIENTS}"
+            raise InvalidInput(f"clients is {self.clients:g}", field="clients", hint=usage)
+        return MessageLoad(
+            brokers=self.brokers,
+            slots=1,
+            publication_rate=_rate(self.rate),
+            client_rate=self.clients / stay_s,
+            client_load=self.clients,
+            copying=self.copying,  # type: ignore[arg-type]  # it checks
+        )
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """How the answer is checked, and for messages of which size."""
+
+    policy: Annotated[
+        list[str] | None, typer.Option(help="policies to compare; none given: all")
+    ] = None
+    message_size: Annotated[str, typer.Option(help="of one message, such as 2KB")] = "1KB"
+    messages: Annotated[
+        int | None, typer.Option(min=1, help="how many are simulated to check it")
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="of the simulation")] = 1
 
 
 def register(app: typer.Typer) -> None:
-    plan = typer.Typer(help="How large must caches be?", no_args_is_help=True)
-    plan.callback()(_group)
     # Whatever begins with a dash and is no option is a value, and we say what is wrong with it.
-    plan.command(context_settings={"ignore_unknown_options": True})(survive)
-    app.add_typer(plan, name="plan")
-
-
-def _group() -> None:
-    """A command of its own, though there is one alone."""
+    loose = {"ignore_unknown_options": True}
+    group(app, "plan", "How large must caches be?", {"survive": survive}, context_settings=loose)
 
 
 def survive(
     part: Annotated[str, typer.Argument(help="of the messages, such as 99%")],
     word: Annotated[str, typer.Argument(metavar="for", help="the word “for”")],
     long: Annotated[str, typer.Argument(metavar="DURATION", help="such as 1h")],
-    brokers: Annotated[int, typer.Option(help="how many")],
-    rate: Annotated[str, typer.Option(help="publications: 0.8/s, 50/m, 2000/h")],
-    clients: Annotated[float, typer.Option(help="of one message at one broker, on average (ρ)")],
-    stay: Annotated[str, typer.Option(help="how long a client stays, on average")] = "10m",
-    policy: Annotated[
-        list[str] | None, typer.Option(help="policies to compare; none given: all")
-    ] = None,
-    copying: Annotated[
-        str, typer.Option(help="which client has a message copied: every or first")
-    ] = "every",
-    message_size: Annotated[str, typer.Option(help="of one message, such as 2KB")] = "1KB",
-    messages: Annotated[
-        int | None, typer.Option(min=1, help="how many are simulated to check it")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="of the simulation")] = 1,
-    picture: Annotated[
-        Path | None, typer.Option(help="draw the curve into this file (.png)")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON")] = False,
+    load: Load,
+    check: Check,
+    output: Output,
 ) -> None:
     """How many slots each broker's message cache needs, and under which policy."""
     from tocsin.lab.planning import Wish, answers, checked
     from tocsin.lab.simulators.message_cache import measures
-    from tocsin.lab.workloads.messages import MOST_CLIENTS, MessageLoad
 
-    check_target(picture, "picture")
+    output.check()
     if word != "for":
         raise InvalidInput(f"{word!r} is not “for”", field="for", hint="plan survive 99% for 1h")
-    stay_s = seconds_from(stay, "stay")
-    if stay_s <= 0:
-        raise InvalidInput(f"clients stay for {stay}", field="stay", hint="such as 10m")
-    if not 0 < clients <= MOST_CLIENTS:
-        usage = f"more than 0, at most {MOST_CLIENTS}"
-        raise InvalidInput(f"clients is {clients:g}", field="clients", hint=usage)
-    wish = Wish(
-        share=_share(part),
-        for_s=seconds_from(long, "for"),
-        load=MessageLoad(
-            brokers=brokers,
-            slots=1,
-            publication_rate=_rate(rate),
-            client_rate=clients / stay_s,
-            client_load=clients,
-            copying=copying,  # type: ignore[arg-type]  # it checks
-        ),
-    )
-    size_bytes = _size(message_size)
-    chosen = policies_named(listed(policy))
+    messages = load.messages()
+    wish = Wish(share=_share(part), for_s=seconds_from(long, "for"), load=messages)
+    size_bytes = _size(check.message_size)
+    policies = policies_named(listed(check.policy))
     with Watch(err) as watch:
         watch.begin("asking the model", 0)
-        found = answers(wish, chosen)
+        by_policy = answers(wish, policies)
         watch.begin("simulating the best", 0)
-        best = checked(wish, found[0], messages, seed)
-    simulated = measures.told(best.lives)["curve"]
+        best = checked(wish, by_policy[0], check.messages, check.seed)
+    others = by_policy[1:]
     assert best.answer.model is not None
-    curves = {"simulated": simulated, "model": best.answer.model.told()["curve"]}
-    if picture is not None:
-        draw_curves(curves, picture)
-    if as_json:
-        print(json.dumps(_told(wish, best, found, size_bytes, curves)))
-        return
+    curves = {
+        "simulated": measures.to_dict(best.lives)["curve"],
+        "model": best.answer.model.to_dict()["curve"],
+    }
+    output.show(
+        curves,
+        lambda: _plain(wish, best, others, size_bytes, curves),
+        lambda: _table(wish, best, others, size_bytes, long),
+    )
+    if not output.as_json:
+        _conclude(wish, best, check.message_size, long)
+
+
+def _table(wish: Wish, best: Checked, others: Sequence[Answer], size_bytes: int, long: str) -> None:
     rows = []
-    for one in [best.answer, *found[1:]]:
-        if one.model is None:
-            rows.append([one.policy.text, "", "", "", "", one.reason])
+    for answer in [best.answer, *others]:
+        if answer.model is None:
+            rows.append([answer.policy.text, "", "", "", "", answer.reason])
             continue
-        mine = one is best.answer
         rows.append(
             [
-                one.policy.text,
-                f"{one.slots:,}",
-                in_words(one.slots * size_bytes),
-                share(one.model.survives(wish.for_s)),
-                interval(best.survives, share) if mine else "",
-                figure(one.model.mst),
+                answer.policy.text,
+                f"{answer.slots:,}",
+                in_words(answer.slots * size_bytes),
+                share(answer.model.survives(wish.for_s)),
+                interval(best.survives, share) if answer is best.answer else "",
+                figure(answer.model.mst),
             ]
         )
     show_table(
         ["policy", "slots", "bytes", f"survive {long}, model", "simulated", "mean (s)"], rows
     )
-    show_curves(curves)
+
+
+def _conclude(wish: Wish, best: Checked, message_size: str, long: str) -> None:
+    slots = best.answer.slots
     met = best.survives.value >= wish.share
     out.print(
-        f"{best.answer.policy.text} with {best.answer.slots:,} slots at each broker "
-        f"({in_words(best.answer.slots * size_bytes)} for messages of {message_size}): "
+        f"{best.answer.policy.text} with {slots:,} slots at each broker "
+        f"({in_words(slots * _size(message_size))} for messages of {message_size}): "
         f"{interval(best.survives, share)} of {len(best.lives.survival_s):,} simulated messages "
         f"survive {long}{'' if met else ', fewer than were asked for'}",
         soft_wrap=True,
@@ -133,21 +142,32 @@ def survive(
     )
 
 
-def _told(wish: Any, best: Any, found: Any, size_bytes: int, curves: Any) -> dict[str, Any]:
-    from tocsin.lab.simulators.message_cache.measures import number
+def _plain(
+    wish: Wish,
+    best: Checked,
+    others: Sequence[Answer],
+    size_bytes: int,
+    curves: dict[str, Curve],
+) -> dict[str, Any]:
+    from tocsin.lab.simulators.means import number
 
-    slots = best.answer.slots
+    slots, model = best.answer.slots, best.answer.model
+    assert model is not None
     return {
         "policy": best.answer.policy.text,
         "slots": slots,
         "bytes": slots * size_bytes,
         "survives": best.survives.value,
         "survives_half_width": number(best.survives.half),
-        "survives_model": best.answer.model.survives(wish.for_s),
-        "mst": best.answer.model.mst,
+        "survives_model": model.survives(wish.for_s),
+        "mst": model.mst,
         "others": [
-            {"policy": one.policy.text, "slots": one.slots or None, "reason": one.reason or None}
-            for one in found[1:]
+            {
+                "policy": answer.policy.text,
+                "slots": answer.slots or None,
+                "reason": answer.reason or None,
+            }
+            for answer in others
         ],
         "curve": curves["simulated"],
         "curve_model": curves["model"],
@@ -165,17 +185,17 @@ def _rate(text: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:/\s*([smhd]))?\s*", text)
     if match is None:
         raise InvalidInput(f"{text!r} is not a rate", field="rate", hint="such as 0.8/s or 50/m")
-    found = float(match[1]) / {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2] or "s"]
-    if found <= 0:
+    rate = float(match[1]) / {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2] or "s"]
+    if rate <= 0:
         raise InvalidInput(f"nothing is published at {text}", field="rate", hint="more than 0")
-    return found
+    return rate
 
 
 def _size(text: str) -> int:
     try:
-        found = bytes_from(text)
+        size_bytes = bytes_from(text)
     except InvalidInput as error:
         raise InvalidInput(error.message, field="message-size", hint="such as 2KB") from None
-    if not found:
+    if not size_bytes:
         raise InvalidInput(f"a message of {text!r}", field="message-size", hint="such as 2KB")
-    return found
+    return size_bytes

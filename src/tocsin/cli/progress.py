@@ -39,7 +39,7 @@ class Watch(AbstractContextManager["Watch"]):
         self._task: TaskID | None = None
         self._what = ""
         self._done = self._total = 0
-        self._told_at = 0.0
+        self._written_at = 0.0
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -70,8 +70,8 @@ class Watch(AbstractContextManager["Watch"]):
             self._line(f"{self._what}: {self._done} of {self._total}")
 
     def _late(self) -> bool:
-        return time.monotonic() - self._told_at >= self._line_every_s
+        return time.monotonic() - self._written_at >= self._line_every_s
 
     def _line(self, text: str) -> None:
-        self._told_at = time.monotonic()
+        self._written_at = time.monotonic()
         self._console.print(text, highlight=False, soft_wrap=True, markup=False)

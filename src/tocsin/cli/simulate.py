@@ -26,16 +26,10 @@ def simulate(
 ) -> None:
     """Whole systems in virtual time, with crashes, cuts, losses and moves; the promises are
     watched at every step. A seed that breaks one is named."""
-    from tocsin.policies import parse_policy
-    from tocsin.simulation import KINDS
+    from tocsin.testing.simulation import KINDS
 
-    if kind is not None and kind not in KINDS:
-        raise InvalidInput(
-            f"no kind of world is called {kind!r}", field="kind", hint=" or ".join(KINDS)
-        )
     chosen = policy or []
-    for text in chosen:
-        parse_policy(text)
+    _check(kind, chosen)
     rows = []
     broken = 0
     with Watch(err) as watch:
@@ -58,11 +52,23 @@ def simulate(
         raise typer.Exit(1)
 
 
+def _check(kind: str | None, policies: list[str]) -> None:
+    from tocsin.policies import parse_policy
+    from tocsin.testing.simulation import KINDS
+
+    if kind is not None and kind not in KINDS:
+        raise InvalidInput(
+            f"no kind of world is called {kind!r}", field="kind", hint=" or ".join(KINDS)
+        )
+    for text in policies:
+        parse_policy(text)
+
+
 def _named(
     kind: str, seed: int, happenings: int, policies: list[str], error: Exception
 ) -> InvalidInput:
     again = f"tocsin simulate --kind {kind} --first {seed} --seeds 1 --happenings {happenings}"
-    again += "".join(f" --policy {one!r}" for one in policies)
+    again += "".join(f" --policy {policy!r}" for policy in policies)
     return InvalidInput(
         f"{kind} world, seed {seed}: {type(error).__name__}: {error}", hint=f"again with {again}"
     )

@@ -5,8 +5,26 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tocsin.cli.services import bytes_from
 from tocsin.errors import InvalidInput
+
+
+def bytes_from(text: str | None) -> int | None:
+    """64MB, 512 KiB, 1000 → bytes."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)(i?)b?\s*", text.lower())
+    if match is None:
+        raise InvalidInput(f"{text!r} is not a size", field="cache", hint="such as 64MB or 100KB")
+    unit = (1024 if match[3] else 1000) ** ("", "k", "m", "g").index(match[2])
+    return int(float(match[1]) * unit)
+
+
+def seconds_from(text: str, field: str) -> float:
+    """30s, 5m, 12h, 7d → seconds."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*", text.lower())
+    if match is None:
+        raise InvalidInput(f"{text!r} is not a duration", field=field, hint="such as 90s or 30d")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
 
 
 def listed(given: list[str] | None) -> list[str] | None:
@@ -21,13 +39,13 @@ def sizes_from(given: list[str] | None) -> list[int] | None:
     """Cache sizes: 50MB,100MB → bytes."""
     if given is None:
         return None
-    found = []
+    sizes = []
     for text in listed(given) or []:
         try:
-            found.append(bytes_from(text) or 0)
+            sizes.append(bytes_from(text) or 0)
         except InvalidInput as error:
             raise InvalidInput(error.message, field="sizes", hint=error.hint) from None
-    return found
+    return sizes
 
 
 def check_target(file: Path | None, field: str) -> None:
@@ -43,12 +61,12 @@ def check_target(file: Path | None, field: str) -> None:
 
 def pairs_from(given: list[str] | None) -> dict[str, str]:
     """`--set FIELD=VALUE`, given repeatedly."""
-    found = {}
+    settings = {}
     for pair in given or []:
         field, equals, value = pair.partition("=")
         if not equals or not value.strip():
             raise InvalidInput(
                 f"--set {pair!r} is not FIELD=VALUE", field="set", hint="such as --set skew=0.8"
             )
-        found[field.strip().replace("-", "_")] = value
-    return found
+        settings[field.strip().replace("-", "_")] = value
+    return settings

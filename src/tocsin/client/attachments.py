@@ -33,11 +33,11 @@ class Upload:
 
     async def hashed(self) -> Attachment:
         """What a record will say of it."""
-        found, size = hashlib.sha256(), 0
+        digest, size = hashlib.sha256(), 0
         async for piece in self.pieces():
-            found.update(piece)
+            digest.update(piece)
             size += len(piece)
-        return Attachment(found.hexdigest(), size, self.type, self.name)
+        return Attachment(digest.hexdigest(), size, self.type, self.name)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         if isinstance(self._source, bytes):
@@ -82,11 +82,11 @@ class AttachedFile:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         http = await self._http()
         led_by = f"subscription={self._result.subscription}&position={self._result.position}"
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         async for piece in http.stream(f"/v1/attachments/{self.about.id}?{led_by}"):
-            found.update(piece)
+            digest.update(piece)
             yield piece
-        if found.hexdigest() != self.about.id:
+        if digest.hexdigest() != self.about.id:
             raise Unavailable(f"attachment {self.about.id} came damaged", hint="read it again")
 
 
@@ -94,18 +94,18 @@ def attached(result: Result, field: str) -> Attachment:
     """What a result says of the attachment in a field."""
     value: Any = result.value.get(field) if isinstance(result.value, dict) else None
     try:
-        found = msgspec.convert(value, Attachment)
+        about = msgspec.convert(value, Attachment)
     except msgspec.ValidationError:
         raise InvalidInput(f"the result has no attachment in {field!r}", field=field) from None
-    check_attachment_id(found.id)
-    return found
+    check_attachment_id(about.id)
+    return about
 
 
 def attached_fields(result: Result) -> list[str]:
     """The fields of a result that hold attachments, by their looks."""
-    found = []
+    fields = []
     for field in result.value if isinstance(result.value, dict) else ():
         with contextlib.suppress(InvalidInput):
             attached(result, field)
-            found.append(field)
-    return found
+            fields.append(field)
+    return fields

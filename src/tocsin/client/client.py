@@ -9,16 +9,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
-from urllib.parse import urlencode
 
 from tocsin.client.attachments import AttachedFile, attached
 from tocsin.client.beginning import From, beginning_of
-from tocsin.client.cluster import Cluster, Published, StatementResult
+from tocsin.client.cluster import Cluster
 from tocsin.client.connection import Address, Connection, Listener
 from tocsin.client.feed import Gap, Result
 from tocsin.client.http import Http, Token
 from tocsin.errors import Conflict, InvalidInput, TocsinError, Unavailable
 from tocsin.model import FILTERED
+from tocsin.protocol.client import BrokerInfo
+from tocsin.protocol.coordinator import LiveBrokers
+from tocsin.protocol.publishing import Published, StatementResult
+from tocsin.protocol.queries import BrokerQuery, encode_query
 
 T = TypeVar("T")
 
@@ -57,11 +60,11 @@ class Subscription:
         """Every loss so far; each is also told by the `gap` of the result that follows it."""
         return list(self._listener.feed.gaps)
 
-    def on_gap(self, told: Callable[[Gap], None]) -> None:
+    def on_gap(self, callback: Callable[[Gap], None]) -> None:
         """Have `told` called with each loss as soon as it is known, those so far included."""
         for gap in self.gaps:
-            told(gap)
-        self._listener.feed.on_gap = told
+            callback(gap)
+        self._listener.feed.on_gap = callback
 
     @property
     def ended(self) -> bool:
@@ -261,13 +264,13 @@ class Client:
                     field="broker",
                     hint='Client("http://coordinator:7410"), or Client(broker="http://…")',
                 )
-            told = await self._ask_for_broker(None)
-            if name not in (None, told["name"]):
-                all_ = await self._finder.call("GET", "/v1/brokers", repeatable=True)
-                told = next((one for one in all_["brokers"] if one["name"] == name), told)
+            broker = await self._ask_for_broker(None)
+            if name not in (None, broker.name):
+                known = await self._finder.call("GET", "/v1/brokers", LiveBrokers, repeatable=True)
+                broker = next((live for live in known.brokers if live.name == name), broker)
             if self._pages is not None:
                 await self._pages[1].close()
-            self._pages = name, Http(told["url"], self._token)
+            self._pages = name, Http(broker.url, self._token)
         return self._pages[1]
 
     async def _publishing(self, publish: Callable[[Cluster, str], Awaitable[T]]) -> T:
@@ -278,8 +281,8 @@ class Client:
         avoid: str | None = None
         for again in (True, False):
             if self._relay is None:
-                told = await self._ask_for_broker(avoid)
-                self._relay = told["name"], Cluster(told["url"], self._token)
+                broker = await self._ask_for_broker(avoid)
+                self._relay = broker.name, Cluster(broker.url, self._token)
             avoid, relay = self._relay
             try:
                 return await publish(relay, key)
@@ -325,13 +328,13 @@ class Client:
                     hint='Client("http://coordinator:7410", token=…)',
                 )
             return Address(self._broker, self._broker)
-        told = await self._ask_for_broker(avoid, attempts=1)
-        return Address(told["name"], told["ws_url"])
+        broker = await self._ask_for_broker(avoid, attempts=1)
+        return Address(broker.name, broker.ws_url)
 
-    async def _ask_for_broker(self, avoid: str | None, attempts: int = 6) -> Any:
+    async def _ask_for_broker(self, avoid: str | None, attempts: int = 6) -> BrokerInfo:
         assert self._finder is not None
-        path = "/v1/broker" + ("?" + urlencode({"exclude": avoid}) if avoid else "")
-        return await self._finder.call("GET", path, repeatable=True, attempts=attempts)
+        path = "/v1/broker" + (encode_query(BrokerQuery((avoid,))) if avoid else "")
+        return await self._finder.call("GET", path, BrokerInfo, repeatable=True, attempts=attempts)
 
     async def _find(self, name: str) -> Address | None:
         if self._finder is None or self._broker is not None:
@@ -340,6 +343,10 @@ class Client:
                 f"{self._broker}",
                 hint="a client with a coordinator follows",
             )
-        told = await self._finder.call("GET", "/v1/brokers", repeatable=True, attempts=1)
-        here = [one for one in told["brokers"] if one["name"] == name and one["alive"]]
-        return Address(name, here[0]["ws_url"]) if here else None
+        known = await self._finder.call(
+            "GET", "/v1/brokers", LiveBrokers, repeatable=True, attempts=1
+        )
+        for broker in known.brokers:
+            if broker.name == name and broker.alive:
+                return Address(name, broker.ws_url)
+        return None

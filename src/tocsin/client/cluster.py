@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from tocsin.client.attachments import Upload
 from tocsin.client.http import Http, Token
 from tocsin.errors import InvalidInput, RecordError
+from tocsin.model import Attachment
+from tocsin.protocol.publishing import Published, StatementResult, StatementResults, Statements
 
+JSON = {"content-type": "application/json"}
 CONTENT_TYPES = {
     ".json": "application/json",
     ".jsonl": "application/x-ndjson",
@@ -22,32 +24,6 @@ CONTENT_TYPES = {
     ".csv": "text/csv",
     ".parquet": "application/vnd.apache.parquet",
 }
-
-
-class StatementResult(Struct, frozen=True):
-    """What one statement did."""
-
-    statement: str
-    message: str = ""
-    columns: list[str] = []
-    rows: list[list[Any]] = []
-
-
-class Refused(Struct, frozen=True):
-    """A record that did not fit, and why; it is in the dataset's dead letters."""
-
-    line: int
-    reason: str
-    field: str | None = None
-
-
-class Published(Struct, frozen=True):
-    """What became of published records. `end` is the log position after the last one."""
-
-    accepted: int
-    rejected: int = 0
-    end: int = 0
-    errors: list[Refused] = []
 
 
 class Cluster:
@@ -67,11 +43,12 @@ class Cluster:
         answer = await self._http.call(
             "POST",
             "/v1/statements",
-            json={"sql": text},
-            headers={} if key is None else {"idempotency-key": key},
+            StatementResults,
+            content=msgspec.json.encode(Statements(text)),
+            headers=JSON if key is None else {**JSON, "idempotency-key": key},
             repeatable=False,
         )
-        return msgspec.convert(answer["results"], list[StatementResult])
+        return answer.results
 
     async def publish(
         self,
@@ -120,20 +97,22 @@ class Cluster:
         about = await upload.hashed()
         headers = {"content-type": about.type, "content-length": str(about.size)}
         path = f"/v1/attachments/{about.id}"
-        await self._http.call("PUT", path, content=upload.pieces, headers=headers, repeatable=True)
-        told: dict[str, Any] = msgspec.to_builtins(about)
-        return told
+        await self._http.call(
+            "PUT", path, Attachment, content=upload.pieces, headers=headers, repeatable=True
+        )
+        value: dict[str, Any] = msgspec.to_builtins(about)
+        return value
 
     async def _publish(self, dataset: str, body: bytes, kind: str, key: str | None) -> Published:
-        answer = await self._http.call(
+        published = await self._http.call(
             "POST",
             f"/v1/datasets/{dataset}/records",
+            Published,
             content=body,
             headers={"content-type": kind, "idempotency-key": key or uuid.uuid4().hex},
             repeatable=True,
             also=(422,),  # nothing fitted: the body says why, record by record
         )
-        published = msgspec.convert(answer, Published)
         if published.accepted == 0 and published.rejected:
             first = published.errors[0] if published.errors else None
             reason = f"line {first.line}: {first.reason}" if first else "see its dead letters"

@@ -13,6 +13,7 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from msgspec import UNSET
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from tocsin.client import frames
+from tocsin.backoff import Backoff
 from tocsin.client.feed import Feed
 from tocsin.client.http import Token, current
 from tocsin.errors import (
@@ -31,10 +32,12 @@ from tocsin.errors import (
     TooLarge,
     Unauthenticated,
     Unavailable,
-    error_from_dict,
+    UpgradeRequired,
 )
 from tocsin.model import Beginning
-from tocsin.service.backoff import Backoff
+from tocsin.protocol import client as frames
+from tocsin.protocol.failure import error_of, read_error
+from tocsin.protocol.version import check_peer, version_header
 
 log = logging.getLogger("tocsin.client")
 
@@ -44,6 +47,7 @@ STEADY_S = 5.0  # a connection that held so long was a good one: the next failur
 FATAL = {
     frames.MALFORMED: (InvalidInput, "the broker could not read what this client sent"),
     frames.TOO_LARGE: (TooLarge, "a frame was larger than the broker takes"),
+    frames.UPGRADE_REQUIRED: (UpgradeRequired, "the broker refused this client's protocol"),
     frames.UNAUTHENTICATED: (Unauthenticated, "the token is missing, wrong or has expired"),
 }
 
@@ -96,7 +100,7 @@ class Connection:
         self._find = find
         self._token = token
         self._inline = inline
-        self._backoff = Backoff(most_s=most_s)
+        self._backoff = Backoff(Random(), most_s=most_s)
         self._refs = itertools.count(1)
         self._listeners: dict[int, Listener] = {}  # by subscription id
         self._requests: dict[int, tuple[frames.Request, asyncio.Future[Any]]] = {}
@@ -109,7 +113,7 @@ class Connection:
         self._last_failure: Exception | None = None
         self._avoid: str | None = None
         self._follow: str | None = None  # the broker that we were moved to
-        self._cluster: str | None = None  # the store in which our subscriptions have their ids
+        self._store_id: str | None = None  # of the store in which our subscriptions have their ids
         self._task: asyncio.Task[None] | None = None
         self.broker: str | None = None
 
@@ -138,7 +142,7 @@ class Connection:
     async def subscribe(self, listener: Listener) -> None:
         ref = next(self._refs)
         beginning = listener.beginning or UNSET
-        request = frames.Subscribe(ref, listener.channel, listener.arguments, beginning)
+        request = frames.Subscribe(listener.channel, listener.arguments, beginning, ref=ref)
         self._subscribing[ref] = listener
         try:
             await self._request(ref, request)
@@ -215,7 +219,7 @@ class Connection:
     async def _connect_once(self) -> None:
         address = await self._next_address()
         url = f"{address.ws_url}{'&' if '?' in address.ws_url else '?'}inline={int(self._inline)}"
-        headers = {"Authorization": f"Bearer {current(self._token)}"}
+        headers = {"Authorization": f"Bearer {current(self._token)}", **version_header()}
         try:
             async with connect(
                 url,
@@ -236,9 +240,9 @@ class Connection:
             raise Unavailable(f"broker {address.name}: {error!r}") from error
 
     async def _next_address(self) -> Address:
-        found = await self._find(self._follow) if self._find and self._follow else None
+        address = await self._find(self._follow) if self._find and self._follow else None
         self._follow = None  # one try: whoever else is found brings everything along
-        return found or await self._locate(self._avoid)
+        return address or await self._locate(self._avoid)
 
     def _closed(self, error: ConnectionClosed, address: Address) -> None:
         code = error.rcvd.code if error.rcvd is not None else 1006
@@ -254,6 +258,7 @@ class Connection:
         welcome = frames.decode_answer(await socket.recv())
         if not isinstance(welcome, frames.Welcome):
             raise Unavailable(f"broker {address.name} did not say welcome")
+        check_peer(welcome.protocol, f"broker {welcome.broker}", "this client")
         self._open_again(welcome)
         self.broker = welcome.broker
         started_at = time.monotonic()
@@ -276,8 +281,8 @@ class Connection:
         served = {info.subscription: info for info in welcome.subscriptions}
         self._gets.clear()
         self._unsent = [request for request, _ in self._requests.values()]
-        anew = self._cluster not in (None, welcome.cluster)
-        self._cluster = welcome.cluster
+        anew = self._store_id not in (None, welcome.store_id)
+        self._store_id = welcome.store_id
         for number in list(self._listeners):
             if anew:  # this cluster has never heard of us
                 self._subscribe_again(self._listeners.pop(number))
@@ -318,7 +323,7 @@ class Connection:
         for number, listener in self._listeners.items():
             acknowledgement = listener.feed.acknowledgement()
             if acknowledgement is not None:
-                due.append(frames.Ack(number, *acknowledgement))
+                due.append(frames.Ack(*acknowledgement, subscription=number))
             wanted = listener.feed.wanted()
             if wanted is not None:
                 ref = next(self._refs)
@@ -337,13 +342,13 @@ class Connection:
                 for listener in self._of(frame.backend):
                     listener.feed.signalled(frame.epoch, frame.head)
                 self._wake.set()
-            case frames.Results(ref=ref) if ref is not UNSET:
+            case frames.ResultsFrame(ref=ref) if ref is not UNSET:
                 asker = self._gets.pop(_number(ref), None)
                 if asker is not None:
                     asker.feed.arrived(frame)
                     asker.changed.set()
                 self._wake.set()
-            case frames.Results():
+            case frames.ResultsFrame():
                 for listener in self._of(frame.backend):
                     listener.feed.arrived(frame)
                     listener.changed.set()
@@ -367,7 +372,11 @@ class Connection:
 
     def _of(self, backend: int) -> list[Listener]:
         every = self._listeners.values()
-        return [each for each in every if each.feed.info and each.feed.info.backend == backend]
+        return [
+            listener
+            for listener in every
+            if listener.feed.info and listener.feed.info.backend == backend
+        ]
 
     def _subscribed(self, frame: frames.Subscribed) -> None:
         # At once, not when the waiting task runs again: the next frame may already be a signal.
@@ -390,7 +399,7 @@ class Connection:
             future.set_result(frame)
 
     def _failed(self, frame: frames.Failure) -> None:
-        error = error_from_dict(frame.error)
+        error = error_of(frame.error)
         asker = self._gets.pop(_number(frame.ref), None)
         if asker is not None:
             asker.feed.answer_failed()
@@ -416,8 +425,8 @@ def _number(ref: Any) -> int:
 
 def _refused(error: InvalidStatus) -> TocsinError:
     status, body = error.response.status_code, error.response.body
-    try:
-        return error_from_dict(msgspec.json.decode(body or b"")["error"])
-    except (msgspec.DecodeError, KeyError, TypeError):
-        kind = Unauthenticated if status == 401 else Unavailable
-        return kind(f"the broker refused the connection with status {status}")
+    known = read_error(body or b"")
+    if known is not None:
+        return known
+    kind = Unauthenticated if status == 401 else Unavailable
+    return kind(f"the broker refused the connection with status {status}")

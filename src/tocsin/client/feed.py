@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET, Struct, convert
+from msgspec import UNSET, Struct
 
-from tocsin.client.frames import Results, SubscriptionInfo
 from tocsin.model import filtered_dataset
+from tocsin.protocol.client import ResultsFrame, SubscriptionInfo
+from tocsin.protocol.gap import LostRecords, decode_gap
 
 
 class Gap(Struct, frozen=True):
@@ -25,16 +26,6 @@ class Gap(Struct, frozen=True):
     last: int | None
     reason: str
     records: LostRecords | None = None
-
-
-class LostRecords(Struct, frozen=True):
-    """Records in [first, end) of a dataset that a channel gave no answer for."""
-
-    cause: str
-    dataset: str = ""
-    first: int = 0
-    end: int = 0
-    records: int = 0
 
 
 class Result(Struct, frozen=True):
@@ -68,7 +59,7 @@ class Feed:
         self._info: SubscriptionInfo | None = None
         self._head = 0
         self._received = 0  # every position up to here was received or is told as a gap
-        self._asked = False
+        self._pending = False
         self._gap: Gap | None = None
         self._acknowledged = 0
         self._acknowledgement_sent = 0
@@ -88,7 +79,7 @@ class Feed:
     def opened(self, info: SubscriptionInfo) -> None:
         """The broker serves the subscription, for the first time or again after a reconnection."""
         known, self._info = self._info, info
-        self._asked = False
+        self._pending = False
         if known is None:
             self._start(info.marker)
         elif known.epoch != info.epoch:
@@ -106,26 +97,26 @@ class Feed:
 
     def wanted(self) -> Wanted | None:
         """The get to send now, if any: one at a time, and only while there is room for it."""
-        if self._info is None or self._asked or self._head <= self._received:
+        if self._info is None or self._pending or self._head <= self._received:
             return None
         room = self._prefetch - len(self._buffer)
         if room * 2 < self._prefetch:  # wait until half is free: few large gets, not many small
             return None
-        self._asked = True
+        self._pending = True
         return Wanted(self._received, self._info.epoch, room)
 
     def answer_failed(self) -> None:
         """The get came to nothing; it may be sent again."""
-        self._asked = False
+        self._pending = False
 
-    def arrived(self, frame: Results) -> None:
+    def arrived(self, frame: ResultsFrame[Any]) -> None:
         """Results, asked for or inline."""
         info = self._info
         if info is None:
             return
         answer = frame.ref is not UNSET
         if answer:
-            self._asked = False
+            self._pending = False
         if frame.epoch != info.epoch:
             if not answer:
                 self.signalled(frame.epoch, frame.head)
@@ -194,7 +185,7 @@ class Feed:
         """Are positions those of a dataset's records, of which a filter matches some?"""
         return self._info is not None and filtered_dataset(self._info.channel) is not None
 
-    def _take_in(self, frame: Results) -> bool:
+    def _take_in(self, frame: ResultsFrame[Any]) -> bool:
         """Whether all of it was taken."""
         assert self._info is not None
         for result in frame.results:
@@ -205,7 +196,7 @@ class Feed:
             if result.position > self._received + 1 and not self._has_holes:
                 self._lose(self._received + 1, result.position - 1, "missing in the answer")
             self._received = result.position
-            lost = _lost_records(result.value)
+            lost = decode_gap(result.value)
             if lost is not None:
                 self._untaken.add(result.position)
                 self._lose(result.position, result.position, lost.cause, lost)
@@ -236,10 +227,3 @@ class Feed:
             both = self._gap.last is not None and last is not None
             self._gap = Gap(gap.channel, self._gap.first, last if both else None, reason)
         self.on_gap(gap)
-
-
-def _lost_records(value: Any) -> LostRecords | None:
-    """What a result says that stands for others: no column of a query is called `_gap`."""
-    if not (isinstance(value, dict) and value.keys() == {"_gap"}):
-        return None
-    return convert(value["_gap"], LostRecords)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
+from tocsin.backoff import Backoff
+from tocsin.client.transport import HttpClient
 from tocsin.errors import (
     InvalidInput,
     TocsinError,
     Unauthenticated,
     Unavailable,
     Unconfirmed,
-    error_from_dict,
 )
-from tocsin.service.backoff import NO_ANSWER, Backoff
+from tocsin.protocol import failure
 
+T = TypeVar("T")
 Token = str | Callable[[], str]
 """A token, or a function that gives a fresh one whenever one is needed."""
 
@@ -28,27 +29,21 @@ PASSING = (502, 503, 504)  # the service, or what stands before it, cannot answe
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
-@functools.cache
-def tls() -> ssl.SSLContext:
-    """One for all: reading the certificates anew for every client takes a tenth of a second."""
-    return ssl.create_default_context()
-
-
 def current(token: Token | None) -> str:
     """The token to use now."""
-    found = token() if callable(token) else token
-    if not found:
+    text = token() if callable(token) else token
+    if not text:
         raise Unauthenticated("this client has no token", hint='give one: Client(…, token="…")')
-    return found
+    return text
 
 
 def error_of(response: httpx.Response) -> TocsinError:
     """The typed error that a service answered with."""
-    try:
-        return error_from_dict(msgspec.json.decode(response.content)["error"])
-    except (msgspec.DecodeError, KeyError, TypeError):
-        kind = Unavailable if response.status_code in PASSING else TocsinError
-        return kind(f"{response.request.url} answered {response.status_code} without a reason")
+    error = failure.read_error(response.content)
+    if error is not None:
+        return error
+    kind = Unavailable if response.status_code in PASSING else TocsinError
+    return kind(f"{response.request.url} answered {response.status_code} without a reason")
 
 
 class Http:
@@ -57,7 +52,7 @@ class Http:
     def __init__(self, url: str, token: Token | None, timeout_s: float = 30.0) -> None:
         self.url = _checked(url).rstrip("/")
         self._token = token
-        self._client = httpx.AsyncClient(timeout=timeout_s, verify=tls())
+        self._client: httpx.AsyncClient = HttpClient(timeout=timeout_s)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -66,38 +61,46 @@ class Http:
         self,
         method: str,
         path: str,
+        kind: type[T],
         *,
         repeatable: bool,
         attempts: int = 6,
         also: tuple[int, ...] = (),
         **options: Any,
-    ) -> Any:
-        """The decoded answer; `also` are statuses whose bodies may be answers too.
+    ) -> T:
+        """The answer as `kind`; `also` are statuses whose bodies may be answers too.
 
         A call that is not `repeatable` is only sent again if the service certainly did not get it.
         `content` may be a function that gives the body anew, for each attempt.
         """
         content = options.pop("content", None)
-
         headers = {"authorization": f"Bearer {current(self._token)}"} | options.pop("headers", {})
 
-        async def once() -> Any:
+        async def once() -> T:
             try:
                 body = content() if callable(content) else content
                 response = await self._client.request(
                     method, self.url + path, headers=headers, content=body, **options
                 )
-            except NO_ANSWER as lost:
+            except httpx.HTTPError as lost:
                 raise _Lost(self.url, lost, sent=not isinstance(lost, NOT_SENT)) from lost
             if response.is_success:
-                return msgspec.json.decode(response.content)
-            error = error_of(response)
-            if response.status_code in also and type(error) is TocsinError:  # it told no error
-                return msgspec.json.decode(response.content)
-            raise error
+                return self._decoded(response, kind)
+            if response.status_code in also and failure.read_error(response.content) is None:
+                return self._decoded(response, kind)
+            raise error_of(response)
 
         counted = not repeatable or "idempotency-key" in headers
         return await _retried(once, attempts, repeatable, counted)
+
+    def _decoded(self, response: httpx.Response, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(response.content, type=kind)
+        except msgspec.DecodeError as error:
+            raise TocsinError(
+                f"the answer of {response.request.url} was not understood: {error}",
+                hint="is that the address of a Tocsin service?",
+            ) from None
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
         """The bytes of a GET as they come; what breaks in the middle raises."""
@@ -109,7 +112,7 @@ class Http:
                     raise error_of(response)
                 async for piece in response.aiter_raw():
                     yield piece
-        except NO_ANSWER as lost:
+        except httpx.HTTPError as lost:
             raise _Lost(self.url, lost, sent=True).error from lost
 
 
@@ -139,10 +142,10 @@ class _Lost(Exception):
 
 
 async def _retried(
-    once: Callable[[], Awaitable[Any]], attempts: int, repeatable: bool, counted: bool
-) -> Any:
+    once: Callable[[], Awaitable[T]], attempts: int, repeatable: bool, counted: bool
+) -> T:
     """`counted`: to have done it twice is not the same as once, so that doubt is told."""
-    backoff = Backoff()
+    backoff = Backoff(Random())
     in_doubt = False
     for left in range(attempts - 1, -1, -1):
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 ROOM = 10_000
-ASKED_AT_ONCE = 1000
+MOST_AT_ONCE = 1000
 
 
 class Taken(NamedTuple):
@@ -29,7 +29,7 @@ class LogOrder:
         self._waiting: dict[int, tuple[Any, bool]] = {}  # what came, and whether it was filled in
         self._head = after  # the newest position heard of
         self._floor = 0  # up to here the store has nothing any more
-        self._asked = after  # every hole up to here was asked for
+        self._requested = after  # every hole up to here was asked for
         self._lost: tuple[int, int] | None = None
         self._offsets: dict[int, int] = {}  # position → where it is in the log, if not acknowledged
         self._end = 0  # of what was read of the log
@@ -74,25 +74,25 @@ class LogOrder:
         self._taken = taken.position - 1
         self._lost = taken.lost
         self._offsets.pop(taken.position, None)
-        self._asked = min(self._asked, self._taken)
+        self._requested = min(self._requested, self._taken)
 
     def holes(self) -> list[tuple[int, int]]:
         """Ranges (after, upto] to ask for; each is told once, until `ask_again`."""
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         upto = min(self._head, self._taken + self._room)
-        for position in range(max(self._taken, self._asked) + 1, upto + 1):
+        for position in range(max(self._taken, self._requested) + 1, upto + 1):
             if position in self._waiting:
                 continue
-            last = found[-1] if found else (0, 0)
-            if last[1] == position - 1 and position - last[0] <= ASKED_AT_ONCE and found:
-                found[-1] = last[0], position
+            last = ranges[-1] if ranges else (0, 0)
+            if last[1] == position - 1 and position - last[0] <= MOST_AT_ONCE and ranges:
+                ranges[-1] = last[0], position
             else:
-                found.append((position - 1, position))
-        self._asked = max(self._asked, upto)
-        return found
+                ranges.append((position - 1, position))
+        self._requested = max(self._requested, upto)
+        return ranges
 
     def ask_again(self) -> None:
-        self._asked = self._taken
+        self._requested = self._taken
 
     @property
     def complete(self) -> bool:
@@ -101,6 +101,6 @@ class LogOrder:
 
     def acknowledge(self, position: int) -> int:
         """The offset to resume from when everything up to `position` is done with."""
-        for one in [one for one in self._offsets if one <= position]:
-            del self._offsets[one]
+        for offset in [offset for offset in self._offsets if offset <= position]:
+            del self._offsets[offset]
         return min(self._offsets.values(), default=self._end)

@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar
 
 from tocsin.client.beginning import From
 from tocsin.client.client import Client, Subscription
-from tocsin.client.cluster import Published, StatementResult
 from tocsin.client.feed import Gap, Result
+from tocsin.protocol.publishing import Published, StatementResult
 
 T = TypeVar("T")
 

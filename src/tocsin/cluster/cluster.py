@@ -12,21 +12,23 @@ import time
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
-from tocsin.cluster.attachments import Keeper, Mentions
+from tocsin.backoff import Backoff
+from tocsin.cluster.attachments import AttachmentStore, Mentions
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
-from tocsin.cluster.intake import DEAD_LETTERS, Intake, Published, dead_letter
-from tocsin.cluster.matches import MatchTaker
+from tocsin.cluster.intake import DEAD_LETTERS, Intake, dead_letter
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.routed_stream import Routed
 from tocsin.cluster.routing import Routing
+from tocsin.cluster.subscriptions import Subscriptions
 from tocsin.errors import (
     Conflict,
     InvalidInput,
@@ -34,32 +36,32 @@ from tocsin.errors import (
     SettingError,
     TocsinError,
     Unavailable,
+    is_bug,
 )
-from tocsin.language import CreateChannel, bind_arguments, checked_beginning
-from tocsin.language.tokens import NAME, NAME_RULE
 from tocsin.model import (
-    Arguments,
-    Beginning,
     Broker,
     Channel,
     Dataset,
-    Subscription,
     attachments_of,
 )
-from tocsin.pipeline.adhoc import Answer
-from tocsin.pipeline.channels import mask_of, settle
-from tocsin.pipeline.engine import Engine
-from tocsin.pipeline.session import runs_in_real_time
-from tocsin.pipeline.trial import Record
-from tocsin.service.backoff import Backoff
+from tocsin.protocol.publishing import Published
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
+from tocsin.spark.adhoc import Answer
+from tocsin.spark.engine import Engine
+from tocsin.spark.session import runs_in_real_time
+from tocsin.spark.trial import Record
+from tocsin.sql import CreateChannel
+from tocsin.sql.tokens import NAME, NAME_RULE
 from tocsin.storage.content import open_content
 from tocsin.storage.data_directory import DataDirectory
 from tocsin.storage.log import open_log
 from tocsin.storage.log.kafka import KafkaAddress
-from tocsin.storage.runs import Committed
-from tocsin.storage.store import Store
+from tocsin.storage.store.runs import Committed
+from tocsin.storage.store.store import Store
+
+if TYPE_CHECKING:
+    from tocsin.cluster.matches import MatchConsumer
 
 log = structlog.get_logger()
 
@@ -85,8 +87,8 @@ class Cluster:
             owner=store.mark,
             not_before_us=self.store.progress.latest_us(),
         )
-        attached = any(attachments_of(one) for one in store.catalog.datasets())
-        self.attachments = Keeper(
+        attached = any(attachments_of(dataset) for dataset in store.catalog.datasets())
+        self.attachments = AttachmentStore(
             open_content(settings.attachments, data, owner=store.mark, expected=attached)
         )
         self.intake = Intake(
@@ -97,17 +99,27 @@ class Cluster:
         self.notifier = Notifier(self.store, settings.secret)
         self.deliveries = Deliveries(settings, self.store)
         self.routing = Routing(self.store, self.log, data / "datasets")
+        self.subscriptions = Subscriptions(
+            self.store,
+            self.log,
+            self.routing,
+            self.deliveries,
+            self.notifier,
+            engine=lambda: self._engine,
+        )
         self._mentions = Mentions(self.store, self.log, data / "datasets")
-        self._matches = self._match_taker()
+        self._matches = self._match_consumer()
         self._engine: Engine | None = None
         self._engine_starts = 0
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _match_taker(self) -> MatchTaker | None:
+    def _match_consumer(self) -> MatchConsumer | None:
         if not runs_in_real_time(self.settings):
             return None
-        return MatchTaker(
+        from tocsin.cluster.matches import MatchConsumer
+
+        return MatchConsumer(
             KafkaAddress.parse(self.settings.log),
             self.store,
             self._matched,
@@ -115,7 +127,7 @@ class Cluster:
         )
 
     def _matched(self, committed: Committed) -> None:
-        """Called on the taker's thread."""
+        """Called on the consumer's thread."""
         with contextlib.suppress(NotFound):  # dropped meanwhile
             self._committed(self.store.catalog.channel(committed.channel), committed)
 
@@ -173,13 +185,13 @@ class Cluster:
     async def _keep_engine(self) -> None:
         """Spark takes seconds to come up; publishing and fetching do not wait for it. When its Java
         process ends, another one is started: channels go on from where the store says."""
-        backoff = Backoff(first_s=0.5, most_s=30.0)
+        backoff = Backoff(Random(), first_s=0.5, most_s=30.0)
         while True:
             began = time.monotonic()
             try:
                 await self._run_engine()
             except Exception as error:
-                if self._engine_starts == 0:
+                if self._engine_starts == 0 or is_bug(error):
                     raise  # no Java, say: nothing that time would mend
                 log.error("Spark could not be started again", reason=str(error))
             if time.monotonic() - began > STEADY_S:
@@ -202,17 +214,21 @@ class Cluster:
             await asyncio.shield(asyncio.to_thread(engine.stop))
 
     def _bury(self, channel: str, records: Sequence[tuple[Record, str]], cause: str) -> None:
-        """Records that a channel's query failed on become its dead letters. Called on a pipeline
+        """Records that a channel's query failed on become its dead letters. Called on a Spark
         thread; durable when it returns."""
         letters = [
             dead_letter(
-                each.dataset, f"channel {channel}", reason=cause, record=text, line=each.position
+                record.dataset,
+                f"channel {channel}",
+                reason=cause,
+                record=text,
+                line=record.position,
             )
-            for each, text in records
+            for record, text in records
         ]
         if letters:
-            said = msgspec.json.encode([channel, cause, letters[0].decode(), len(letters)])
-            key = blake2b(said, digest_size=16).hexdigest()
+            content = msgspec.json.encode([channel, cause, letters[0].decode(), len(letters)])
+            key = blake2b(content, digest_size=16).hexdigest()
             self.log.append(DEAD_LETTERS.name, letters, key).result()
 
     async def _collect(self) -> None:
@@ -223,7 +239,8 @@ class Cluster:
             try:
                 await asyncio.to_thread(self.attachments.collect, self._mentions.look, grace_s)
             except Exception as error:  # a file was just deleted, the store is away: next time
-                log.warning("attachments were not collected", reason=str(error))
+                report = log.exception if is_bug(error) else log.warning
+                report("attachments were not collected", reason=str(error))
 
     def _on_store_end(self, error: TocsinError) -> None:
         """Another cluster has it. Called on any thread."""
@@ -247,8 +264,8 @@ class Cluster:
         lasting = [
             *([] if of_spark is None else [of_spark]),
             *([] if self._matches is None else self._matches.troubles.lasting()),
-            *(f"dataset {each}" for each in self.feeds.troubles.lasting()),
-            *(f"delivery of channel {each}" for each in self.deliveries.troubles.lasting()),
+            *(f"dataset {trouble}" for trouble in self.feeds.troubles.lasting()),
+            *(f"delivery of channel {trouble}" for trouble in self.deliveries.troubles.lasting()),
         ]
         return "; ".join(lasting) or None
 
@@ -268,7 +285,7 @@ class Cluster:
         return "Spark is started again" if self._engine_starts else "Spark is still starting"
 
     def _committed(self, channel: Channel, committed: Committed) -> None:
-        """Called on a pipeline thread."""
+        """Called on a thread of the engine."""
         self.deliveries.committed(channel.name)
         self._loop.call_soon_threadsafe(self.notifier.results_committed, channel, committed)
 
@@ -305,13 +322,13 @@ class Cluster:
             await asyncio.to_thread(engine.drop_dataset, dataset)
             await asyncio.to_thread(self.log.drop_dataset, name)
 
-    async def create_channel(self, asked: CreateChannel) -> None:
+    async def create_channel(self, statement: CreateChannel) -> None:
         engine = self.engine
         async with self._changing:
-            await asyncio.to_thread(self._refuse_known_channel, asked.name)
-            if asked.delivery is not None:
-                await asyncio.to_thread(self.deliveries.check, asked.delivery)
-            compiled = await asyncio.to_thread(engine.check, asked)
+            await asyncio.to_thread(self._refuse_known_channel, statement.name)
+            if statement.delivery is not None:
+                await asyncio.to_thread(self.deliveries.check, statement.delivery)
+            compiled = await asyncio.to_thread(engine.check, statement)
             channel = await asyncio.to_thread(engine.create, compiled)
             self.deliveries.add(channel)
 
@@ -363,86 +380,3 @@ class Cluster:
         return await self.intake.publish(
             dataset, records, publisher=publisher, source=source, key=key
         )
-
-    # Subscriptions
-
-    async def subscribe(
-        self,
-        subscriber: str,
-        channel: str,
-        given: dict[str, Any] | list[Any],
-        broker: str | None,
-        beginning: Beginning | None = None,
-    ) -> Subscription:
-        """A repeat changes nothing; only a new subscription begins where `beginning` says."""
-        if beginning is not None:
-            checked_beginning(beginning)
-        dataset = await asyncio.to_thread(self.routing.dataset, channel)
-        found = await asyncio.to_thread(self.store.catalog.channel, channel)
-        if dataset is not None:
-            arguments = self.routing.bind(found, dataset, given)
-        else:
-            arguments = settle(found, bind_arguments(found, given))
-            await asyncio.to_thread(self._check_arguments, found, arguments)
-        subscription = await asyncio.to_thread(
-            self._subscribe, subscriber, found, dataset, arguments, broker, beginning
-        )
-        await asyncio.to_thread(self.deliveries.subscribed, subscription)
-        if self._engine is not None:
-            self._engine.subscribed(channel)
-        self.notifier.wake()
-        return subscription
-
-    def _check_arguments(self, channel: Channel, arguments: Arguments) -> None:
-        """Who resumes while Spark starts does not wait for it; nor who asks what others ask."""
-        engine = self._engine
-        if engine is None or self.store.subscriptions.knows(channel.name, arguments):
-            return
-        mask = mask_of(arguments)
-        if mask:
-            engine.check_open(channel.name, mask)
-        engine.check_arguments(channel.name, arguments)
-
-    def _subscribe(
-        self,
-        subscriber: str,
-        channel: Channel,
-        dataset: Dataset | None,
-        arguments: Arguments,
-        broker: str | None,
-        beginning: Beginning | None,
-    ) -> Subscription:
-        subscriptions, now = self.store.subscriptions, time.time()
-        # Whatever is published from now on counts. Of several NEW datasets a run's window does.
-        new = channel.new[0] if len(channel.new) == 1 else ""
-        since = self.log.ends().get(new, 0)
-        if dataset is not None:
-            marker: int | None = self.routing.marker(dataset, arguments["where"], beginning, now)
-        elif beginning is not None:
-            marker = subscriptions.marker_of(channel.name, arguments, beginning, now)
-        else:
-            marker = None
-        made, _ = subscriptions.subscribe(
-            subscriber, channel.name, arguments, broker, marker, since
-        )
-        return made
-
-    async def unsubscribe(self, number: int, subscriber: str | None) -> Subscription:
-        gone = await asyncio.to_thread(self.store.subscriptions.unsubscribe, number, subscriber)
-        self.deliveries.unsubscribed(gone)
-        self.notifier.wake()
-        return gone
-
-    async def move(self, number: int, broker: str) -> Subscription:
-        moved = await asyncio.to_thread(self.store.subscriptions.move, number, broker)
-        self.notifier.wake()
-        return moved
-
-    async def attach(self, subscriber: str, broker: str) -> Sequence[Subscription]:
-        """The subscriber is at `broker` now: everything of theirs is served from there."""
-        attached = await asyncio.to_thread(self.store.subscriptions.attach, subscriber, broker)
-        self.notifier.wake()
-        return attached
-
-    async def of_subscriber(self, subscriber: str) -> Sequence[Subscription]:
-        return await asyncio.to_thread(self.store.subscriptions.of_subscriber, subscriber)

@@ -99,8 +99,8 @@ def read_message(
     except (msgspec.DecodeError, UnicodeDecodeError, csv.Error) as error:
         return Unreadable(line, value.decode(errors="replace"), f"not {kind.upper()}: {error}")
     if len(rows) != 1 or len(rows[0]) != len(columns):
-        found = f"{len(rows[0])} values" if len(rows) == 1 else f"{len(rows)} rows"
-        reason = f"{found}, where one row of {len(columns)} values is expected"
+        extent = f"{len(rows[0])} values" if len(rows) == 1 else f"{len(rows)} rows"
+        reason = f"{extent}, where one row of {len(columns)} values is expected"
         return Unreadable(line, value.decode(), reason)
     return RawRecord(line, dict(zip(columns, rows[0], strict=True)), textual=True)
 

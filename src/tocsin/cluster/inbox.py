@@ -20,9 +20,10 @@ import structlog
 from msgspec import Struct
 
 from tocsin.cluster.formats import format_of_file, read
-from tocsin.cluster.intake import Intake, Rejection
+from tocsin.cluster.intake import Intake
 from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import Dataset
+from tocsin.protocol.publishing import Rejection
 
 log = structlog.get_logger()
 

@@ -14,14 +14,14 @@ from hashlib import blake2b
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import Struct
 from prometheus_client import Counter
 
 from tocsin.cluster.attachments import mentioned
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.errors import InvalidInput, Unavailable, Unconfirmed
-from tocsin.language import by_lower, coerce_text, coercer, fields_by_declared
 from tocsin.model import Column, Dataset, attachments_of
+from tocsin.protocol.publishing import Published, Rejection
+from tocsin.sql import by_lower, coerce_text, coercer, fields_by_declared
 from tocsin.storage.log import Appended, PublicationLog
 
 ACCEPTED = Counter("tocsin_records_accepted_total", "Records taken into the log", ["dataset"])
@@ -40,28 +40,11 @@ DEAD_LETTERS = Dataset(
     ),
     retain_s=7 * 24 * 3600.0,
 )
-MOST_ERRORS_TOLD = 100
+MOST_ERRORS_REPORTED = 100
 MOST_KEY_CHARACTERS = 255
 
 Encoded = tuple[bytes, bytes | None]
 Coercer = Callable[[Any], Any]
-
-
-class Rejection(Struct, frozen=True, omit_defaults=True):
-    """Why a record was refused: where it stood, and which field."""
-
-    line: int
-    reason: str
-    field: str | None = None
-
-
-class Published(Struct, frozen=True):
-    """What became of a publication."""
-
-    accepted: int
-    rejected: int
-    end: int
-    errors: list[Rejection]
 
 
 def request_key(given: str, publisher: str, kind: str, body: bytes) -> str:
@@ -70,8 +53,8 @@ def request_key(given: str, publisher: str, kind: str, body: bytes) -> str:
         raise InvalidInput(
             f"an Idempotency-Key has 1 to {MOST_KEY_CHARACTERS} characters", field="Idempotency-Key"
         )
-    told = msgspec.json.encode([given, publisher, kind, blake2b(body).hexdigest()])
-    return blake2b(told, digest_size=16).hexdigest()
+    content = msgspec.json.encode([given, publisher, kind, blake2b(body).hexdigest()])
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 class Attachments(Protocol):
@@ -91,7 +74,7 @@ class NoAttachments:
         return None
 
 
-class Fitting:
+class RecordValidator:
     """Checks records of one dataset; built once per dataset, used for every record."""
 
     def __init__(
@@ -156,10 +139,10 @@ class Fitting:
             value = declared.get(name)
             if value is None:
                 continue
-            found = self._attachments.size_bytes(value["id"])
-            if found != value["size"]:
-                reason = f"attachment {value['id']} has {found} bytes, not {value['size']}"
-                if found is None:
+            stored_bytes = self._attachments.size_bytes(value["id"])
+            if stored_bytes != value["size"]:
+                reason = f"attachment {value['id']} has {stored_bytes} bytes, not {value['size']}"
+                if stored_bytes is None:
                     reason = (
                         f"there is no attachment {value['id']} (upload it first:"
                         f" PUT /v1/attachments/{value['id']})"
@@ -182,7 +165,7 @@ class Intake:
         self._attachments = attachments or NoAttachments()
         self._dataset = dataset
         self._limit_bytes = record_limit_bytes
-        self._fittings: dict[Dataset, Fitting] = {}
+        self._validators: dict[Dataset, RecordValidator] = {}
 
     async def publish(
         self,
@@ -201,7 +184,7 @@ class Intake:
             sorted_ = self.sort(dataset, records, publisher, source)
         good, rejections, letters = sorted_
         end = await self.append(name, good, letters, key)
-        return Published(len(good), len(rejections), end, rejections[:MOST_ERRORS_TOLD])
+        return Published(len(good), len(rejections), end, rejections[:MOST_ERRORS_REPORTED])
 
     async def append(
         self, name: str, good: list[Encoded], letters: list[Encoded], key: str | None
@@ -250,9 +233,9 @@ class Intake:
         source: str,
     ) -> tuple[list[Encoded], list[Rejection], list[Encoded]]:
         """Part the records into those that fit, the rejections, and their dead letters."""
-        fitting = self._fittings.get(dataset)
-        if fitting is None:
-            fitting = self._fittings[dataset] = Fitting(
+        validator = self._validators.get(dataset)
+        if validator is None:
+            validator = self._validators[dataset] = RecordValidator(
                 dataset, self._limit_bytes, self._attachments
             )
         good: list[Encoded] = []
@@ -263,7 +246,7 @@ class Intake:
                 if isinstance(raw, Unreadable):
                     outcome: Encoded | Rejection = Rejection(raw.line, raw.reason)
                 else:
-                    outcome = fitting.encode(raw)
+                    outcome = validator.encode(raw)
                 if isinstance(outcome, tuple):
                     good.append(outcome)
                     continue
@@ -311,10 +294,10 @@ def dead_letter(
 
 def _raise_failures(outcomes: Sequence[Appended | BaseException]) -> None:
     """Where a part was taken, or may have been, the whole is in doubt."""
-    failures = [one for one in outcomes if isinstance(one, BaseException)]
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if not failures:
         return
-    in_doubt = [one for one in failures if isinstance(one, Unconfirmed)]
+    in_doubt = [failure for failure in failures if isinstance(failure, Unconfirmed)]
     first = (in_doubt or failures)[0]
     if len(failures) < len(outcomes) and isinstance(first, Unavailable):
         raise Unconfirmed.after(first)

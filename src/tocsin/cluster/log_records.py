@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
 
 from tocsin.cluster.stored_records import StoredFile
 from tocsin.errors import Gone, NotFound
 from tocsin.model import Dataset
-from tocsin.storage.data_file import DataFile
+from tocsin.protocol import log_line
 from tocsin.storage.log import Reader
+from tocsin.storage.store.data_file import DataFile
 
 PIECE_BYTES = 1024 * 1024
 MOST_LOOKED_AT = 500_000
@@ -43,33 +43,20 @@ class Read(NamedTuple):
     upto: int
 
 
-class _Line(Struct):
-    t: int
-    r: Raw
-    x: Raw = Raw(b"")
-
-
-class _Stamp(Struct):
-    t: int
-
-
-_decode = msgspec.json.Decoder(_Line).decode
-_decode_stamp = msgspec.json.Decoder(_Stamp).decode
-
 Files = Callable[[str], tuple[DataFile, ...]]
 
 
 def placed(after: int, position: int, body: bytes) -> Placed | None:
     """A line of the log; None if it is no record after all: others may write into a topic."""
     try:
-        line = _decode(body)
+        line = log_line.decode_content(body)
     except msgspec.DecodeError:
         return None
-    record = bytes(line.r)
-    extra = bytes(line.x)
+    record = bytes(line.record)
+    extra = bytes(line.extra)
     if extra:
         record = record[:-1] + (b"," if len(record) > 2 else b"") + extra[1:]
-    return Placed(after, position, line.t / 1e6, record)
+    return Placed(after, position, line.taken_us / 1e6, record)
 
 
 class LogRecords:
@@ -87,9 +74,9 @@ class LogRecords:
             return self._first_position(dataset.name)
         if dataset.retain_s is None:
             return files[0].first_position
-        for one in files:
-            if one.rows:
-                return self._stored(dataset, one).first_position
+        for file in files:
+            if file.rows:
+                return self._stored(dataset, file).first_position
         return files[-1].end_position
 
     def read(self, dataset: Dataset, after: int, upto: int, most_bytes: int = PIECE_BYTES) -> Read:
@@ -111,10 +98,10 @@ class LogRecords:
     def since(self, dataset: Dataset, at_us: int, end: int) -> int:
         """Behind which position everything was taken at or after a moment."""
         begin = self.floor(dataset)
-        for one in self._files(dataset.name):
-            if one.rows and one.max_received_us >= at_us:
-                return self._stored(dataset, one).since(at_us)
-            begin = max(begin, one.end_position)
+        for file in self._files(dataset.name):
+            if file.rows and file.max_received_us >= at_us:
+                return self._stored(dataset, file).since(at_us)
+            begin = max(begin, file.end_position)
         pieces = self._log.pieces(dataset.name, begin, end, PIECE_BYTES)
         while len(pieces) > 1:
             middle = len(pieces) // 2
@@ -122,7 +109,7 @@ class LogRecords:
             pieces = pieces[middle:] if earlier else pieces[:middle]
         for first, upto in pieces:
             for position, body in self._lines(dataset.name, first, upto):
-                if _taken_us(body) >= at_us:
+                if log_line.taken_us(body) >= at_us:
                     return position
             begin = upto
         return begin
@@ -134,10 +121,10 @@ class LogRecords:
         behind = end
         looked_at = 0
         for records in self._backwards(dataset, end):
-            for one in reversed(records):
+            for record in reversed(records):
                 looked_at += 1
-                if matches(msgspec.json.decode(one.record)):
-                    behind = one.after
+                if matches(msgspec.json.decode(record.record)):
+                    behind = record.after
                     count -= 1
                     if count == 0:
                         return behind
@@ -147,35 +134,35 @@ class LogRecords:
 
     def _backwards(self, dataset: Dataset, end: int) -> Iterator[list[Placed]]:
         files = self._files(dataset.name)
-        begin = max([self.floor(dataset), *(one.end_position for one in files)])
+        begin = max([self.floor(dataset), *(file.end_position for file in files)])
         for first, upto in reversed(self._log.pieces(dataset.name, begin, end, PIECE_BYTES)):
             yield [
-                found
+                record
                 for position, body in self._lines(dataset.name, first, upto)
-                if (found := placed(position, self._log.end_of(position, body), body))
+                if (record := placed(position, self._log.end_of(position, body), body))
             ]
-        for one in reversed(files):
-            for rows in self._stored(dataset, one).backwards(PIECE_BYTES):
+        for file in reversed(files):
+            for rows in self._stored(dataset, file).backwards(PIECE_BYTES):
                 yield [Placed(*row) for row in rows]
 
     def _read_logged(self, name: str, after: int, upto: int, most_bytes: int) -> Read:
-        found: list[Placed] = []
+        records: list[Placed] = []
         start, reached = self._log.record_at(name, after), None
         for position, body in self._log.lines(name, start, upto, most_bytes):
             end = self._log.end_of(position, body)
             if end > upto:
                 reached = upto
                 break
-            one = placed(position, end, body)
-            if one is not None:
-                found.append(one)
+            record = placed(position, end, body)
+            if record is not None:
+                records.append(record)
             reached = end
-        return Read(found, upto if reached is None else reached)
+        return Read(records, upto if reached is None else reached)
 
     def _read_stored(self, dataset: Dataset, after: int, upto: int, most_bytes: int) -> Read:
-        for one in self._files(dataset.name):
-            if one.end_position > after:
-                rows, reached = self._stored(dataset, one).read(after, upto, most_bytes)
+        for file in self._files(dataset.name):
+            if file.end_position > after:
+                rows, reached = self._stored(dataset, file).read(after, upto, most_bytes)
                 return Read([Placed(*row) for row in rows], reached)
         return Read([], upto)
 
@@ -186,13 +173,13 @@ class LogRecords:
     def _lines(self, name: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """As the log's own, a piece at a time: some media read all that is asked for at once."""
         while start < end:
-            found = list(self._log.lines(name, start, end, PIECE_BYTES))
-            yield from found
-            start = self._log.end_of(*found[-1]) if found else end
+            lines = list(self._log.lines(name, start, end, PIECE_BYTES))
+            yield from lines
+            start = self._log.end_of(*lines[-1]) if lines else end
 
     def _taken_us(self, name: str, start: int, end: int) -> int:
         for _, body in self._log.lines(name, start, end, 1):
-            return _taken_us(body)
+            return log_line.taken_us(body)
         return 1 << 62
 
     def _first_position(self, name: str) -> int:
@@ -200,10 +187,3 @@ class LogRecords:
             return self._log.first_position(name)
         except NotFound:  # it is being dropped
             return 0
-
-
-def _taken_us(body: bytes) -> int:
-    try:
-        return _decode_stamp(body).t
-    except msgspec.DecodeError:
-        return 0

@@ -14,17 +14,17 @@ from typing import Any
 import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from msgspec import Struct
 from prometheus_client import Counter, Gauge
 
 from tocsin.errors import Unavailable
+from tocsin.protocol.match import decode_match
 from tocsin.service.trouble import Troubles
-from tocsin.storage.gaps import gap_payload, too_large
 from tocsin.storage.log.kafka import KafkaAddress, Topics
-from tocsin.storage.matches import Match
-from tocsin.storage.progress import Loss
-from tocsin.storage.runs import Committed
-from tocsin.storage.store import Store
+from tocsin.storage.store.gaps import gap_payload, too_large
+from tocsin.storage.store.matches import Match
+from tocsin.storage.store.progress import Loss
+from tocsin.storage.store.runs import Committed
+from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
@@ -39,19 +39,7 @@ GATHER_S = 0.01  # the first goes at once; what comes soon after is stored toget
 RETRY_S = 1.0
 
 
-class _Told(Struct, frozen=True):
-    """A message of the topic, as `pipeline.real_time` writes it."""
-
-    c: str
-    b: int
-    p: int
-    v: msgspec.Raw
-
-
-_decode = msgspec.json.Decoder(_Told).decode
-
-
-class MatchTaker:
+class MatchConsumer:
     """One thread: the order of a backend subscription's results is that of the topic."""
 
     def __init__(
@@ -108,11 +96,11 @@ class MatchTaker:
         try:
             consumer.assign([TopicPartition(topic, 0, self._store.matches.read_up_to(topic))])
             while not self._stopping.is_set():
-                found = self._next(consumer)
+                messages = self._next(consumer)
                 began = time.monotonic()
-                self._commit(topic, found)
+                self._commit(topic, messages)
                 self.troubles.clear(NAME)
-                self._measure(consumer, found)
+                self._measure(consumer, messages)
                 self._stopping.wait(max(0.0, began + GATHER_S - time.monotonic()))
         finally:
             consumer.close()
@@ -122,40 +110,40 @@ class MatchTaker:
         first = consumer.poll(WAIT_S)
         if first is None:
             return []
-        found = [first, *consumer.consume(MOST_AT_ONCE, timeout=0)]
-        for message in found:
+        messages = [first, *consumer.consume(MOST_AT_ONCE, timeout=0)]
+        for message in messages:
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise Unavailable(f"Kafka at {self._address.shown}: {error.str()}")
-        return found
+        return messages
 
     def _commit(self, topic: str, messages: list[Message]) -> None:
         if not messages:
             return
-        found = [match for message in messages if (match := self._match(message)) is not None]
+        matches = [match for message in messages if (match := self._match(message)) is not None]
         last = messages[-1].offset()
         assert last is not None
         started = time.perf_counter()
-        for committed in self._store.matches.commit(topic, found, last + 1):
+        for committed in self._store.matches.commit(topic, matches, last + 1):
             self._on_commit(committed)
-        TAKEN.inc(len(found))
-        log.debug("matches taken", count=len(found), seconds=time.perf_counter() - started)
+        TAKEN.inc(len(matches))
+        log.debug("matches taken", count=len(matches), seconds=time.perf_counter() - started)
 
     def _match(self, message: Message) -> Match | None:
         """None: Spark did not write it. Whatever is read here must be storable, or nothing behind
         it would ever be."""
         value: Any = message.value()
         try:
-            told = _decode(value or b"")
+            decoded = decode_match(value or b"")
         except msgspec.DecodeError:
             STRANGE.inc()
             log.warning("somebody else writes into the topic of matches", offset=message.offset())
             return None
-        payload = bytes(told.v)
+        payload = bytes(decoded.payload)
         if len(payload) > self._result_limit_bytes:
             cause = too_large(len(payload), self._result_limit_bytes)
-            payload = gap_payload(Loss("", told.p, told.p + 1, 1, cause))
-        return Match(told.c, told.b, told.p, payload)
+            payload = gap_payload(Loss("", decoded.position, decoded.position + 1, 1, cause))
+        return Match(decoded.channel, decoded.backend, decoded.position, payload)
 
     def _measure(self, consumer: Consumer, taken: list[Message]) -> None:
         """How much is left, and how long what was taken last had waited."""

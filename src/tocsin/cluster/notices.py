@@ -7,23 +7,26 @@ A notice that never arrives only delays: the broker asks "what is new since" by 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from random import Random
 
 import httpx
 import msgspec
 import structlog
 from prometheus_client import Counter
 
+from tocsin.backoff import Backoff
+from tocsin.client.transport import Transport
+from tocsin.cluster.records import head_news
 from tocsin.errors import TocsinError
-from tocsin.model import Channel, Departure, Head, Result, Subscription
-from tocsin.service.backoff import NO_ANSWER
+from tocsin.model import Channel, Departure, Head, Result
+from tocsin.protocol.cluster import News
+from tocsin.protocol.version import version_header
 from tocsin.service.tokens import sign_notice
-from tocsin.storage.runs import Committed
-from tocsin.storage.store import Store
+from tocsin.storage.store.runs import Committed
+from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
@@ -77,7 +80,9 @@ class _Known:
     name: str
     url: str
     since: int
-    told: dict[int, Head] = field(default_factory=dict)  # of backend subscriptions that it has
+    heads_sent: dict[int, Head] = field(
+        default_factory=dict
+    )  # of backend subscriptions that it has
     fresh: dict[int, Head] = field(default_factory=dict)  # newer ones of these
     pushed: _Pushed = field(default_factory=lambda: _Pushed())
     doubtful: bool = False  # more may have changed: the store knows
@@ -93,8 +98,8 @@ class _Known:
             self.asking = asyncio.get_running_loop().call_later(ASK_S, self.ask)
 
     def is_news(self, head: Head) -> bool:
-        told = self.told.get(head.backend)
-        return told is None or told.epoch != head.epoch or told.head < head.head
+        last = self.heads_sent.get(head.backend)
+        return last is None or last.epoch != head.epoch or last.head < head.head
 
 
 class Notifier:
@@ -109,7 +114,7 @@ class Notifier:
         self._secret = secret
         self._brokers: dict[str, _Known] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._transport = httpx.AsyncHTTPTransport()  # a client does more than notices need
+        self._transport = Transport()  # a client does more than notices need
 
     async def start(self) -> None:
         for broker in await asyncio.to_thread(self._store.catalog.brokers):
@@ -129,7 +134,7 @@ class Notifier:
                 known = self._brokers[broker] = _Known(broker, url, since)
                 self._tasks[broker] = asyncio.create_task(self._deliver(known))
         self._brokers[broker].url = url
-        self._brokers[broker].told.clear()
+        self._brokers[broker].heads_sent.clear()
 
     def forget(self, broker: str) -> None:
         self._brokers.pop(broker, None)
@@ -141,7 +146,7 @@ class Notifier:
         results = list(committed.results) if channel.push else []
         for known in self._brokers.values():
             known.fresh.update(
-                (one.backend, one) for one in committed.heads if one.backend in known.told
+                (head.backend, head) for head in committed.heads if head.backend in known.heads_sent
             )
             for result in results:
                 known.pushed.add(result)
@@ -153,38 +158,34 @@ class Notifier:
             known.ask()
 
     async def _deliver(self, known: _Known) -> None:
-        told_at = -GATHER_S
+        sent_at = -GATHER_S
         while True:
             await known.wake.wait()
             # The first goes at once; what comes soon after is told together.
-            await asyncio.sleep(max(0.0, told_at + GATHER_S - time.monotonic()))
-            told_at = time.monotonic()
+            await asyncio.sleep(max(0.0, sent_at + GATHER_S - time.monotonic()))
+            sent_at = time.monotonic()
             known.wake.clear()
             heads, known.fresh = known.fresh, {}
             detached: list[Departure] = []
             if known.doubtful:
                 known.doubtful = False
                 try:
-                    found, detached = await self._ask(known)
+                    newest, detached = await self._ask(known)
                 except TocsinError as error:
                     log.warning("a notice could not be made", broker=known.name, reason=str(error))
                     known.fresh = {**heads, **known.fresh}
                     await asyncio.sleep(FIRST_RETRY_S)
                     known.ask()
                     continue
-                heads.update(found)
+                heads.update(newest)
             else:
                 known.ask_later()
             news = [head for head in heads.values() if known.is_news(head)]
             pushed, known.pushed = known.pushed, known.pushed.after(news)
-            known.told.update((head.backend, head) for head in news)
+            known.heads_sent.update((head.backend, head) for head in news)
             if news or detached:
-                notice = {
-                    "cluster": self._store.id,
-                    "sequence": known.since,
-                    "heads": [_head_json(head, pushed.up_to(head)) for head in news],
-                    "detached": detached,
-                }
+                pushing = [head_news(head, pushed.up_to(head)) for head in news]
+                notice = News(known.since, pushing, detached, self._store.id)
                 await self._send(known, msgspec.json.encode(notice))
 
     async def _ask(self, known: _Known) -> tuple[dict[int, Head], list[Departure]]:
@@ -196,19 +197,19 @@ class Notifier:
 
     async def _send(self, known: _Known, body: bytes) -> None:
         """Retry until it is through; what is new meanwhile is in the next notice."""
-        wait_s = FIRST_RETRY_S
+        backoff = Backoff(Random(), FIRST_RETRY_S, LONGEST_RETRY_S)
         while True:
             headers = {
                 "Tocsin-Signature": sign_notice(self._secret, body, time.time()),
                 "Content-Type": "application/json",
+                **version_header(),
             }
             try:
                 await self._post(f"{known.url}/v1/notices", body, headers)
-            except NO_ANSWER as error:
+            except httpx.HTTPError as error:
                 NOTICES.labels(known.name, "failed").inc()
                 log.debug("a notice did not arrive", broker=known.name, reason=str(error))
-                await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
-                wait_s = min(2 * wait_s, LONGEST_RETRY_S)
+                await asyncio.sleep(backoff.next_s())
             else:
                 NOTICES.labels(known.name, "sent").inc()
                 return
@@ -223,41 +224,3 @@ class Notifier:
             await answer.aclose()
         answer.request = request
         answer.raise_for_status()
-
-
-def _head_json(head: Head, results: list[Result]) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.structs.asdict(head)
-    if results:
-        told["results"] = [result_json(result) for result in results]
-    return told
-
-
-def result_json(result: Result) -> dict[str, Any]:
-    """A result as the protocol carries it; the payload is JSON already and is not parsed again."""
-    return {
-        "position": result.position,
-        "at": result.created_at,
-        "value": msgspec.Raw(result.payload),
-    }
-
-
-def subscription_json(subscription: Subscription, channel: Channel | None = None) -> dict[str, Any]:
-    """A frontend subscription as the protocol carries it."""
-    backend = subscription.backend
-    told = {
-        "subscription": subscription.id,
-        "subscriber": subscription.subscriber,
-        "broker": subscription.broker,
-        "backend": backend.id,
-        "channel": backend.channel,
-        "arguments": backend.arguments,
-        "epoch": backend.epoch,
-        "head": backend.head,
-        "floor": backend.floor,
-        "marker": subscription.marker,
-    }
-    if backend.filter is not None:
-        told["filter"] = backend.filter
-    if channel is not None and channel.attachments:
-        told |= {"attachments": channel.attachments, "keys": channel.keys}
-    return told

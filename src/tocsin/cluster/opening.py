@@ -9,19 +9,22 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from random import Random
 
 import structlog
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tocsin.backoff import Backoff
 from tocsin.errors import Unavailable
-from tocsin.service.backoff import Backoff
+from tocsin.protocol.cluster import ClusterStatus
 from tocsin.service.serving import serving
-from tocsin.service.web import error_response, health, json_response
+from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
@@ -34,7 +37,7 @@ async def opened_store(settings: Settings, listener: socket.socket) -> Store:
     except Unavailable as error:
         waiting = _Waiting(error)
     async with serving(waiting.app(), listener.dup()):  # serving closes what it is given
-        backoff = Backoff(first_s=0.2, most_s=2.0)
+        backoff = Backoff(Random(), first_s=0.2, most_s=2.0)
         while True:
             await asyncio.sleep(backoff.next_s())
             try:
@@ -63,11 +66,12 @@ class _Waiting:
         log.warning("the cluster waits for its store", reason=reason.message, hint=reason.hint)
 
     def app(self) -> Starlette:
-        return Starlette(routes=[Route("/{path:path}", self._answer, methods=METHODS)])
+        routes = [Route("/{path:path}", self._answer, methods=METHODS)]
+        return Starlette(routes=routes, middleware=[Middleware(TellVersion)])
 
     async def _answer(self, request: Request) -> Response:
         if request.url.path == "/v1/status":
-            return json_response({"ready": False, "waits_for": self.reason.message})
+            return json_response(ClusterStatus(ready=False, waits_for=self.reason.message))
         if request.url.path == "/healthz":
             return health("waits", 503)
         return error_response(self.reason)

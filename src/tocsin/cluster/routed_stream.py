@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import msgspec
 import structlog
+from msgspec import Raw
 
 from tocsin.cluster.log_records import placed
 from tocsin.errors import TocsinError
 from tocsin.model import Dataset
+from tocsin.protocol.cluster import RoutedLine, encode_lines
 from tocsin.service.tokens import Identity
 from tocsin.storage.log import PublicationLog, Reader, open_reader
 
@@ -52,15 +53,15 @@ class Routed:
         self._wake()
 
     def stream(self, identity: Identity) -> RoutedStream:
-        made = RoutedStream(self._log, self.datasets, identity, self._streams.discard)
-        self._streams.add(made)
-        return made
+        stream = RoutedStream(self._log, self.datasets, identity, self._streams.discard)
+        self._streams.add(stream)
+        return stream
 
     def close(self) -> None:
         """All streams end."""
         self._unwatch()
-        for one in list(self._streams):
-            one.close()
+        for stream in list(self._streams):
+            stream.close()
 
     def _moved(self) -> None:
         """On the log's thread. Many commits may come before the loop looks once."""
@@ -70,8 +71,8 @@ class Routed:
 
     def _wake(self) -> None:
         self._waking = False
-        for one in self._streams:
-            one.wake.set()
+        for stream in self._streams:
+            stream.wake.set()
 
 
 class RoutedStream:
@@ -114,74 +115,71 @@ class RoutedStream:
     async def next(self) -> bytes:
         while self.open:
             self.wake.clear()
-            told = self._come_and_gone() + await self._news() + self._passed()
-            if told:
-                return b"".join(told)
+            body = self._come_and_gone() + await self._news() + self._passed()
+            if body:
+                return body
             await self._wait()
         return b""
 
-    def _come_and_gone(self) -> list[bytes]:
-        told = []
+    def _come_and_gone(self) -> bytes:
+        lines: list[RoutedLine[Raw]] = []
         for name, dataset in list(self._known.items()):
             if self._datasets.get(name) != dataset:
                 del self._known[name], self._positions[name]
-                told.append(_line({"dataset": name, "left": True}))
+                lines.append(RoutedLine(name, left=True))
         ends = self._log.ends()
         for name, dataset in self._datasets.items():
             if name not in self._known:
                 end = ends.get(name, 0)
                 self._known[name], self._positions[name] = dataset, end
-                told.append(_line({"dataset": name, "entered": end}))
-        return told
+                lines.append(RoutedLine(name, entered=end))
+        return encode_lines(lines)
 
-    async def _news(self) -> list[bytes]:
+    async def _news(self) -> bytes:
         ends = self._log.ends()
         waiting = {name: at for name, at in self._positions.items() if ends.get(name, 0) > at}
         if not waiting:
-            return []
+            return b""
         behind = sum(self._reader.size_bytes(at, ends[name]) for name, at in waiting.items())
         if behind > BEHIND_BYTES:
             log.warning("a reader of routed records was cut off: it is far behind", bytes=behind)
             self.close()
-            return []
+            return b""
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._thread, self._read, dict(self._positions))
+            pieces = await loop.run_in_executor(self._thread, self._read, dict(self._positions))
         except TocsinError as error:
             if all(self._datasets.get(name) == self._known[name] for name in waiting):
                 log.warning("routed records cannot be read now", reason=str(error))
                 self.close()
-            return []
-        told = []
-        for name, (lines, end) in found.items():
-            told += lines
+            return b""
+        for name, (_, end) in pieces.items():
             self._positions[name] = end
-        return told
+        return b"".join(lines for lines, _ in pieces.values())
 
-    def _read(self, starts: dict[str, int]) -> dict[str, tuple[list[bytes], int]]:
+    def _read(self, starts: dict[str, int]) -> dict[str, tuple[bytes, int]]:
         """On the stream's thread."""
-        found = {}
+        pieces = {}
         for name, news in self._reader.news(starts, BATCH_BYTES).items():
-            lines = []
+            lines: list[RoutedLine[Raw]] = []
             for position, body in news.lines:
-                one = placed(position, self._reader.end_of(position, body), body)
-                if one is not None:
-                    lines.append(
-                        b'{"dataset":"%b","after":%d,"position":%d,"at":%b,"record":%b}\n'
-                        % (name.encode(), one.after, one.position, _number(one.at), one.record)
-                    )
-            found[name] = (lines, news.end)
-        return found
+                record = placed(position, self._reader.end_of(position, body), body)
+                if record is not None:
+                    after, position, at, value = record
+                    lines.append(RoutedLine(name, after, position, at, Raw(value)))
+            pieces[name] = (encode_lines(lines), news.end)
+        return pieces
 
-    def _passed(self) -> list[bytes]:
+    def _passed(self) -> bytes:
         now = time.monotonic()
         if now < self._passed_at + PASSED_EVERY_S:
-            return []
+            return b""
         self._passed_at = now
         if time.time() >= self._identity.expires_at:
             self.close()
         positions = self._positions.items()
-        return [_line({"dataset": name, "passed": end}) for name, end in positions] or [b"\n"]
+        lines = [RoutedLine[Raw](name, passed=end) for name, end in positions]
+        return encode_lines(lines) or b"\n"
 
     async def _wait(self) -> None:
         left_s = self._passed_at + PASSED_EVERY_S - time.monotonic()
@@ -189,11 +187,3 @@ class RoutedStream:
             await asyncio.wait_for(self.wake.wait(), max(0.0, left_s))
         except TimeoutError:
             return
-
-
-def _line(told: dict[str, object]) -> bytes:
-    return msgspec.json.encode(told) + b"\n"
-
-
-def _number(value: float) -> bytes:
-    return msgspec.json.encode(value)

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from tocsin.cluster.log_records import PIECE_BYTES, LogRecords, Placed, Read
+from tocsin.cluster.records import log_record, routed_result
 from tocsin.errors import InvalidInput
-from tocsin.language import bind_arguments, parse_filter
 from tocsin.model import (
     FILTERED,
     Arguments,
@@ -28,9 +29,12 @@ from tocsin.model import (
 )
 from tocsin.overlay.filters import Filter, told
 from tocsin.overlay.filters.filter import matcher
+from tocsin.protocol.cluster import BoundFilter, LogRange, ResultRange
+from tocsin.sql import bind_arguments, parse_filter
 from tocsin.storage.log import PublicationLog, open_reader
-from tocsin.storage.results import Range, ResultRange
-from tocsin.storage.store import Store
+from tocsin.storage.store.results import Range
+from tocsin.storage.store.results import ResultRange as StoredRange
+from tocsin.storage.store.store import Store
 
 CALL_BYTES = 16 * 1024 * 1024  # about what one call for ranges reads; a piece for each at least
 LOG_CALL_BYTES = 4 * 1024 * 1024
@@ -84,68 +88,68 @@ class Routing:
         at_us = round((now - (beginning.seconds or 0.0)) * 1e6)
         return min(end, self.records.since(dataset, at_us, end))
 
-    def present(self, found: Sequence[Subscription]) -> list[Subscription]:
+    def present(self, subscriptions: Sequence[Subscription]) -> list[Subscription]:
         """The same, with what only the log knows of filters."""
         ends = self._log.ends()
         floors: dict[str, int] = {}
-        return [self._present(one, ends, floors) for one in found]
+        return [self._present(subscription, ends, floors) for subscription in subscriptions]
 
     def _present(
-        self, one: Subscription, ends: dict[str, int], floors: dict[str, int]
+        self, subscription: Subscription, ends: dict[str, int], floors: dict[str, int]
     ) -> Subscription:
-        dataset = self.dataset(one.backend.channel)
+        dataset = self.dataset(subscription.backend.channel)
         if dataset is None:
-            return one
+            return subscription
         if dataset.name not in floors:
             floors[dataset.name] = self.records.floor(dataset)
         backend = msgspec.structs.replace(
-            one.backend,
+            subscription.backend,
             head=ends.get(dataset.name, 0),
             floor=floors[dataset.name],
-            filter=filter_json(dataset, one.backend.arguments["where"]),
+            filter=filter_json(dataset, subscription.backend.arguments["where"]),
         )
-        return msgspec.structs.replace(one, backend=backend)
+        return msgspec.structs.replace(subscription, backend=backend)
 
     def answers(
-        self, asked: Sequence[Range], found: Sequence[ResultRange | None]
-    ) -> list[dict[str, Any] | None]:
+        self, ranges: Sequence[Range], stored: Sequence[StoredRange | None]
+    ) -> list[ResultRange | None]:
         """The answers to those ranges that are filters'; None for the others."""
         pieces = _Pieces(self.records)
         ends, datasets = self._log.ends(), {}
-        answers: list[dict[str, Any] | None] = []
-        for range_, state in zip(asked, found, strict=True):
+        matching: list[tuple[list[Placed], int]] = []
+        for range_, state in zip(ranges, stored, strict=True):
             if state is None or state.dataset is None:
-                answers.append(None)
+                matching.append(([], 0))
                 continue
             name = state.dataset
             dataset = datasets[name] = self._store.catalog.dataset(name)
             matches = matcher_of(dataset, state.arguments["where"])
             upto = min(range_.upto, ends.get(name, 0))
-            results, reached = pieces.matching(dataset, matches, range_.after, upto, range_.limit)
-            answers.append(
-                {
-                    "dataset": name,
-                    "backend": state.backend,
-                    "epoch": state.epoch,
-                    "head": ends.get(name, 0),
-                    "upto": reached,
-                    "results": [_result_json(one) for one in results],
-                }
-            )
+            matching.append(pieces.matching(dataset, matches, range_.after, upto, range_.limit))
         # Afterwards: what has gone while we read is told.
         floors = {name: self.records.floor(dataset) for name, dataset in datasets.items()}
-        for answer in answers:
-            if answer is not None:
-                answer["floor"] = floors[answer.pop("dataset")]
-        return answers
+        return [
+            None
+            if state is None or state.dataset is None
+            else ResultRange(
+                backend=state.backend,
+                epoch=state.epoch,
+                floor=floors[state.dataset],
+                head=ends.get(state.dataset, 0),
+                results=[routed_result(placed) for placed in records],
+                upto=reached,
+            )
+            for state, (records, reached) in zip(stored, matching, strict=True)
+        ]
 
-    def filter(self, name: str, where: str) -> dict[str, Any]:
+    def filter(self, name: str, where: str) -> BoundFilter:
         """A filter by its text: its canonical form, and what brokers match."""
         dataset = self.dataset(FILTERED + name)
         assert dataset is not None
-        return {"where": told(filter_of(dataset, where)), "filter": filter_json(dataset, where)}
+        bound = filter_of(dataset, where)
+        return BoundFilter(told(bound), bound)
 
-    def log_range(self, name: str, after: int, upto: int | None, limit: int) -> dict[str, Any]:
+    def log_range(self, name: str, after: int, upto: int | None, limit: int) -> LogRange[Raw]:
         """All records of a dataset in a range."""
         dataset = self._store.catalog.dataset(name)
         end = self._log.ends().get(name, 0)
@@ -155,16 +159,13 @@ class Routing:
         while reached < upto and size_bytes < LOG_CALL_BYTES and len(records) < limit:
             piece = self.records.read(dataset, reached, upto, PIECE_BYTES)
             records += piece.records
-            size_bytes += sum(len(one.record) for one in piece.records)
+            size_bytes += sum(len(placed.record) for placed in piece.records)
             reached = piece.upto
         if len(records) > limit:
             del records[limit:]
             reached = records[-1].position
-        return {
-            "floor": self.records.floor(dataset),
-            "upto": reached,
-            "records": [_record_json(one) for one in records],
-        }
+        floor = self.records.floor(dataset)
+        return LogRange(floor, reached, [log_record(placed) for placed in records])
 
 
 class _Pieces:
@@ -179,24 +180,27 @@ class _Pieces:
         self, dataset: Dataset, matches: Matcher, after: int, upto: int, limit: int
     ) -> tuple[list[Placed], int]:
         """The matching records behind `after`, and up to where these are all there are."""
-        found: list[Placed] = []
+        matching: list[Placed] = []
         while after < upto:
             piece, parsed = self._piece(dataset, after, upto)
             after = piece.upto
             pairs = zip(piece.records, parsed, strict=True)
-            found += [one for one, record in pairs if matches(record)]
-            if len(found) > limit:
-                return found[:limit], found[limit - 1].position
-            if len(found) == limit or self._left_bytes <= 0:
+            matching += [placed for placed, record in pairs if matches(record)]
+            if len(matching) > limit:
+                return matching[:limit], matching[limit - 1].position
+            if len(matching) == limit or self._left_bytes <= 0:
                 break
-        return found, after
+        return matching, after
 
     def _piece(self, dataset: Dataset, after: int, upto: int) -> tuple[Read, list[dict[str, Any]]]:
         key = (dataset.name, after, upto)
         if key not in self._known:
             piece = self._records.read(dataset, after, upto)
-            self._left_bytes -= sum(len(one.record) for one in piece.records)
-            self._known[key] = piece, [msgspec.json.decode(one.record) for one in piece.records]
+            self._left_bytes -= sum(len(placed.record) for placed in piece.records)
+            self._known[key] = (
+                piece,
+                [msgspec.json.decode(placed.record) for placed in piece.records],
+            )
         return self._known[key]
 
 
@@ -213,11 +217,3 @@ def filter_json(dataset: Dataset, where: str) -> Any:
 @lru_cache(4096)
 def matcher_of(dataset: Dataset, where: str) -> Matcher:
     return matcher(filter_of(dataset, where))
-
-
-def _result_json(one: Placed) -> dict[str, Any]:
-    return {"position": one.position, "at": one.at, "value": msgspec.Raw(one.record)}
-
-
-def _record_json(one: Placed) -> dict[str, Any]:
-    return {"position": one.position, "at": one.at, "record": msgspec.Raw(one.record)}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from tocsin import language as sql
+from tocsin import sql
 from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.intake import request_key
 from tocsin.errors import (
@@ -26,6 +26,7 @@ from tocsin.errors import (
 )
 from tocsin.model import FILTERED, Channel, Dataset, Subscription
 from tocsin.overlay.filters import told
+from tocsin.protocol.publishing import StatementResult
 from tocsin.service.tokens import Identity
 from tocsin.storage.log.kafka import is_kafka
 from tocsin.storage.log.segments.lost import read_lost
@@ -35,15 +36,6 @@ if TYPE_CHECKING:
 
 
 MOST_LOSSES = 10  # that a description lists
-
-
-class Outcome(Struct, frozen=True, omit_defaults=True):
-    """What one statement did, or the rows it asked for."""
-
-    statement: str
-    message: str = ""
-    columns: list[str] = []
-    rows: list[list[Any]] = []
 
 
 class Session(Struct, frozen=True):
@@ -62,7 +54,7 @@ async def execute(
     identity: Identity,
     subscriber: str | None,
     key: str | None = None,
-) -> list[Outcome]:
+) -> list[StatementResult]:
     """Run the statements in order. A text that does not parse runs nothing; a statement that fails
     stops those after it, and the error says which were done."""
     person = subscriber or identity.subject
@@ -72,7 +64,7 @@ async def execute(
     statements = sql.parse(text)
     for statement in statements:
         identity.require(*_HANDLERS[type(statement)][0])
-    done: list[Outcome] = []
+    done: list[StatementResult] = []
     for statement in statements:
         try:
             done.append(await _HANDLERS[type(statement)][1](session, statement))
@@ -83,112 +75,122 @@ async def execute(
     return done
 
 
-async def _create_dataset(session: Session, asked: sql.CreateDataset) -> Outcome:
+async def _create_dataset(session: Session, statement: sql.CreateDataset) -> StatementResult:
     dataset = Dataset(
-        name=asked.name,
-        columns=asked.columns,
-        open=asked.open,
-        primary_key=asked.primary_key,
-        retain_s=asked.retain_s,
+        name=statement.name,
+        columns=statement.columns,
+        open=statement.open,
+        primary_key=statement.primary_key,
+        retain_s=statement.retain_s,
         created_at=time.time(),
-        source=asked.source,
-        routed=asked.routed,
+        source=statement.source,
+        routed=statement.routed,
     )
     return await _create(
-        "dataset", asked.name, asked.if_not_exists, session.cluster.create_dataset(dataset)
+        "dataset", statement.name, statement.if_not_exists, session.cluster.create_dataset(dataset)
     )
 
 
-async def _create_channel(session: Session, asked: sql.CreateChannel) -> Outcome:
-    creating = session.cluster.create_channel(asked)
-    return await _create("channel", asked.name, asked.if_not_exists, creating)
+async def _create_channel(session: Session, statement: sql.CreateChannel) -> StatementResult:
+    creating = session.cluster.create_channel(statement)
+    return await _create("channel", statement.name, statement.if_not_exists, creating)
 
 
-async def _create_broker(session: Session, asked: sql.CreateBroker) -> Outcome:
-    creating = session.cluster.create_broker(asked.name, asked.url)
-    return await _create("broker", asked.name, asked.if_not_exists, creating)
+async def _create_broker(session: Session, statement: sql.CreateBroker) -> StatementResult:
+    creating = session.cluster.create_broker(statement.name, statement.url)
+    return await _create("broker", statement.name, statement.if_not_exists, creating)
 
 
-async def _create(kind: str, name: str, if_not_exists: bool, creating: Awaitable[None]) -> Outcome:
+async def _create(
+    kind: str, name: str, if_not_exists: bool, creating: Awaitable[None]
+) -> StatementResult:
     try:
         await creating
     except Conflict:
         if not if_not_exists:
             raise
-        return Outcome(f"create {kind}", f"{kind} {name} was there already")
-    return Outcome(f"create {kind}", f"{kind} {name} created")
+        return StatementResult(f"create {kind}", f"{kind} {name} was there already")
+    return StatementResult(f"create {kind}", f"{kind} {name} created")
 
 
-async def _drop(session: Session, asked: sql.Drop) -> Outcome:
+async def _drop(session: Session, statement: sql.Drop) -> StatementResult:
     cluster = session.cluster
     drop = {
         "dataset": cluster.drop_dataset,
         "channel": cluster.drop_channel,
         "broker": cluster.drop_broker,
-    }[asked.kind]
+    }[statement.kind]
     try:
-        await drop(asked.name)
+        await drop(statement.name)
     except NotFound:
-        if not asked.if_exists:
+        if not statement.if_exists:
             raise
-        return Outcome(f"drop {asked.kind}", f"there was no {asked.kind} {asked.name}")
-    return Outcome(f"drop {asked.kind}", f"{asked.kind} {asked.name} dropped")
+        return StatementResult(
+            f"drop {statement.kind}", f"there was no {statement.kind} {statement.name}"
+        )
+    return StatementResult(f"drop {statement.kind}", f"{statement.kind} {statement.name} dropped")
 
 
-async def _subscribe(session: Session, asked: sql.Subscribe) -> Outcome:
-    return await _subscribed(session, asked, asked.channel, asked.arguments)
+async def _subscribe(session: Session, statement: sql.Subscribe) -> StatementResult:
+    return await _subscribed(session, statement, statement.channel, statement.arguments)
 
 
-async def _subscribe_to_dataset(session: Session, asked: sql.SubscribeToDataset) -> Outcome:
-    dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, asked.dataset)
-    where = told(sql.bind_filter(asked.where, dataset))  # with the place of what is wrong in it
-    return await _subscribed(session, asked, FILTERED + asked.dataset, {"where": where})
+async def _subscribe_to_dataset(
+    session: Session, statement: sql.SubscribeToDataset
+) -> StatementResult:
+    dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
+    where = told(sql.bind_filter(statement.where, dataset))  # with the place of what is wrong in it
+    return await _subscribed(session, statement, FILTERED + statement.dataset, {"where": where})
 
 
 async def _subscribed(
     session: Session,
-    asked: sql.Subscribe | sql.SubscribeToDataset,
+    statement: sql.Subscribe | sql.SubscribeToDataset,
     channel: str,
     arguments: list[Any] | dict[str, Any],
-) -> Outcome:
-    made = await session.cluster.subscribe(
-        session.subscriber, channel, arguments, asked.broker, asked.beginning
+) -> StatementResult:
+    subscription = await session.cluster.subscriptions.subscribe(
+        session.subscriber, channel, arguments, statement.broker, statement.beginning
     )
-    present = await asyncio.to_thread(session.cluster.routing.present, [made])
+    present = await asyncio.to_thread(session.cluster.routing.present, [subscription])
     columns, rows = _subscription_rows(present)
-    return Outcome("subscribe", f"subscription {made.id}", columns, rows)
+    return StatementResult("subscribe", f"subscription {subscription.id}", columns, rows)
 
 
-async def _unsubscribe(session: Session, asked: sql.Unsubscribe) -> Outcome:
+async def _unsubscribe(session: Session, statement: sql.Unsubscribe) -> StatementResult:
     owner = None if "admin" in session.identity.scopes else session.subscriber
-    await session.cluster.unsubscribe(asked.subscription, owner)
-    return Outcome("unsubscribe", f"subscription {asked.subscription} ended")
+    await session.cluster.subscriptions.unsubscribe(statement.subscription, owner)
+    return StatementResult("unsubscribe", f"subscription {statement.subscription} ended")
 
 
-async def _change_subscription(session: Session, asked: sql.ChangeSubscription) -> Outcome:
-    await _own(session, asked.subscription)
-    await session.cluster.move(asked.subscription, asked.broker)
-    return Outcome("change subscription", f"subscription {asked.subscription} is at {asked.broker}")
+async def _change_subscription(
+    session: Session, statement: sql.ChangeSubscription
+) -> StatementResult:
+    await _own(session, statement.subscription)
+    await session.cluster.subscriptions.move(statement.subscription, statement.broker)
+    return StatementResult(
+        "change subscription", f"subscription {statement.subscription} is at {statement.broker}"
+    )
 
 
 async def _own(session: Session, number: int) -> None:
     """A subscription of somebody else looks like one that does not exist."""
-    found = await asyncio.to_thread(session.cluster.store.subscriptions.get, number)
-    if found.subscriber != session.subscriber and "admin" not in session.identity.scopes:
+    subscription = await asyncio.to_thread(session.cluster.store.subscriptions.get, number)
+    if subscription.subscriber != session.subscriber and "admin" not in session.identity.scopes:
         raise NotFound(f"there is no subscription {number}", field="subscription")
 
 
-async def _insert(session: Session, asked: sql.Insert) -> Outcome:
-    dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, asked.dataset)
+async def _insert(session: Session, statement: sql.Insert) -> StatementResult:
+    dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
     records = [
-        RawRecord(line, fields) for line, fields in enumerate(asked.records(dataset), start=1)
+        RawRecord(line, fields) for line, fields in enumerate(statement.records(dataset), start=1)
     ]
     published = await session.cluster.publish(
-        asked.dataset,
+        statement.dataset,
         records,
         publisher=session.identity.subject,
         source="insert",
-        key=_key(session, asked),
+        key=_key(session, statement),
     )
     if published.rejected and not published.accepted:
         first = published.errors[0]
@@ -196,71 +198,78 @@ async def _insert(session: Session, asked: sql.Insert) -> Outcome:
     columns = ["row", "field", "reason"] if published.errors else []
     rows = [[error.line, error.field, error.reason] for error in published.errors]
     message = f"{published.accepted} accepted, {published.rejected} refused"
-    return Outcome("insert", message, columns, rows)
+    return StatementResult("insert", message, columns, rows)
 
 
-def _key(session: Session, asked: sql.Insert) -> str | None:
+def _key(session: Session, statement: sql.Insert) -> str | None:
     if session.key is None:
         return None
-    place = f"insert at {asked.line}, {asked.column}"  # a text may hold the same one twice
+    place = f"insert at {statement.line}, {statement.column}"  # a text may hold the same one twice
     return request_key(session.key, session.identity.subject, place, session.text.encode())
 
 
-async def _show(session: Session, asked: sql.Show) -> Outcome:
-    return await asyncio.to_thread(_shown, session, asked)
+async def _show(session: Session, statement: sql.Show) -> StatementResult:
+    return await asyncio.to_thread(_shown, session, statement)
 
 
-def _shown(session: Session, asked: sql.Show) -> Outcome:
+def _shown(session: Session, statement: sql.Show) -> StatementResult:
     store = session.cluster.store
-    if asked.what == "datasets":
+    if statement.what == "datasets":
         columns = ["name", "columns", "open", "primary key", "retain s", "routed"]
         rows = [
             [
-                one.name,
-                _columns(one),
-                one.open,
-                ", ".join(one.primary_key),
-                one.retain_s,
-                one.routed,
+                dataset.name,
+                _columns(dataset),
+                dataset.open,
+                ", ".join(dataset.primary_key),
+                dataset.retain_s,
+                dataset.routed,
             ]
-            for one in store.catalog.datasets()
+            for dataset in store.catalog.datasets()
         ]
-    elif asked.what == "channels":
+    elif statement.what == "channels":
         columns = ["name", "kind", "parameters", "every s", "push", "backend subscriptions"]
         counts = store.subscriptions.count_parameter_sets
         rows = [
-            [one.name, one.kind, _parameters(one), one.period_s, one.push, counts(one.name)]
-            for one in store.catalog.channels()
+            [
+                channel.name,
+                channel.kind,
+                _parameters(channel),
+                channel.period_s,
+                channel.push,
+                counts(channel.name),
+            ]
+            for channel in store.catalog.channels()
         ]
-    elif asked.what == "brokers":
+    elif statement.what == "brokers":
         columns = ["name", "url"]
-        rows = [[one.name, one.url] for one in store.catalog.brokers()]
+        rows = [[broker.name, broker.url] for broker in store.catalog.brokers()]
     else:
         everybody = "admin" in session.identity.scopes
-        found = (
+        subscriptions = (
             store.subscriptions.all_()
             if everybody
             else store.subscriptions.of_subscriber(session.subscriber)
         )
-        columns, rows = _subscription_rows(session.cluster.routing.present(found))
-    return Outcome(f"show {asked.what}", "", columns, rows)
+        columns, rows = _subscription_rows(session.cluster.routing.present(subscriptions))
+    return StatementResult(f"show {statement.what}", "", columns, rows)
 
 
-async def _describe(session: Session, asked: sql.Describe) -> Outcome:
-    return await asyncio.to_thread(_described, session, asked)
+async def _describe(session: Session, statement: sql.Describe) -> StatementResult:
+    return await asyncio.to_thread(_described, session, statement)
 
 
-def _described(session: Session, asked: sql.Describe) -> Outcome:
+def _described(session: Session, statement: sql.Describe) -> StatementResult:
     catalog = session.cluster.store.catalog
-    if asked.kind != "channel":
+    if statement.kind != "channel":
         with contextlib.suppress(NotFound):
-            return _describe_dataset(session.cluster, catalog.dataset(asked.name))
-        if asked.kind == "dataset":
-            catalog.dataset(asked.name)
-    return _describe_channel(session.cluster, catalog.channel(asked.name))
+            return _describe_dataset(session.cluster, catalog.dataset(statement.name))
+        if statement.kind == "dataset":
+            catalog.dataset(statement.name)
+    return _describe_channel(session.cluster, catalog.channel(statement.name))
 
 
-def _describe_dataset(cluster: Cluster, dataset: Dataset) -> Outcome:
+def _describe_dataset(cluster: Cluster, dataset: Dataset) -> StatementResult:
     rows: list[list[Any]] = [[column.name, column.type] for column in dataset.columns]
     files = cluster.store.files.files(dataset.name)
     rows += [
@@ -272,10 +281,10 @@ def _describe_dataset(cluster: Cluster, dataset: Dataset) -> Outcome:
         *_routed(cluster, dataset),
         ["log end", cluster.log.ends().get(dataset.name, 0)],
         ["stored end", cluster.store.files.stored_end(dataset.name)],
-        ["files", f"{len(files)} with {sum(one.rows for one in files)} records"],
+        ["files", f"{len(files)} with {sum(file.rows for file in files)} records"],
         *_lost(cluster, dataset),
     ]
-    return Outcome("describe dataset", dataset.name, ["name", "value"], rows)
+    return StatementResult("describe dataset", dataset.name, ["name", "value"], rows)
 
 
 def _lost(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
@@ -283,8 +292,8 @@ def _lost(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
     if is_kafka(cluster.log.address):
         return []
     lost = read_lost(Path(cluster.log.address), dataset.name)
-    ranges = ", ".join(f"[{one.first}, {one.end})" for one in lost)
-    records = sum(one.records for one in lost)
+    ranges = ", ".join(f"[{part.first}, {part.end})" for part in lost)
+    records = sum(part.records for part in lost)
     return [["lost", f"about {records} records, damaged in the log: {ranges}"]] if lost else []
 
 
@@ -309,7 +318,7 @@ def _fed(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
     ]
 
 
-def _describe_channel(cluster: Cluster, channel: Channel) -> Outcome:
+def _describe_channel(cluster: Cluster, channel: Channel) -> StatementResult:
     rows: list[list[Any]] = [
         ["kind", channel.kind],
         ["parameters", _parameters(channel)],
@@ -329,7 +338,7 @@ def _describe_channel(cluster: Cluster, channel: Channel) -> Outcome:
     rows += [list(pair) for pair in cluster.engine.describe(channel.name)]
     rows += _health_of(cluster, channel)
     rows += [["overruns", cluster.engine.overruns(channel.name)], ["query", channel.query]]
-    return Outcome("describe channel", channel.name, ["name", "value"], rows)
+    return StatementResult("describe channel", channel.name, ["name", "value"], rows)
 
 
 def _health_of(cluster: Cluster, channel: Channel) -> list[list[Any]]:
@@ -357,10 +366,10 @@ def _health_of(cluster: Cluster, channel: Channel) -> list[list[Any]]:
     return rows
 
 
-async def _query(session: Session, asked: sql.Query) -> Outcome:
-    found = await session.cluster.query(asked.text)
-    more = " (the first ones; there are more)" if found.cut else ""
-    return Outcome("select", f"{len(found.rows)} rows{more}", found.columns, found.rows)
+async def _query(session: Session, statement: sql.Query) -> StatementResult:
+    answer = await session.cluster.query(statement.text)
+    more = " (the first ones; there are more)" if answer.cut else ""
+    return StatementResult("select", f"{len(answer.rows)} rows{more}", answer.columns, answer.rows)
 
 
 def _columns(dataset: Dataset) -> str:
@@ -371,26 +380,26 @@ def _parameters(channel: Channel) -> str:
     return ", ".join(f"{parameter.name} {parameter.type}" for parameter in channel.parameters)
 
 
-def _subscription_rows(found: Sequence[Subscription]) -> tuple[list[str], list[list[Any]]]:
+def _subscription_rows(subscriptions: Sequence[Subscription]) -> tuple[list[str], list[list[Any]]]:
     columns = ["subscription", "subscriber", "channel", "arguments", "broker", "marker", "head"]
     columns.append("since")
     rows: list[list[Any]] = [
         [
-            one.id,
-            one.subscriber,
-            one.backend.channel,
-            one.backend.arguments,
-            one.broker,
-            one.marker,
-            one.backend.head,
-            one.backend.since,
+            subscription.id,
+            subscription.subscriber,
+            subscription.backend.channel,
+            subscription.backend.arguments,
+            subscription.broker,
+            subscription.marker,
+            subscription.backend.head,
+            subscription.backend.since,
         ]
-        for one in found
+        for subscription in subscriptions
     ]
     return columns, rows
 
 
-_Handler = Callable[[Session, Any], Awaitable[Outcome]]
+_Handler = Callable[[Session, Any], Awaitable[StatementResult]]
 _HANDLERS: dict[type[sql.Statement], tuple[tuple[str, ...], _Handler]] = {
     sql.CreateDataset: (("admin",), _create_dataset),
     sql.CreateChannel: (("admin",), _create_channel),

@@ -19,13 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tocsin.language import SqlType, parse_type
 from tocsin.model import Dataset
-from tocsin.storage.data_file import DataFile
+from tocsin.protocol.columns import EXTRA, POSITION, RECEIVED_AT
+from tocsin.sql import SqlType, parse_type
+from tocsin.storage.store.data_file import DataFile
 
-POSITION = "_position"
-RECEIVED_AT = "_received_at"
-EXTRA = "_extra"
 _US = pa.timestamp("us", tz="UTC")
 _FILES_REMEMBERED = 16
 
@@ -68,8 +66,8 @@ class StoredFile:
         """Where the first record begins that was taken at or after a moment; its end if none."""
         table = pq.read_table(self._path, columns=[POSITION, RECEIVED_AT])
         at = table.column(RECEIVED_AT).cast(_US).cast(pa.int64())
-        found = pc.min(table.column(POSITION).filter(pc.greater_equal(at, at_us))).as_py()
-        return self._file.end_position if found is None else int(found)
+        first = pc.min(table.column(POSITION).filter(pc.greater_equal(at, at_us))).as_py()
+        return self._file.end_position if first is None else int(first)
 
     def _rows_of(self, most_bytes: int) -> int:
         return max(1, int(most_bytes / max(1.0, _row_bytes(self._path))))
@@ -119,7 +117,7 @@ def _positions(path: Path) -> npt.NDArray[np.int64]:
 def _row_bytes(path: Path) -> float:
     footer = pq.ParquetFile(path).metadata
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
-    total_bytes: int = sum(one.total_byte_size for one in groups)
+    total_bytes: int = sum(group.total_byte_size for group in groups)
     return total_bytes / max(1, int(footer.num_rows))
 
 
@@ -135,17 +133,17 @@ def _kept(kind: SqlType) -> Kept:
         case "FLOAT":
             return lambda value: float(str(np.float32(value)))  # the shortest that is the same
         case "ATTACHMENT":
-            return lambda value: {name: one for name, one in value.items() if one is not None}
+            return lambda value: {name: field for name, field in value.items() if field is not None}
         case "ARRAY":
             item = _nullable(_kept(kind.items[0]))
-            return lambda value: [item(one) for one in value]
+            return lambda value: [item(element) for element in value]
         case "MAP":
             item = _nullable(_kept(kind.items[1]))
-            return lambda value: {key: item(one) for key, one in value}
+            return lambda value: {key: item(element) for key, element in value}
         case "STRUCT":
             fields = {
-                name: _nullable(_kept(one))
-                for name, one in zip(kind.names, kind.items, strict=True)
+                name: _nullable(_kept(field_kind))
+                for name, field_kind in zip(kind.names, kind.items, strict=True)
             }
             return lambda value: {name: fit(value.get(name)) for name, fit in fields.items()}
         case _:

@@ -9,29 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from msgspec import Struct
-
 from tocsin.errors import InvalidInput, SettingError
-from tocsin.overlay.topology import Link, Tree, balanced, read_tree, tree_of, without
+from tocsin.overlay.topology import Tree, balanced, read_tree, tree_of, without
+from tocsin.protocol.coordinator import OverlayTree
 
 MOST_ABSENT = 32
 """So many brokers that are away keep their places. To cut them out takes time for each, and where
 brokers have a new name whenever they start, there would be ever more."""
 
 
-class OverlayTree(Struct, frozen=True):
-    """The overlay as people see it."""
-
-    entry: str | None  # where publications enter; None if nobody lives
-    brokers: tuple[str, ...]
-    links: tuple[Link, ...]
-
-
 class Overlay:
     def __init__(self, given: Tree | None = None) -> None:
         self._given = given
         self._places: dict[str, int] = {}  # those who were away longest come first
-        self._made: tuple[list[str], frozenset[str], Tree | None] = ([], frozenset(), None)
+        self._computed: tuple[list[str], frozenset[str], Tree | None] = ([], frozenset(), None)
 
     def came(self, name: str, place: int | None) -> int:
         """A broker reports: its place, which is the one it had with us; else the one that another
@@ -50,11 +41,11 @@ class Overlay:
         self._forget(alive)
         order = sorted(self._places, key=lambda name: (self._places[name], name))
         living = frozenset(alive)
-        if self._made[:2] != (order, living):
+        if self._computed[:2] != (order, living):
             base = self._base(order)
             tree = without(base, set(base.brokers) - living)
-            self._made = (order, living, tree)
-        return self._made[2]
+            self._computed = (order, living, tree)
+        return self._computed[2]
 
     def shown(self, alive: Collection[str]) -> OverlayTree:
         tree = self.tree(alive)

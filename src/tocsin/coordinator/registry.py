@@ -10,32 +10,12 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from msgspec import Struct
-
-from tocsin.coordinator.overlay import Overlay, OverlayTree
+from tocsin.coordinator.overlay import Overlay
 from tocsin.errors import InvalidInput, Unavailable
 from tocsin.overlay.topology import Tree
+from tocsin.protocol.coordinator import LiveBroker, OverlayAssignment, OverlayTree
 
 MISSED_INTERVALS = 3  # a broker is dead after so many heartbeats did not come
-
-
-class LiveBroker(Struct, frozen=True):
-    """A broker as others see it at one moment."""
-
-    name: str
-    url: str
-    ws_url: str
-    connections: int
-    subscriptions: int
-    alive: bool
-    age_s: float  # since its last heartbeat
-
-
-class Beside(Struct, frozen=True):
-    """A broker's part of the overlay."""
-
-    entry: str  # the broker where publications enter
-    neighbours: dict[str, str]  # by name, where each takes WebSockets
 
 
 @dataclass
@@ -90,15 +70,17 @@ class Registry:
         self._entries[name] = fresh
         return self._overlay.came(name, place)
 
-    def beside(self, name: str, now: float) -> Beside | None:
+    def assignment(self, name: str, now: float) -> OverlayAssignment | None:
         """Whom a living broker is to be linked with; None: as before, whatever that is."""
         if self._gathered_at is not None and now < self._gathered_at:
             return None
         tree = self._overlay.tree(self._alive(now))
         if tree is None or name not in tree.brokers:
             return None
-        neighbours = {each: self._entries[each].ws_url for each in tree.neighbours(name)}
-        return Beside(tree.brokers[0], neighbours)
+        neighbours = {
+            neighbour: self._entries[neighbour].ws_url for neighbour in tree.neighbours(name)
+        }
+        return OverlayAssignment(tree.brokers[0], neighbours)
 
     def overlay(self, now: float) -> OverlayTree:
         return self._overlay.shown(self._alive(now))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
 
 import structlog
-from msgspec import Meta, Struct
 from prometheus_client import Gauge
 from starlette.applications import Starlette
 
-from tocsin.coordinator.overlay import OverlayTree, tree_from
-from tocsin.coordinator.registry import Beside, LiveBroker, Registry
+from tocsin.coordinator.overlay import tree_from
+from tocsin.coordinator.registry import Registry
+from tocsin.protocol.coordinator import (
+    Heartbeat,
+    HeartbeatAnswer,
+    LiveBroker,
+    LiveBrokers,
+    OverlayTree,
+)
+from tocsin.protocol.health import Done
+from tocsin.protocol.queries import BrokerQuery
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.tokens import check_secret
@@ -23,79 +30,69 @@ log = structlog.get_logger()
 ALIVE = Gauge("tocsin_coordinator_brokers_alive", "Brokers whose heartbeats come")
 
 
-class Heartbeat(Struct, frozen=True):
-    """What a broker reports."""
-
-    url: str
-    ws_url: str
-    connections: Annotated[int, Meta(ge=0)] = 0
-    subscriptions: Annotated[int, Meta(ge=0)] = 0
-    place: Annotated[int, Meta(ge=0)] | None = None  # as it was last answered
-
-
-class HeartbeatAnswer(Struct, frozen=True):
-    interval_s: float  # when the coordinator expects the next one
-    place: int  # among all brokers; to be repeated, for a coordinator that starts anew
-    overlay: Beside | None  # None: as before
-
-
-class Brokers(Struct, frozen=True):
-    brokers: list[LiveBroker]
-
-
 def app(settings: Settings) -> Starlette:
     """The service. Its state lives in memory only and dies with it."""
     registry = Registry(settings.heartbeat_s, tree_from(settings.overlay_tree))
-
-    async def heartbeat(call: Call) -> HeartbeatAnswer:
-        beat: Heartbeat = await call.body(Heartbeat)
-        name, now = call.path["name"], time.monotonic()
-        place = registry.heartbeat(
-            name, beat.url, beat.ws_url, beat.connections, beat.subscriptions, now, beat.place
-        )
-        _count()
-        return HeartbeatAnswer(settings.heartbeat_s, place, registry.beside(name, now))
-
-    async def leave(call: Call) -> dict[str, Any]:
-        registry.leave(call.path["name"])
-        _count()
-        log.info("a broker left", broker=call.path["name"])
-        return {}
-
-    async def choose(call: Call) -> LiveBroker:
-        exclude = call.request.query_params.getlist("exclude")
-        return registry.choose(time.monotonic(), exclude)
-
-    async def brokers(_: Call) -> Brokers:
-        _count()
-        return Brokers(registry.brokers(time.monotonic()))
-
-    async def overlay(_: Call) -> OverlayTree:
-        return registry.overlay(time.monotonic())
-
-    def _count() -> None:
-        ALIVE.set(sum(broker.alive for broker in registry.brokers(time.monotonic())))
-
-    path = "/v1/brokers/{name}"
     return application(
         "Tocsin coordinator",
-        [
-            Route("PUT", path, heartbeat, ("broker",), "A heartbeat", Heartbeat, HeartbeatAnswer),
-            Route("DELETE", path, leave, ("broker",), "A broker leaves", answers=dict[str, Any]),
-            Route(
-                "GET",
-                "/v1/broker",
-                choose,
-                ("subscribe", "publish"),
-                "Which to use",
-                answers=LiveBroker,
-            ),
-            Route("GET", "/v1/brokers", brokers, (), "All brokers", answers=Brokers),
-            Route("GET", "/v1/overlay", overlay, (), "Their tree", answers=OverlayTree),
-        ],
+        _Calls(registry, settings.heartbeat_s).routes(),
         secret=check_secret(settings.secret),
         limit_bytes=settings.body_limit_bytes,
     )
+
+
+class _Calls:
+    """What is called over HTTP, answered by the registry."""
+
+    def __init__(self, registry: Registry, heartbeat_s: float) -> None:
+        self._registry = registry
+        self._heartbeat_s = heartbeat_s
+
+    def routes(self) -> list[Route]:
+        path, broker, users = "/v1/brokers/{name}", ("broker",), ("subscribe", "publish")
+        return [
+            Route("PUT", path, self._heartbeat, broker, "A heartbeat", Heartbeat, HeartbeatAnswer),
+            Route("DELETE", path, self._leave, broker, "A broker leaves", answers=Done),
+            Route(
+                "GET",
+                "/v1/broker",
+                self._choose,
+                users,
+                "Which to use",
+                answers=LiveBroker,
+                query=BrokerQuery,
+            ),
+            Route("GET", "/v1/brokers", self._brokers, (), "All brokers", answers=LiveBrokers),
+            Route("GET", "/v1/overlay", self._overlay, (), "Their tree", answers=OverlayTree),
+        ]
+
+    async def _heartbeat(self, call: Call) -> HeartbeatAnswer:
+        beat: Heartbeat = await call.body(Heartbeat)
+        name, now = call.path["name"], time.monotonic()
+        place = self._registry.heartbeat(
+            name, beat.url, beat.ws_url, beat.connections, beat.subscriptions, now, beat.place
+        )
+        self._count()
+        return HeartbeatAnswer(self._heartbeat_s, place, self._registry.assignment(name, now))
+
+    async def _leave(self, call: Call) -> Done:
+        self._registry.leave(call.path["name"])
+        self._count()
+        log.info("a broker left", broker=call.path["name"])
+        return Done()
+
+    async def _choose(self, call: Call) -> LiveBroker:
+        return self._registry.choose(time.monotonic(), call.query(BrokerQuery).exclude)
+
+    async def _brokers(self, _: Call) -> LiveBrokers:
+        self._count()
+        return LiveBrokers(self._registry.brokers(time.monotonic()))
+
+    async def _overlay(self, _: Call) -> OverlayTree:
+        return self._registry.overlay(time.monotonic())
+
+    def _count(self) -> None:
+        ALIVE.set(sum(broker.alive for broker in self._registry.brokers(time.monotonic())))
 
 
 async def run(settings: Settings) -> None:

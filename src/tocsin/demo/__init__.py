@@ -1,1 +1,1 @@
-"""The demo: the emergency city of the Big Active Data paper (section VI), played in a minute."""
+"""The demo: the emergency city of Big Active Data (BAD VI), played in a minute."""

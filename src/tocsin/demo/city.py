@@ -1,6 +1,6 @@
 """The demo's city: its places, its kinds of emergency, and the statements that declare it.
 
-The seven repetitive channels are those of the BAD paper's Table III, with their periods. Pure:
+The seven repetitive channels are those of BAD, Table III, with their periods. Pure:
 knows no clock, no random source and no service; `trace` plays what happens here.
 """
 
@@ -46,7 +46,7 @@ class Place(Struct, frozen=True):
 
 
 class PeriodicChannel(Struct, frozen=True):
-    """One line of Table III."""
+    """One line of BAD, Table III."""
 
     name: str
     parameters: tuple[tuple[str, str], ...]

@@ -36,8 +36,8 @@ ASK_S = 0.5
 SCOPES = ("publish", "subscribe", "admin", "broker")
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What the person at the keyboard wants."""
+class Course(Struct, frozen=True, kw_only=True):
+    """What is played: how long, for how many people, how fast, which hour."""
 
     seconds: float = 60.0
     subscribers: int = 400
@@ -103,7 +103,7 @@ class Demo:
         wishes = sum(type(event).__name__ == "Subscribe" for event in trace.opening)
         with self._phase("city"):
             self._show.note("making the city: its datasets and channels")
-            await self._services.found(trace.speed)
+            await self._services.create_city(trace.speed)
         with self._phase("opening"):
             self._show.opening(wishes)
             await self._shown(self.player.open())
@@ -131,8 +131,8 @@ class Demo:
         tell(self.ledger, await self._services.heads(self.ledger.backends()))
         self._caches |= await self._services.caches()
         for name, counts in self._caches.items():
-            told = {field: getattr(counts, field) for field in CACHE_METRICS}
-            self.ledger.cache(name, **told)
+            counters = {field: getattr(counts, field) for field in CACHE_METRICS}
+            self.ledger.cache(name, **counters)
         if interrupted:
             self.ledger.interrupted()
         return Report(
@@ -142,7 +142,7 @@ class Demo:
         )
 
     async def _send(self, dataset: str, records: Sequence[Record]) -> None:
-        records = await asyncio.gather(*(self._pictured(one) for one in records))
+        records = await asyncio.gather(*(self._pictured(record) for record in records))
         accepted = await self._services.send(dataset, records)
         self.ledger.published(dataset, accepted)
         self._published += accepted
@@ -172,8 +172,8 @@ class Demo:
             doing.cancel()
 
     def _glance(self) -> Glance:
-        hits = sum(each.hits for each in self._caches.values())
-        misses = sum(each.misses for each in self._caches.values())
+        hits = sum(counts.hits for counts in self._caches.values())
+        misses = sum(counts.misses for counts in self._caches.values())
         return Glance(
             elapsed_s=self.player.elapsed_s,
             published=self._published,
@@ -261,14 +261,14 @@ def _nothing(brokers: Mapping[str, str], token: str) -> contextlib.AbstractAsync
 
 
 async def perform(
-    asked: Asked, settings: Settings, show: Show, beside: Beside = _nothing
+    course: Course, settings: Settings, show: Show, beside: Beside = _nothing
 ) -> Report:
     """Start a system in the settings' data directory, run the demo in it, stop everything.
 
     Ctrl-C ends the play, not the account: the table then tells what was seen so far.
     """
-    trace = asked.trace()
-    system = System(settings, brokers=asked.brokers)
+    trace = course.trace()
+    system = System(settings, brokers=course.brokers)
     with _interruptible() as stop:
         try:
             show.starting()

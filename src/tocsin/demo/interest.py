@@ -36,12 +36,12 @@ class Wish(Struct, frozen=True):
 
     @property
     def arguments(self) -> Arguments:
-        told: Arguments = {} if self.type is None else {"type": self.type}
+        arguments: Arguments = {} if self.type is None else {"type": self.type}
         if self.place is not None:
-            told |= city.place_arguments(self.place)
+            arguments |= city.place_arguments(self.place)
         if self.user is not None:
-            told["user"] = self.user
-        return told
+            arguments["user"] = self.user
+        return arguments
 
 
 def zipf(count: int, exponent: float) -> list[float]:

@@ -21,7 +21,7 @@ class Account(Struct, frozen=True, kw_only=True):
     doubled: int  # displayed again
     out_of_order: int  # displayed after one with a higher position
     unknown: int  # displayed, but the cluster never stored it
-    told_missing: int  # not displayed, but the subscriber was told of the gap (retention)
+    reported_missing: int  # not displayed, but the subscriber was told of the gap (retention)
     latency_ms: dict[str, float | None]  # p50, p99 from publish to display, while online
     hits: int
     misses: int
@@ -33,14 +33,14 @@ class Account(Struct, frozen=True, kw_only=True):
     @property
     def page_hit_ratio(self) -> float | None:
         """Of the pictures that were opened, those that the broker had."""
-        asked = self.page_hits + self.page_misses
-        return self.page_hits / asked if asked else None
+        requests = self.page_hits + self.page_misses
+        return self.page_hits / requests if requests else None
 
     @property
     def hit_ratio(self) -> float | None:
         """Results served from the cache out of all that were asked for; None when none were."""
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else None
+        requests = self.hits + self.misses
+        return self.hits / requests if requests else None
 
     @property
     def promises_held(self) -> bool:
@@ -182,7 +182,7 @@ class Ledger:
             counts = tallies.setdefault(reader.broker, Counter())
             owed = self._owed(reader)
             lost = owed - reader.missing
-            counts["told_missing"] += len(owed) - len(lost)
+            counts["reported_missing"] += len(owed) - len(lost)
             counts["lost"] += len(lost)
             if lost:
                 broken.append(f"{self._name(subscription)} never displayed {_ranges(lost)}")
@@ -198,7 +198,7 @@ class Ledger:
             results=sum(head for _, head in self._stored.values()),
             total=_account(
                 _sum(tallies.values()),
-                [latency for each in latencies.values() for latency in each],
+                [latency for group in latencies.values() for latency in group],
             ),
             brokers={
                 name: _account(tallies[name], latencies.get(name, [])) for name in sorted(tallies)
@@ -226,9 +226,9 @@ class Ledger:
     def _name(self, subscription: int) -> str:
         return f"{self._readers[subscription].subscriber} (subscription {subscription})"
 
-    def _break(self, told: str) -> None:
+    def _break(self, promise: str) -> None:
         if len(self._broken) < BROKEN_SHOWN:
-            self._broken.append(told)
+            self._broken.append(promise)
 
 
 def percentile(values: Iterable[float], share: float) -> float | None:
@@ -252,7 +252,7 @@ def _account(counts: Counter[str], latencies_ms: list[float]) -> Account:
         doubled=counts["doubled"],
         out_of_order=counts["out_of_order"],
         unknown=counts["unknown"],
-        told_missing=counts["told_missing"],
+        reported_missing=counts["reported_missing"],
         latency_ms={
             "p50": percentile(latencies_ms, 0.50),
             "p99": percentile(latencies_ms, 0.99),
@@ -268,13 +268,13 @@ def _account(counts: Counter[str], latencies_ms: list[float]) -> Account:
 
 def _ranges(positions: set[int]) -> str:
     """4, 5, 6, 9 as "4-6, 9"; long lists are cut."""
-    told: list[str] = []
+    ranges: list[str] = []
     first = last = min(positions)
     for position in [*sorted(positions)[1:], None]:
         if position == last + 1:
             last = position
             continue
-        told.append(str(first) if first == last else f"{first}-{last}")
+        ranges.append(str(first) if first == last else f"{first}-{last}")
         if position is not None:
             first = last = position
-    return ", ".join(told[:5]) + (", …" if len(told) > 5 else "")
+    return ", ".join(ranges[:5]) + (", …" if len(ranges) > 5 else "")

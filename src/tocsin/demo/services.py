@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 import httpx
+import msgspec
 from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
@@ -22,10 +23,14 @@ from tocsin.client.cluster import Cluster
 from tocsin.client.connection import Address
 from tocsin.client.feed import Result
 from tocsin.client.http import Http, error_of
+from tocsin.client.transport import HttpClient
 from tocsin.demo import city, pictures
 from tocsin.demo.ledger import Ledger
 from tocsin.demo.reports import Record
 from tocsin.errors import Unavailable
+from tocsin.protocol.client import BrokerInfo
+from tocsin.protocol.cluster import RangeRequest, RangeRequests, ResultRanges
+from tocsin.protocol.coordinator import LiveBrokers
 
 BROKERS_LIMIT_S = 30.0
 RANGES_AT_ONCE = 500
@@ -64,7 +69,7 @@ class Services:
         self._records = Cluster(cluster, token)
         self._cluster = Http(cluster, token)
         self._coordinator = Http(coordinator, token)
-        self._plain = httpx.AsyncClient(timeout=5.0)
+        self._plain = HttpClient(timeout=5.0)
         self._brokers = dict(brokers)
         self._pages: dict[str, httpx.AsyncClient] = {}
 
@@ -73,10 +78,10 @@ class Services:
         await self._cluster.close()
         await self._coordinator.close()
         await self._plain.aclose()
-        for each in self._pages.values():
-            await each.aclose()
+        for client in self._pages.values():
+            await client.aclose()
 
-    async def found(self, speed: float) -> None:
+    async def create_city(self, speed: float) -> None:
         """Make the city's datasets and channels."""
         for statement in city.statements(speed):
             await self._records.sql(statement)
@@ -89,7 +94,7 @@ class Services:
         """Read an attachment of a result, whole, from a broker."""
         if broker not in self._pages:
             url = self._brokers[broker]
-            self._pages[broker] = httpx.AsyncClient(base_url=url, timeout=10.0)
+            self._pages[broker] = HttpClient(base_url=url, timeout=10.0)
         about = attached(result, field)
         led_by = {"subscription": result.subscription, "position": result.position}
         try:
@@ -112,15 +117,15 @@ class Services:
     async def locate(self, avoid: str | None) -> Address:
         """Which broker a subscriber should use."""
         path = "/v1/broker" + (f"?exclude={avoid}" if avoid else "")
-        told = await self._coordinator.call("GET", path, repeatable=True, attempts=3)
-        return Address(told["name"], told["ws_url"])
+        broker = await self._coordinator.call("GET", path, BrokerInfo, repeatable=True, attempts=3)
+        return Address(broker.name, broker.ws_url)
 
     async def all_known(self) -> None:
         """Until the coordinator has heard of every broker: one heartbeat after its start."""
         limit = time.monotonic() + BROKERS_LIMIT_S
         while time.monotonic() < limit:
-            told = await self._coordinator.call("GET", "/v1/brokers", repeatable=True)
-            if sum(bool(each["alive"]) for each in told["brokers"]) >= len(self._brokers):
+            known = await self._coordinator.call("GET", "/v1/brokers", LiveBrokers, repeatable=True)
+            if sum(broker.alive for broker in known.brokers) >= len(self._brokers):
                 return
             await asyncio.sleep(0.1)
         raise Unavailable("the brokers did not report to the coordinator", hint="see their logs")
@@ -128,23 +133,27 @@ class Services:
     async def heads(self, backends: Iterable[int]) -> dict[int, tuple[str, int]]:
         """The epoch and head of each backend subscription that the store (still) has."""
         wanted = sorted(backends)
-        found: dict[int, tuple[str, int]] = {}
+        heads: dict[int, tuple[str, int]] = {}
         for start in range(0, len(wanted), RANGES_AT_ONCE):
             ranges = [
-                {"backend": backend, "after": 0, "upto": 0, "limit": 1}
+                RangeRequest(backend, after=0, upto=0, limit=1)
                 for backend in wanted[start : start + RANGES_AT_ONCE]
             ]
-            told = await self._cluster.call(
-                "POST", "/v1/results", json={"ranges": ranges}, repeatable=True
+            answer = await self._cluster.call(
+                "POST",
+                "/v1/results",
+                ResultRanges,
+                content=msgspec.json.encode(RangeRequests(ranges)),
+                repeatable=True,
             )
-            for each in told["ranges"]:
-                if not each.get("gone"):
-                    found[each["backend"]] = (each["epoch"], each["head"])
-        return found
+            for part in answer.ranges:
+                if not part.gone:
+                    heads[part.backend] = (part.epoch, part.head or 0)
+        return heads
 
     async def caches(self) -> dict[str, CacheCounts]:
         """What each broker's cache has counted; a broker that does not answer is left out."""
-        found = {}
+        counts_of = {}
         for name, url in self._brokers.items():
             with contextlib.suppress(httpx.HTTPError):
                 counted = {metric.name: metric.value for metric in await self._metrics(url)}
@@ -154,22 +163,22 @@ class Services:
                     for field, metric in CACHE_METRICS.items()
                 }
                 fetch_s = counted["tocsin_broker_fetch_seconds_sum"] / calls if calls else 0.0
-                found[name] = CacheCounts(**counts, fetch_s=fetch_s)
-        return found
+                counts_of[name] = CacheCounts(**counts, fetch_s=fetch_s)
+        return counts_of
 
     async def runs(self) -> dict[str, Runs]:
         """How often each channel has run, and how long that took."""
-        told: dict[str, dict[str, float]] = {channel.name: {} for channel in city.CHANNELS}
+        samples: dict[str, dict[str, float]] = {channel.name: {} for channel in city.CHANNELS}
         for metric in await self._metrics(self._cluster.url):
             channel = metric.labels.get("channel")
-            if channel in told and metric.name.startswith("tocsin_run_seconds_"):
-                told[channel][metric.name] = metric.value
+            if channel in samples and metric.name.startswith("tocsin_run_seconds_"):
+                samples[channel][metric.name] = metric.value
         return {
             channel: Runs(
                 int(values.get("tocsin_run_seconds_count", 0)),
                 values.get("tocsin_run_seconds_sum", 0.0),
             )
-            for channel, values in told.items()
+            for channel, values in samples.items()
         }
 
     async def _metrics(self, url: str) -> list[Sample]:

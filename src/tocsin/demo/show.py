@@ -27,7 +27,7 @@ class Glance(Struct, frozen=True, kw_only=True):
     subscriptions: int
     hit_ratio: float | None
 
-    def told(self, clock: str) -> str:
+    def line(self, clock: str) -> str:
         hits = "-" if self.hit_ratio is None else f"{self.hit_ratio:.0%}"
         return (
             f"{clock}  published {self.published:,}  delivered {self.displayed:,}  "
@@ -51,7 +51,7 @@ class Show(AbstractContextManager["Show"]):
                 transient=True,
             )
         self._task: TaskID | None = None
-        self._told_at = 0.0
+        self._written_at = 0.0
         self._wishes = 0
         self._duration_s = 0.0
         self._speed = 1.0
@@ -108,10 +108,10 @@ class Show(AbstractContextManager["Show"]):
         )
         if self._progress is not None and self._task is not None:
             done = figures.subscriptions if opening else figures.elapsed_s
-            self._progress.update(self._task, completed=done, figures=figures.told(clock))
-        elif self._progress is None and time.monotonic() - self._told_at >= LINE_EVERY_S:
-            self._told_at = time.monotonic()
-            self.line("  " + figures.told(clock))
+            self._progress.update(self._task, completed=done, figures=figures.line(clock))
+        elif self._progress is None and time.monotonic() - self._written_at >= LINE_EVERY_S:
+            self._written_at = time.monotonic()
+            self.line("  " + figures.line(clock))
 
     def _begin(self, what: str, total: float | None) -> None:
         if self._progress is None:

@@ -50,8 +50,8 @@ def as_table(outcome: Outcome) -> Table:
     row("out of order", [_promise(account.out_of_order) for _, account in columns])
     if outcome.total.unknown:
         row("never stored", [_promise(account.unknown) for _, account in columns])
-    if outcome.total.told_missing:
-        row("told missing", [f"{account.told_missing:,}" for _, account in columns])
+    if outcome.total.reported_missing:
+        row("told missing", [f"{account.reported_missing:,}" for _, account in columns])
     row("latency p50", [_milliseconds(account.latency_ms["p50"]) for _, account in columns])
     row("latency p99", [_milliseconds(account.latency_ms["p99"]) for _, account in columns])
     row("hit ratio", [_ratio(account.hit_ratio) for _, account in columns])
@@ -69,7 +69,7 @@ def _account(account: Account) -> dict[str, Any]:
         "doubled": account.doubled,
         "out_of_order": account.out_of_order,
         "never_stored": account.unknown,
-        "told_missing": account.told_missing,
+        "told_missing": account.reported_missing,
         "latency_ms": account.latency_ms,
         "hit_ratio": account.hit_ratio,
         "fetched_bytes": account.fetched_bytes,

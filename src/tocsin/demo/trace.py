@@ -1,7 +1,7 @@
 """What happens in the demo's city: a seeded list of events, each with its time in the trace.
 
 Everything at second 0 is the opening: shelters and positions are published, and every subscriber
-logs in and subscribes. After it people come and go (ON and OFF times of the BAD paper's Table II),
+logs in and subscribes. After it people come and go (ON and OFF times of BAD, Table II),
 change their minds, move; reporters publish. Pure: the same arguments give the same trace.
 """
 
@@ -18,7 +18,7 @@ from tocsin.demo import reports
 from tocsin.demo.interest import Crowd, Wish
 from tocsin.model import Arguments
 
-# Table II, lognormal, in minutes: the parameters of the underlying normal (means 15.9 and 20.7).
+# BAD, Table II: lognormal, in minutes, parameters of the underlying normal (means 15.9, 20.7).
 ON_MINUTES = (1.753, 1.425)
 OFF_MINUTES = (2.415, 1.11)
 ONLINE_SHARE = 15.9 / (15.9 + 20.7)

@@ -16,12 +16,12 @@ from typing import Any
 
 from tocsin.client.connection import Connection, Listener, Locate
 from tocsin.client.feed import Result
-from tocsin.client.frames import Welcome
 from tocsin.client.http import Token
 from tocsin.demo.gallery import Gallery
 from tocsin.demo.ledger import Ledger
 from tocsin.errors import TocsinError
 from tocsin.model import Arguments
+from tocsin.protocol.client import Welcome
 
 OPEN_LIMIT_S = 60.0
 SETTLE_LIMIT_S = 15.0
@@ -63,22 +63,22 @@ class Visit(Connection):
         return self._error is not None
 
     def healthy(self) -> list[Listener]:
-        return [each for each in self._listeners.values() if each.error is None]
+        return [listener for listener in self._listeners.values() if listener.error is None]
 
     def listener(self, subscription: int) -> Listener | None:
         return self._listeners.get(subscription)
 
     def _open_again(self, welcome: Welcome) -> None:
         self.served_by = welcome.broker
-        found = []
+        ended = []
         for info in welcome.subscriptions:
             if info.subscription not in self._listeners:
                 listener = Listener(info.channel, info.arguments, PREFETCH)
                 listener.feed.opened(info)
                 self._listeners[info.subscription] = listener
-                found.append(listener)
+                ended.append(listener)
         super()._open_again(welcome)
-        for listener in found:
+        for listener in ended:
             self._opened_one(listener)
 
 
@@ -157,7 +157,7 @@ class Person:
 
     async def _settled(self, visit: Visit) -> None:
         # Each feed's wake-up call is taken by the task that displays it: this one has to look.
-        while any(not each.feed.settled for each in visit.healthy()):  # noqa: ASYNC110
+        while any(not listener.feed.settled for listener in visit.healthy()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     async def _leave(self, visit: Visit) -> None:
@@ -209,12 +209,12 @@ class Person:
     async def _display_all(self, visit: Visit, listener: Listener, subscription: int) -> None:
         since = time.time()
         feed = listener.feed
-        told = 0
+        reported = 0
         while listener.error is None:
-            for gap in feed.gaps[told:]:
+            for gap in feed.gaps[reported:]:
                 if gap.last is not None and gap.reason == KEPT_NO_LONGER:
                     self._watch.ledger.gap(subscription, gap.first, gap.last)
-            told = len(feed.gaps)
+            reported = len(feed.gaps)
             result = feed.take()
             if result is None:
                 listener.changed.clear()

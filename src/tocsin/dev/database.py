@@ -7,9 +7,9 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from tocsin.dev.packages import advice, apt_install
-from tocsin.dev.ports import HOST
 from tocsin.dev.server import Progress, Server
 from tocsin.errors import InvalidInput, Unavailable
+from tocsin.system.ports import HOST
 
 NAME = "tocsin"
 """Of the database and of its owner, who may make others: tocsin_…"""

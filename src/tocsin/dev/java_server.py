@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tocsin.dev.server import Progress, Server
-from tocsin.pipeline.jars import JarSet
-from tocsin.pipeline.java import OLDEST, find_java, require_java
 from tocsin.settings import SHORT_LIVED_JAVA
+from tocsin.spark.jars import JarSet
+from tocsin.spark.java import OLDEST, find_java, require_java
 
 
 class JavaServer(Server):
@@ -29,14 +29,14 @@ class JavaServer(Server):
             return
         reached = 0
 
-        def told(done: int, total: int) -> None:
+        def advance(done: int, total: int) -> None:
             nonlocal reached
             if done == 0:
                 progress.begin(f"fetching {cls.title}'s jars", total)
             progress.advance(done - reached if done else 0)
             reached = done
 
-        cls.jars.fetch(told)
+        cls.jars.fetch(advance)
 
     def _java(self, *words: str) -> list[str]:
         libraries = f"{self.jars.directory}/*"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tocsin.dev.java_server import JavaServer
 from tocsin.dev.kafka_jars import KAFKA
-from tocsin.dev.ports import HOST, free_port
-from tocsin.dev.processes import Command, run
+from tocsin.system.launching import Command, run
+from tocsin.system.ports import HOST, free_port
 
 LARGEST_MESSAGE_BYTES = 32 * 1024 * 1024
 

@@ -6,7 +6,7 @@ logger that lets it say why it does not start.
 
 from __future__ import annotations
 
-from tocsin.pipeline.jars import JarSet
+from tocsin.spark.jars import JarSet
 
 KAFKA = JarSet(
     "kafka",

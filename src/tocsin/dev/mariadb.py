@@ -9,8 +9,8 @@ from typing import Any
 
 from tocsin.dev.database import NAME, Database
 from tocsin.dev.packages import find_program
-from tocsin.dev.ports import HOST
-from tocsin.dev.processes import Command, run
+from tocsin.system.launching import Command, run
+from tocsin.system.ports import HOST
 
 
 class MariaDB(Database):

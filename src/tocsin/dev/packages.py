@@ -17,8 +17,8 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def find_program(name: str) -> Path | None:
-    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_FOLDERS}")
-    return Path(found) if found else None
+    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_FOLDERS}")
+    return Path(path) if path else None
 
 
 def advice(title: str, packages: Sequence[str]) -> str:
@@ -53,10 +53,10 @@ def apt_install(title: str, packages: Sequence[str]) -> None:
 def _no_server_of_its_own() -> Iterator[None]:
     """PostgreSQL's package would make a server on port 5432 and start it now and at every boot;
     others, as nginx', start theirs unless the machine's policy forbids it."""
-    file = CLUSTER_FOLDER / "tocsin.conf"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("create_main_cluster = false\n")
-    ours = [file]
+    cluster_file = CLUSTER_FOLDER / "tocsin.conf"
+    cluster_file.parent.mkdir(parents=True, exist_ok=True)
+    cluster_file.write_text("create_main_cluster = false\n")
+    ours = [cluster_file]
     if not POLICY.exists():
         POLICY.write_text("#!/bin/sh\nexit 101\n")
         POLICY.chmod(0o755)
@@ -64,5 +64,5 @@ def _no_server_of_its_own() -> Iterator[None]:
     try:
         yield
     finally:
-        for one in ours:
-            one.unlink(missing_ok=True)
+        for file in ours:
+            file.unlink(missing_ok=True)

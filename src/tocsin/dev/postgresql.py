@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from tocsin.dev.database import NAME, Database
 from tocsin.dev.packages import find_program
-from tocsin.dev.ports import HOST
-from tocsin.dev.processes import Command, processes_in, run
 from tocsin.errors import Unavailable
+from tocsin.system.launching import Command, run
+from tocsin.system.ports import HOST
+from tocsin.system.processes import processes_in
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -149,16 +150,16 @@ class PostgreSQL(Database):
 
 def versions() -> dict[str, Path]:
     """Folder of programs by major version."""
-    found = {
+    folders = {
         folder.parent.name: folder
         for folder in FOLDER.glob("*/bin")
         if folder.parent.name.isdigit() and (folder / "initdb").exists()
     }
     on_path = find_program("postgres")
-    if not found and on_path is not None:
-        told = run([str(on_path), "--version"]).stdout.split()  # postgres (PostgreSQL) 17.2 …
-        found[told[2].partition(".")[0]] = on_path.resolve().parent
-    return found
+    if not folders and on_path is not None:
+        words = run([str(on_path), "--version"]).stdout.split()  # postgres (PostgreSQL) 17.2 …
+        folders[words[2].partition(".")[0]] = on_path.resolve().parent
+    return folders
 
 
 def _user() -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tocsin.dev.java_server import JavaServer
-from tocsin.dev.ports import HOST
-from tocsin.dev.processes import Command
 from tocsin.dev.s3_jars import S3PROXY
+from tocsin.system.launching import Command
+from tocsin.system.ports import HOST
 
 NAME = "tocsin"
 """Of the first bucket, and of the key that may do everything."""

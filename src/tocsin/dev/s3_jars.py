@@ -8,7 +8,7 @@ it takes one. Besides, the logger that lets it say why it does not start.
 
 from __future__ import annotations
 
-from tocsin.pipeline.jars import JarSet
+from tocsin.spark.jars import JarSet
 
 S3PROXY = JarSet(
     "s3",

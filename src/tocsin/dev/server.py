@@ -5,7 +5,6 @@ A subclass says what it lacks on this machine, how its data directory is made an
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import time
@@ -14,12 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from tocsin.dev.ports import free_port, is_free
-from tocsin.dev.processes import Command, Launcher, Process, unsupported
 from tocsin.dev.state import Record
 from tocsin.errors import Conflict, Unavailable
+from tocsin.system.launching import Command, Launcher
+from tocsin.system.ports import free_port, is_free
+from tocsin.system.processes import Process, unsupported
+from tocsin.system.startup import Log, Startup
 
-START_LIMIT_S = 120.0
+LOOK_S = 0.05
 PORTS_TRIED = 3
 
 
@@ -51,7 +52,7 @@ class Server(ABC):
         self._record = record if record is not None else Record()
         self._save = save
         self._short_lived = short_lived
-        self._log_read_from = 0
+        self._written = Log(self.log)
 
     @classmethod
     def missing(cls) -> str | None:
@@ -98,7 +99,7 @@ class Server(ABC):
 
     @property
     def alive(self) -> bool:
-        return bool(self.processes) and all(one.alive for one in self.processes.values())
+        return bool(self.processes) and all(process.alive for process in self.processes.values())
 
     def start(self) -> None:
         """Start it and wait until it serves: on its old port, at first on a free one."""
@@ -180,12 +181,12 @@ class Server(ABC):
             self._make_data(part)
             part.rename(self.data)
 
-    def _no_data(self, told: str) -> Unavailable:
-        why = next(iter(told.strip().splitlines()), "no reason was given")
+    def _no_data(self, printed: str) -> Unavailable:
+        why = next(iter(printed.strip().splitlines()), "no reason was given")
         return Unavailable(f"the data directory of {self.title} could not be made: {why}")
 
     def _start_process(self, name: str, command: Command) -> None:
-        self._log_read_from = self.log.stat().st_size if self.log.exists() else 0
+        self._written.mark()
         self.processes[name] = self._launcher.start(command)
         self._save()
 
@@ -195,27 +196,11 @@ class Server(ABC):
 
     def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for it; if that fails nothing of the server is left running."""
-        deadline = time.monotonic() + START_LIMIT_S
+        startup = Startup(self.title, self._written)
         try:
             while not condition():
-                if not self.alive:
-                    raise self._failed("ended while it started")
-                if time.monotonic() > deadline:
-                    raise self._failed(f"did not answer within {START_LIMIT_S:.0f} s")
-                time.sleep(0.05)
+                startup.check(alive=self.alive)
+                time.sleep(LOOK_S)
         except BaseException:
             self.kill()
             raise
-
-    def _failed(self, what: str) -> Unavailable:
-        """With the line of its log that most likely says why."""
-        told = self.log.read_bytes()[self._log_read_from :].decode(errors="replace")
-        lines = [line.strip() for line in told.splitlines() if line.strip()]
-        for telling in (r"(Exception|Error): \S", r"(?i)error|fatal"):
-            for line in lines:
-                if re.search(telling, line):
-                    return self._unavailable(what, line)
-        return self._unavailable(what, lines[-1] if lines else "it said nothing")
-
-    def _unavailable(self, what: str, why: str) -> Unavailable:
-        return Unavailable(f"{self.title} {what}: {why}", hint=f"its log is {self.log}")

@@ -10,12 +10,12 @@ from pathlib import Path
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
-from tocsin.dev.processes import Detached
 from tocsin.dev.s3 import S3
 from tocsin.dev.server import Progress, Server
 from tocsin.dev.spark import SparkCluster
 from tocsin.dev.state import OUR_FILES, Record, State, locked
 from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.system.launching import Detached
 
 KINDS: dict[str, type[Server]] = {
     kind.name: kind for kind in (Kafka, PostgreSQL, MariaDB, S3, SparkCluster)

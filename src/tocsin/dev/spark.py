@@ -12,13 +12,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tocsin.dev.ports import HOST, free_port
-from tocsin.dev.processes import Command
 from tocsin.dev.server import Progress, Server
 from tocsin.errors import NotFound
-from tocsin.pipeline.jars import spark_home
-from tocsin.pipeline.java import OLDEST, find_java, require_java
 from tocsin.settings import SHORT_LIVED_JAVA
+from tocsin.spark.jars import spark_home
+from tocsin.spark.java import OLDEST, find_java, require_java
+from tocsin.system.launching import Command
+from tocsin.system.ports import HOST, free_port
 
 MASTER = "master"
 

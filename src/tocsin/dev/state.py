@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from tocsin.dev.processes import Process
 from tocsin.errors import Conflict, InvalidInput
+from tocsin.system.processes import Process
 
 FILE, LOCK = "state.json", "lock"
 OUR_FILES = (FILE, LOCK)

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from tocsin.dev.guard import Guard
 from tocsin.dev.server import Server
+from tocsin.system.guard import Guard
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 

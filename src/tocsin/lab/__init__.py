@@ -3,6 +3,6 @@ experiments and reports.
 
 The policies are the live broker's own functions, compiled. Imports point one way (to the right):
 
-    running, prototype → reports → sweeps, experiments → subjects → declaring, bounds
-        → simulators → trace → workloads, compiling
+    running, prototype, planning → reports → sweeps, experiments → studies → live
+        → spec, bounds → simulators, models → trace → workloads, jit
 """

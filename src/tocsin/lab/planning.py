@@ -17,7 +17,8 @@ from tocsin.errors import InvalidInput
 from tocsin.lab.models.lifetime import Lifetime
 from tocsin.lab.models.rates import rates_of
 from tocsin.lab.models.wide import wide
-from tocsin.lab.simulators.message_cache.measures import Mean, survives
+from tocsin.lab.simulators.means import Mean
+from tocsin.lab.simulators.message_cache.measures import survives
 from tocsin.lab.simulators.message_cache.simulator import Lives, simulate
 from tocsin.lab.workloads.messages import MOST_SLOTS, MessageLoad
 from tocsin.policies.message import MessagePolicy
@@ -63,20 +64,24 @@ class Checked(Struct, frozen=True, kw_only=True):
 def answers(wish: Wish, policies: Sequence[MessagePolicy]) -> list[Answer]:
     """For each policy, the fewest slots first; one that needs far more than another is not asked
     how many. Raises if none is enough."""
-    found: list[Answer] = []
-    simple_first = sorted(policies, key=lambda one: (one.parts[0] != "all", one.parts[2] != "nop"))
+    answers: list[Answer] = []
+    simple_first = sorted(
+        policies, key=lambda policy: (policy.parts[0] != "all", policy.parts[2] != "nop")
+    )
     for policy in simple_first:
-        best = min((one.slots for one in found if one.slots), default=0)
-        found.append(_answer(wish, policy, FAR_MORE * best))
-    found.sort(key=lambda one: (bool(one.reason), one.slots, one.policy.parts[1] == "fld"))
-    if not any(one.slots for one in found):
+        best = min((answer.slots for answer in answers if answer.slots), default=0)
+        answers.append(_answer(wish, policy, FAR_MORE * best))
+    answers.sort(
+        key=lambda answer: (bool(answer.reason), answer.slots, answer.policy.parts[1] == "fld")
+    )
+    if not any(answer.slots for answer in answers):
         raise InvalidInput(
             f"no cache lets {wish.share:.4g} of the messages survive for {wish.for_s:g} s: "
-            + "; ".join(f"{one.policy.text}: {one.reason}" for one in found),
+            + "; ".join(f"{answer.policy.text}: {answer.reason}" for answer in answers),
             field="share",
             hint="ask for less, have more brokers, or a policy that keeps every message (all-…)",
         )
-    return found
+    return answers
 
 
 def checked(wish: Wish, answer: Answer, messages: int | None, seed: int) -> Checked:

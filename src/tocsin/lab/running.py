@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
 from tocsin.errors import SettingError
-from tocsin.lab.declaring.experiment import Experiment
-from tocsin.lab.declaring.plan import Plan
-from tocsin.lab.declaring.subject import Subject
 from tocsin.lab.reports.report import Report, write_report
+from tocsin.lab.spec.experiment import Experiment
+from tocsin.lab.spec.plan import Plan
+from tocsin.lab.spec.progress import Progress
+from tocsin.lab.spec.study import OWN_SERVERS, Servers, Study
+from tocsin.lab.sweeps.live import sweep_live
 from tocsin.lab.sweeps.points import Store
 from tocsin.lab.sweeps.sources import point_digest
-from tocsin.lab.sweeps.sweep import Progress, Swept, sweep, tasks_of
-from tocsin.lab.sweeps.tasks import Failure
+from tocsin.lab.sweeps.spark_tasks import Session
+from tocsin.lab.sweeps.sweep import sweep
+from tocsin.lab.sweeps.tasks import Failure, tasks_of
 
 
 class Done(Struct, frozen=True, kw_only=True):
@@ -35,47 +36,50 @@ def run_experiment(
     plan: Plan,
     directory: Path,
     progress: Progress,
-    swept_by: Callable[..., Swept] = sweep,
-    **how: Any,
+    *,
+    master: str = "local[*]",
+    spark: Session | None = None,
+    servers: Servers = OWN_SERVERS,
 ) -> Done:
-    """Compute what is missing, then report. `how` goes to what computes it: to the sweep on Spark,
-    master and session."""
+    """Compute what is missing, on Spark, or play it on live servers; then report."""
     with Store(directory, plan.conditions) as store:
         try:
-            swept = swept_by(plan, store, progress, **how)
+            if plan.live:
+                swept = sweep_live(plan, store, progress, servers)
+            else:
+                swept = sweep(plan, store, progress, master=master, spark=spark)
         except KeyboardInterrupt:
             there = sum(store.has(task) for task in tasks_of(plan))
-            _fold(store, experiment)
+            _fold(store, plan.study, experiment)
             return Done(there=there, interrupted=True)
-        points = _fold(store, experiment)
+        points = _fold(store, plan.study, experiment)
         if not swept.failures:
             store.forget_workloads()
-    made = None
+    report = None
     if points:
         progress.begin("figures and claims", 0)
-        made = write_report(directory)
+        report = write_report(directory)
     return Done(
         there=swept.computed + swept.kept,
         computed=swept.computed,
-        failures=_told(swept.failures),
-        report=made,
+        failures=_summarize(swept.failures),
+        report=report,
     )
 
 
-def _fold(store: Store, experiment: Experiment) -> int:
-    subject = experiment.subject
-    current = [(kind, policy, _digest(subject, kind, policy)) for kind, policy in store.codes()]
+def _fold(store: Store, study: Study, experiment: Experiment) -> int:
+    current = [(kind, policy, _digest(study, kind, policy)) for kind, policy in store.codes()]
     return store.fold(current, list(experiment.policies))
 
 
-def _digest(subject: Subject, kind: str, policy: str) -> str:
+def _digest(study: Study, kind: str, policy: str) -> str:
     try:
-        return point_digest(subject, kind, policy)
+        return point_digest(study, kind, policy)
     except SettingError:  # a policy that is no longer there
         return ""
 
 
-def _told(failures: list[Failure]) -> list[str]:
+def _summarize(failures: list[Failure]) -> list[str]:
     """One line for each policy and reason."""
     counted = Counter((failure.task.policy or "bound", failure.reason) for failure in failures)
     return [f"{policy}: {reason} ({count} points)" for (policy, reason), count in counted.items()]

@@ -1,30 +1,20 @@
 """Cache policies, written once: the live cache calls these functions, the lab compiles the same.
 
-A policy is one small function over scalars in a file of its own. It knows no cache, clock or
-random source. Families: admission (is a new object cached at all?), eviction (which cache loses
-its tail when room is needed?), expiry (how long may an object stay?). Caches of messages have
-families of their own, in `message`; caches of pages theirs, in `page`.
+A policy is one file: a small function over scalars, the parameters that its name may carry, and, if
+it must remember something, the record of its state with the functions that fill it. It knows no
+cache, clock or random source. `grammar` says how policies are written, `registry` what a file may
+declare. `result` caches choose what is admitted (`admission`), evicted and expires; caches of
+messages have families of their own, in `message`, and caches of pages theirs, in `page`.
 """
 
-from tocsin.policies import admission, eviction, expiry
-from tocsin.policies.candidate import Candidate
-from tocsin.policies.choice import (
-    FAMILIES,
-    AdmissionPolicy,
-    CachePolicy,
-    parse_admission,
-    parse_policy,
-    policy_names,
-)
+from tocsin.policies.admission import AdmissionPolicy, parse_admission
+from tocsin.policies.result import FAMILIES, CachePolicy, Candidate, parse_policy, policy_names
 
 __all__ = [
     "FAMILIES",
     "AdmissionPolicy",
     "CachePolicy",
     "Candidate",
-    "admission",
-    "eviction",
-    "expiry",
     "parse_admission",
     "parse_policy",
     "policy_names",

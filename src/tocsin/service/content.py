@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tocsin.errors import InvalidInput, TocsinError
+from tocsin.service.openapi import Media
 from tocsin.service.serving import ABORT
 from tocsin.service.streaming import disconnected
 from tocsin.service.web import error_response
@@ -25,6 +26,8 @@ from tocsin.service.web import error_response
 log = structlog.get_logger()
 
 PLAIN_TYPE = "application/octet-stream"
+ANY_BYTES = Media("*/*")
+"""An attachment, as routes declare it."""
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+")
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
@@ -40,15 +43,15 @@ class Span(NamedTuple):
 def range_of(header: str | None, size_bytes: int) -> Span | None:
     """The one range that was asked for. None: all of it, which is also the answer to several
     ranges and to what is no range; a range with no byte in it raises."""
-    found = _RANGE.fullmatch((header or "").replace(" ", ""))
-    if found is None or found[1] == found[2] == "":
+    match = _RANGE.fullmatch((header or "").replace(" ", ""))
+    if match is None or match[1] == match[2] == "":
         return None
-    if found[1] == "":
-        start, stop = max(0, size_bytes - int(found[2])), size_bytes
+    if match[1] == "":
+        start, stop = max(0, size_bytes - int(match[2])), size_bytes
     else:
-        start = int(found[1])
-        stop = size_bytes if found[2] == "" else min(size_bytes, int(found[2]) + 1)
-        if found[2] != "" and int(found[2]) < start:
+        start = int(match[1])
+        stop = size_bytes if match[2] == "" else min(size_bytes, int(match[2]) + 1)
+        if match[2] != "" and int(match[2]) < start:
             return None
     if start >= stop:
         raise ValueError(f"there are {size_bytes} bytes")
@@ -65,8 +68,8 @@ def begin_of(header: str | None, size_bytes: int) -> int:
 
 def names_tag(header: str | None, tag: str) -> bool:
     """Whether If-None-Match knows this version."""
-    told = [one.strip().removeprefix("W/") for one in (header or "").split(",")]
-    return tag in told or "*" in told
+    tags = [tag_text.strip().removeprefix("W/") for tag_text in (header or "").split(",")]
+    return tag in tags or "*" in tags
 
 
 def media_type(given: str | None) -> str:

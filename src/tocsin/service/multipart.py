@@ -34,17 +34,17 @@ def is_form(content_type: str | None) -> bool:
 
 
 def boundary_of(content_type: str) -> bytes:
-    found = parse_options_header(content_type)[1].get(b"boundary", b"")
-    if not 0 < len(found) <= MOST_BOUNDARY_BYTES:
+    boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
+    if not 0 < len(boundary) <= MOST_BOUNDARY_BYTES:
         raise _broken("its Content-Type names no boundary")
-    return found
+    return boundary
 
 
 class Multipart:
     def __init__(self, boundary: bytes) -> None:
         self.whole = False  # its last boundary came
         self._begun = False
-        self._told: list[Part | bytes] = []
+        self._parts_read: list[Part | bytes] = []
         self._headers: dict[bytes, bytes] = {}
         self._field, self._value = bytearray(), bytearray()
         self._parser = MultipartParser(
@@ -54,7 +54,7 @@ class Multipart:
                 "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
                 "on_header_end": self._header,
                 "on_headers_finished": self._part,
-                "on_part_data": lambda data, start, end: self._told.append(data[start:end]),
+                "on_part_data": lambda data, start, end: self._parts_read.append(data[start:end]),
                 "on_end": self._end,
             },
         )
@@ -68,8 +68,8 @@ class Multipart:
             self._parser.write(data)
         except MultipartParseError as error:
             raise _broken(str(error)) from None
-        told, self._told = self._told, []
-        return told
+        events, self._parts_read = self._parts_read, []
+        return events
 
     def _header(self) -> None:
         self._headers[bytes(self._field.lower())] = bytes(self._value)
@@ -78,11 +78,11 @@ class Multipart:
 
     def _part(self) -> None:
         headers, self._headers = self._headers, {}
-        told = parse_options_header(headers.get(b"content-disposition"))[1]
-        name, filename = _text(told.get(b"name")), _text(told.get(b"filename"))
+        options = parse_options_header(headers.get(b"content-disposition"))[1]
+        name, filename = _text(options.get(b"name")), _text(options.get(b"filename"))
         if not name:
             raise _broken("a part has no name")
-        self._told.append(Part(name, filename, _text(headers.get(b"content-type"))))
+        self._parts_read.append(Part(name, filename, _text(headers.get(b"content-type"))))
 
     def _end(self) -> None:
         self.whole = True

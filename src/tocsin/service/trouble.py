@@ -45,4 +45,4 @@ class Troubles:
         before = time.time() - STUCK_S
         with self._lock:
             known = sorted(self._known.items())
-        return [f"{name}: {each.reason}" for name, each in known if each.since < before]
+        return [f"{name}: {trouble.reason}" for name, trouble in known if trouble.since < before]

@@ -8,27 +8,37 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 from msgspec import Struct
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Histogram, generate_latest
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route as StarletteRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_named
-from tocsin.service.openapi import describe, page
+from tocsin.protocol.failure import error_body
+from tocsin.protocol.health import Health
+from tocsin.protocol.version import HEADER, PARAMETER, check_peer, version_header
+from tocsin.service.lingering import Linger
+from tocsin.service.openapi import TOKEN_PARAMETER, Media, describe, page
 from tocsin.service.tokens import Identity, bearer, verify
 
 log = structlog.get_logger()
 
 CALLS = Counter("tocsin_http_requests_total", "Answered HTTP calls", ["path", "method", "status"])
 CALL_TIME = Histogram("tocsin_http_seconds", "Time to answer an HTTP call", ["path"])
+
+Q = TypeVar("Q", bound=Struct)
 
 INSTANCE = "SERVICE_INSTANCE"
 """In a service's environment: what its starter knows it by, told by /healthz. Whoever else answers
@@ -38,24 +48,36 @@ on its port is not the one that was started."""
 class Call:
     """One HTTP call, checked and decoded."""
 
-    def __init__(self, request: Request, identity: Identity, limit_bytes: int) -> None:
+    def __init__(
+        self, route: Route, request: Request, identity: Identity, limit_bytes: int
+    ) -> None:
         self.request = request
         self.identity = identity
+        self._route = route
         self._limit_bytes = limit_bytes
 
     @property
     def path(self) -> dict[str, Any]:
         return self.request.path_params
 
-    def query(self, name: str, kind: type[Any], default: Any = None) -> Any:
-        """A query parameter as `kind`; a wrong one is the caller's mistake, by name."""
-        text = self.request.query_params.get(name)
-        if text is None:
-            return default
+    @property
+    def token(self) -> str | None:
+        return token_of(self.request)
+
+    def query(self, kind: type[Q]) -> Q:
+        """The query parameters, as the route declares them; a wrong one is the caller's mistake, by
+        name."""
+        assert kind is self._route.query, "a route declares the parameters that it reads"
+        given = self.request.query_params
+        texts: dict[str, Any] = {
+            name: given[name] for name in kind.__struct_fields__ if name in given
+        }
+        texts |= {name: given.getlist(name) for name in _repeatable(kind)}
         try:
-            return msgspec.convert(text, kind, strict=False)
+            return msgspec.convert(texts, kind, strict=False)
         except msgspec.ValidationError as error:
-            raise InvalidInput(f"query parameter {name}: {error}", field=name) from None
+            name, reason = field_named(error), str(error).partition(" - at ")[0]
+            raise InvalidInput(f"query parameter {name}: {reason}", field=name) from None
 
     async def bytes(self) -> bytes:
         """The whole body, refused as soon as it is known to be too large."""
@@ -75,8 +97,8 @@ class Call:
         try:
             return msgspec.json.decode(await self.bytes(), type=kind)
         except msgspec.ValidationError as error:
-            told = f"the body does not fit: {error}"
-            raise InvalidInput(told, field=field_named(error)) from None
+            reason = f"the body does not fit: {error}"
+            raise InvalidInput(reason, field=field_named(error)) from None
         except msgspec.DecodeError as error:
             raise InvalidInput(f"the body is not JSON: {error}") from None
 
@@ -91,8 +113,20 @@ class Call:
 Handler = Callable[[Call], Awaitable[Any]]
 
 
+@cache
+def _repeatable(query: type[Struct]) -> tuple[str, ...]:
+    """Parameters that may be given several times."""
+    return tuple(
+        field.name for field in msgspec.structs.fields(query) if isinstance(field.default, tuple)
+    )
+
+
 class Route(Struct, frozen=True):
-    """A route. `scopes`: any of them suffices; empty: any valid token; None: no token at all."""
+    """A route. `scopes`: any of them suffices; empty: any valid token; None: no token at all.
+    What is taken and answered is a record of the protocol, or a `Media`; `query` is the record of
+    its query parameters. `also` are further statuses that are no errors; `errors` are kinds that
+    not every route may answer with. A route that is `unchecked` answers whoever asks, whatever
+    version they speak, and is not counted."""
 
     method: str
     path: str
@@ -102,6 +136,10 @@ class Route(Struct, frozen=True):
     takes: Any = None
     answers: Any = None
     status: int = 200
+    also: Mapping[int, Any] = {}
+    errors: tuple[type[TocsinError], ...] = ()
+    query: type[Struct] | None = None
+    unchecked: bool = False
 
 
 def application(
@@ -115,38 +153,69 @@ def application(
 ) -> Starlette:
     """The service: its routes, and beside them /metrics, /healthz, /openapi.json and /docs.
     `trouble` says why it does not do its work, if it does not."""
-    description = msgspec.json.encode(describe(title, routes))
+    handlers = {404: _not_found, 405: _not_found}
+    return Starlette(
+        routes=[
+            StarletteRoute(
+                route.path, _endpoint(route, secret, limit_bytes), methods=[route.method]
+            )
+            for route in _OwnCalls(title, routes, trouble).routes
+        ],
+        lifespan=lifespan,
+        exception_handlers=handlers,
+        middleware=[Middleware(TellVersion), Middleware(Linger)],
+    )
 
-    async def metrics(_: Request) -> Response:
+
+class _OwnCalls:
+    """What every service answers about itself. `routes` are all of the service, these included."""
+
+    def __init__(
+        self, title: str, routes: Sequence[Route], trouble: Callable[[], str | None]
+    ) -> None:
+        self._trouble = trouble
+        open_route = partial(Route, "GET", scopes=None, unchecked=True)
+        self.routes = [
+            open_route(
+                "/metrics", self.metrics, summary="Prometheus metrics", answers=Media("text/plain")
+            ),
+            open_route(
+                "/healthz",
+                self.health,
+                summary="Whether the service does its work",
+                answers=Health,
+                also={503: Health},
+            ),
+            open_route(
+                "/openapi.json", self.openapi, summary="This description", answers=dict[str, Any]
+            ),
+            open_route("/docs", self.docs, summary="The same to read", answers=Media("text/html")),
+            *routes,
+        ]
+        self._description = msgspec.json.encode(describe(title, self.routes))
+        self._page = page(title, self.routes)
+
+    async def metrics(self, _: Call) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
-    async def healthy(_: Request) -> Response:
-        why = trouble()
+    async def health(self, _: Call) -> Response:
+        why = self._trouble()
         return health("ok") if why is None else health(why, 503)
 
-    async def openapi(_: Request) -> Response:
-        return Response(description, media_type="application/json")
+    async def openapi(self, _: Call) -> Response:
+        return Response(self._description, media_type="application/json")
 
-    async def docs(_: Request) -> Response:
-        return HTMLResponse(page(title, routes))
-
-    plain = [
-        StarletteRoute("/metrics", metrics),
-        StarletteRoute("/healthz", healthy),
-        StarletteRoute("/openapi.json", openapi),
-        StarletteRoute("/docs", docs),
-    ]
-    served = [
-        StarletteRoute(r.path, _endpoint(r, secret, limit_bytes), methods=[r.method])
-        for r in routes
-    ]
-    handlers = {404: _not_found, 405: _not_found}
-    return Starlette(routes=[*plain, *served], lifespan=lifespan, exception_handlers=handlers)
+    async def docs(self, _: Call) -> Response:
+        return HTMLResponse(self._page)
 
 
 def _endpoint(
     route: Route, secret: str, limit_bytes: int
 ) -> Callable[[Request], Awaitable[Response]]:
+    async def unchecked(request: Request) -> Response:
+        response: Response = await route.handler(Call(route, request, NOBODY, limit_bytes))
+        return response
+
     async def endpoint(request: Request) -> Response:
         started = time.perf_counter()
         response = await _answer(route, request, secret, limit_bytes)
@@ -154,25 +223,51 @@ def _endpoint(
         CALL_TIME.labels(route.path).observe(time.perf_counter() - started)
         return response
 
-    return endpoint
+    return unchecked if route.unchecked else endpoint
 
 
 async def _answer(route: Route, request: Request, secret: str, limit_bytes: int) -> Response:
     try:
         identity = NOBODY
         if route.scopes is not None:
-            token = bearer(request.headers.get("authorization")) or request.query_params.get(
-                "token"
-            )
-            identity = verify(secret, token)
+            identity = verify(secret, token_of(request))
             identity.require(*route.scopes)
-        answer = await route.handler(Call(request, identity, limit_bytes))
+        check_peer(_version(request), _caller(identity), "this service")
+        answer = await route.handler(Call(route, request, identity, limit_bytes))
     except TocsinError as error:
         return error_response(error)
     except Exception:
         log.exception("a call failed", path=route.path, method=route.method)
         return error_response(TocsinError("an internal error; the service's log has the details"))
     return answer if isinstance(answer, Response) else json_response(answer, route.status)
+
+
+def token_of(request: Request) -> str | None:
+    given = request.headers.get("authorization")
+    return bearer(given) or request.query_params.get(TOKEN_PARAMETER)
+
+
+def _version(request: Request) -> str | None:
+    return request.headers.get(HEADER) or request.query_params.get(PARAMETER)
+
+
+def _caller(identity: Identity) -> str:
+    return f"broker {identity.subject}" if "broker" in identity.scopes else "the caller"
+
+
+class TellVersion:
+    """Every answer says which version of the protocol the service speaks."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def tell(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(version_header())
+            await send(message)
+
+        await self._app(scope, receive, tell)
 
 
 NOBODY = Identity(subject="", scopes=frozenset(), expires_at=0.0)
@@ -189,11 +284,11 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def health(state: str, status: int = 200) -> Response:
-    return json_response({"status": state, "instance": os.environ.get(INSTANCE)}, status)
+    return json_response(Health(state, os.environ.get(INSTANCE)), status)
 
 
 def error_response(error: TocsinError) -> Response:
-    return json_response({"error": error.as_dict()}, error.status)
+    return Response(error_body(error), status_code=error.status, media_type="application/json")
 
 
 def sse_event(event: str, data: bytes, event_id: str | None = None) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tocsin.errors import Conflict, SettingError
 from tocsin.storage.identity import Mark, belongs_to_another, read_mark, write_mark
 from tocsin.storage.log.segments.reader import list_segments
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 DATASETS = "datasets"
 _LOCK = "lock"
@@ -52,7 +52,7 @@ class DataDirectory:
         """Look at everything before anything is marked."""
         marked = _is_ours(self._data, "the data directory", self._store.mark, "data")
         log_marked = log is None or _is_ours(log, "the log in", self._store.mark, "log")
-        datasets = [one.name for one in self._store.catalog.datasets()]
+        datasets = [dataset.name for dataset in self._store.catalog.datasets()]
         paths = self._store.files.paths()
         if not marked:
             self._refuse_strangers({path for path, _ in paths})
@@ -71,27 +71,27 @@ class DataDirectory:
         """A dataset's folder none of whose files the store knows was filled by another store. A
         few that it does not know are what a crash left."""
         for folder in sorted((self._data / DATASETS).glob("*/")):
-            files = [f"{folder.name}/{one.name}" for one in folder.glob("*.parquet")]
+            files = [f"{folder.name}/{file.name}" for file in folder.glob("*.parquet")]
             if files and not known.intersection(files):
                 raise SettingError(
-                    f"{folder} has {_some(files)}, of which the store {self._store.mark} knows"
+                    f"{folder} has {_shown(files)}, of which the store {self._store.mark} knows"
                     " nothing: another store was used with this data directory",
                     field="data",
                     hint="start with that store, or give this one a data directory of its own",
                 )
 
     def _require_files(self, paths: list[str]) -> None:
-        missing = [one for one in paths if not (self._data / DATASETS / one).exists()]
+        missing = [path for path in paths if not (self._data / DATASETS / path).exists()]
         if missing:
             raise SettingError(
-                f"the store {self._store.mark} was filled together with {_some(missing)}, which"
+                f"the store {self._store.mark} was filled together with {_shown(missing)}, which"
                 f" {self._data / DATASETS} does not have",
                 field="data",
                 hint="name the data directory that it was used with, or bring those files back",
             )
 
     def _require_logs(self, log: Path, datasets: list[str]) -> None:
-        missing = [one for one in datasets if not list_segments(log, one)]
+        missing = [dataset for dataset in datasets if not list_segments(log, dataset)]
         if missing:
             raise SettingError(
                 f"the log in {log} has no dataset {missing[0]}, which the store"
@@ -101,7 +101,7 @@ class DataDirectory:
             )
 
     def _refuse_records(self, log: Path) -> None:
-        folders = [one.name for one in sorted(log.glob("*/"))]
+        folders = [folder.name for folder in sorted(log.glob("*/"))]
         for name in folders:
             if any(path.stat().st_size for _, path in list_segments(log, name)):
                 raise SettingError(
@@ -120,7 +120,7 @@ def _is_ours(directory: Path, what: str, ours: Mark, field: str) -> bool:
     return theirs is not None
 
 
-def _some(names: list[str]) -> str:
+def _shown(names: list[str]) -> str:
     shown = ", ".join(sorted(names)[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more files"
 

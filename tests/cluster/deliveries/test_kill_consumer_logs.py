@@ -16,7 +16,7 @@ from tocsin.client import consumer_log
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.errors import TocsinError
-from tocsin.storage import schema
+from tocsin.storage.store import schema
 
 from .world import CONSUMERS, open_world, until, working
 

@@ -20,8 +20,8 @@ from tocsin.cluster.deliveries import Deliveries
 from tocsin.errors import NotFound, TocsinError
 from tocsin.model import Channel, Dataset, Delivery, Parameter
 from tocsin.settings import Settings
-from tocsin.storage.runs import Run
-from tocsin.storage.store import Store
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 CONSUMERS = (("ann", "flood"), ("bob", "flood"), ("eve", "fire"))
 

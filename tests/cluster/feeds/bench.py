@@ -19,7 +19,7 @@ from tocsin.dev.kafka import Kafka
 from tocsin.model import Column, Dataset, KafkaSource, MessageFormat
 from tocsin.settings import Settings
 from tocsin.storage.log import open_log, open_reader
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 PATIENCE_S = 60.0
 

@@ -22,8 +22,8 @@ from tocsin.dev.kafka import Kafka
 from tocsin.errors import InvalidInput, NotFound, SettingError
 from tocsin.model import Dataset, KafkaSource
 from tocsin.settings import Settings
-from tocsin.storage.feeds import Place
 from tocsin.storage.log.kafka import KafkaAddress, topics
+from tocsin.storage.store.feeds import Place
 
 
 async def test_every_partition_is_read_from_its_first_record_in_order(

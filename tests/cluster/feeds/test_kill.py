@@ -24,7 +24,7 @@ from tocsin.cluster.intake import DEAD_LETTERS, Intake
 from tocsin.model import Dataset
 from tocsin.settings import Settings
 from tocsin.storage.log import open_log
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 topic.MOST_RECORDS = 40  # many chunks
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tocsin.lab.prototype.consumer_logs.player import Played
-from tocsin.lab.prototype.consumer_logs.seen import Observed, Seen
-from tocsin.lab.simulators.consumer_logs import Logs, Measures, decide, play, simulate
+from tocsin.lab.live.consumer_logs.observation import Observed, Seen
+from tocsin.lab.live.consumer_logs.player import Played
+from tocsin.lab.simulators.consumer_logs import Logs, Measures, decide, play
 from tocsin.lab.workloads.offers import Offers
 from tocsin.policies import AdmissionPolicy
 
@@ -45,8 +45,8 @@ class SimulatedPlayer:
         observed = Observed(offers, BEGAN_AT, seen)
         return Played(observed.measures(0.0), observed.timings())
 
-    def __call__(self, offers: Offers, policy: AdmissionPolicy, logs: Logs) -> Measures:
-        return simulate(offers, policy, logs)
+    def warm_up(self, offers: Offers, policy: AdmissionPolicy) -> None:
+        pass
 
 
 def same_counts(live: Measures, simulated: Measures) -> None:

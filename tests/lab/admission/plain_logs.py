@@ -13,16 +13,13 @@ from typing import Any
 from tocsin.lab.simulators.consumer_logs import Logs
 from tocsin.lab.workloads.offers import Offers
 from tocsin.policies import parse_admission
-from tocsin.policies.admission import Memory
 
 RECORD, MARK, READ, POLL = range(4)  # what comes first at the same moment
 
 
 def plain_decisions(offers: Offers, text: str) -> list[bool]:
-    policy, memory = parse_admission(text), Memory()
-    return [
-        n > 0 and bool(policy.admit(memory, n, *policy.parameters)) for n in offers.waiting.tolist()
-    ]
+    admit = parse_admission(text).admit.start().call
+    return [n > 0 and bool(admit(n)) for n in offers.waiting.tolist()]
 
 
 @dataclass

@@ -270,7 +270,7 @@ SMALL = CrowdSettings(records=150, consumers=40, restaurants=8, foods=4, discoun
 UNCOMPILED = """
 import json
 from lab.admission.test_consumer_logs import small_rows
-from tocsin.lab.compiling.functions import JIT
+from tocsin.lab.jit.functions import JIT
 assert not JIT
 print(json.dumps(small_rows()))
 """

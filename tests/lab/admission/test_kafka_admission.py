@@ -1,4 +1,4 @@
-"""The kafka paper's experiment: its claims on a small run, the authors' file as a reading."""
+"""The kafka paper's experiment: its claims on a small run, the authors' file as a variant."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import pandas as pd
 import pytest
 
 from tocsin.errors import InvalidInput
-from tocsin.lab.declaring.claims import Judged, judge
-from tocsin.lab.declaring.plan import Options, Plan, plan
-from tocsin.lab.declaring.subject import Row
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.experiments.kafka_admission import EXPERIMENT
 from tocsin.lab.reports.report import write_report
+from tocsin.lab.spec.claims import Judged, judge
+from tocsin.lab.spec.plan import Options, Plan, plan
+from tocsin.lab.spec.study import Row
 from tocsin.lab.sweeps.points import Store, read_points
-from tocsin.lab.sweeps.sweep import tasks_of
-from tocsin.lab.sweeps.tasks import Place, perform
+from tocsin.lab.sweeps.tasks import Place, perform, tasks_of
 
 AUTHORS = Path(__file__).parents[2] / "policies" / "data" / "cs237_test1000_1.csv"
 
 
 def planned(**options: Any) -> Plan:
-    given: dict[str, Any] = {"values": [500, 1_000], "seeds": 3, "readings": ["half"]}
+    given: dict[str, Any] = {"values": [500, 1_000], "seeds": 3, "variants": ["half"]}
     return plan(EXPERIMENT, Options(**(given | options)))
 
 
@@ -36,9 +35,9 @@ def computed(made: Plan, directory: Path) -> list[Row]:
 
 @cache
 def verdicts(directory: Path) -> dict[tuple[str, str], Judged]:
-    rows = computed(planned(data=AUTHORS, readings=["half", "data"]), directory)
+    rows = computed(planned(data=AUTHORS, variants=["half", "data"]), directory)
     judged = judge(EXPERIMENT.claims, pd.DataFrame(rows), EXPERIMENT.axis)
-    return {(one.claim.name, one.reading): one for one in judged}
+    return {(one.claim.name, one.variant): one for one in judged}
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +72,15 @@ def test_every_claim_has_the_points_it_needs(found: dict[tuple[str, str], Judged
 def test_verdicts_that_chance_does_not_move(
     found: dict[tuple[str, str], Judged], claim: str, verdict: str
 ) -> None:
-    for reading in ("half", "data"):
-        assert found[claim, reading].finding.verdict == verdict
+    for variant in ("half", "data"):
+        assert found[claim, variant].finding.verdict == verdict
 
 
-def test_authors_file_is_a_reading_of_its_own(tmp_path: Path) -> None:
-    made = planned(data=AUTHORS, readings=["data"])
-    assert (made.readings, len(made.recordings), made.points) == ((), 1, 23)
+def test_authors_file_is_a_variant_of_its_own(tmp_path: Path) -> None:
+    made = planned(data=AUTHORS, variants=["data"])
+    assert (made.variants, len(made.recordings), made.points) == ((), 1, 23)
     rows = {row["policy"]: row for row in computed(made, tmp_path)}
-    assert {(row["reading"], row["records"], row["seed"]) for row in rows.values()} == {
+    assert {(row["variant"], row["records"], row["seed"]) for row in rows.values()} == {
         ("data", 1_000, 1)
     }
     rates = {name: row["hit_rate"] for name, row in rows.items()}
@@ -96,16 +95,16 @@ def test_files_of_one_length_count_as_seeds(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(AUTHORS.read_bytes())
     (tmp_path / "short.csv").write_text("1,10001\n0,00110\n")
     made = planned(data=tmp_path, policies=["all"])
-    recorded = [task for task in tasks_of(made) if task.reading == "data"]
+    recorded = [task for task in tasks_of(made) if task.variant == "data"]
     assert [(task.value, task.seed) for task in recorded] == [(2, 1), (1_000, 1), (1_000, 2)]
     assert made.points == 2 * 3 + 3
-    assert "3 recordings" in made.told
+    assert "3 recordings" in made.summary
 
 
 def test_changed_file_is_computed_again_and_replaces_the_older(tmp_path: Path) -> None:
     file, out = tmp_path / "some.csv", tmp_path / "out"
     file.write_text("1,10001\n0,00110\n")
-    options: dict[str, Any] = {"data": file, "readings": ["data"], "policies": ["all", "none"]}
+    options: dict[str, Any] = {"data": file, "variants": ["data"], "policies": ["all", "none"]}
     first = planned(**options)
     with Store(out, first.conditions) as store:
         store.add(computed(first, tmp_path / "workloads"))
@@ -124,7 +123,7 @@ def test_changed_file_is_computed_again_and_replaces_the_older(tmp_path: Path) -
 def test_file_that_changes_while_it_runs_is_found_out(tmp_path: Path) -> None:
     file = tmp_path / "some.csv"
     file.write_text("1,10001\n0,00110\n")
-    made = planned(data=file, readings=["data"], policies=["all"])
+    made = planned(data=file, variants=["data"], policies=["all"])
     file.write_text("1,10001\n0,10001\n")
     with pytest.raises(InvalidInput, match="changed meanwhile"):
         computed(made, tmp_path / "workloads")
@@ -144,8 +143,8 @@ def test_run_without_data_keeps_the_points_of_data(tmp_path: Path) -> None:
     ("options", "told"),
     [
         ({"data": Path("nowhere")}, "nowhere cannot be read"),
-        ({"readings": ["data"]}, "has no reading 'data'"),
-        ({"settings": {"shared": "0.3"}}, "choose with --readings"),
+        ({"variants": ["data"]}, "has no variant 'data'"),
+        ({"settings": {"shared": "0.3"}}, "choose with --variants"),
         ({"policies": ["lru"]}, "no admission policy is called 'lru'"),
         ({"values": [0]}, "0 is none of the numbers of records"),
         ({"bound_seeds": 1}, "kafka-admission has no bounds"),
@@ -154,7 +153,7 @@ def test_run_without_data_keeps_the_points_of_data(tmp_path: Path) -> None:
 )
 def test_wrong_option_is_told(options: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput) as error:
-        planned(**({"readings": None} | options))
+        planned(**({"variants": None} | options))
     assert told in str(error.value)
 
 
@@ -169,7 +168,7 @@ def test_directory_without_files_is_told(tmp_path: Path) -> None:
 
 
 def test_report_shows_figures_with_policies_side_by_side(tmp_path: Path) -> None:
-    made = planned(data=AUTHORS, readings=["half", "data"], seeds=2)
+    made = planned(data=AUTHORS, variants=["half", "data"], seeds=2)
     with Store(tmp_path, made.conditions) as store:
         store.add(computed(made, tmp_path / "workloads"))
         store.fold({(t.kind, t.policy, t.sources.split("-")[0]) for t in tasks_of(made)}, [])
@@ -181,4 +180,4 @@ def test_report_shows_figures_with_policies_side_by_side(tmp_path: Path) -> None
     assert '"0.9, 0.1"' in page  # buffers by their numbers
     assert "what was recorded" in (tmp_path / "report.md").read_text()
     settings = msgspec.json.decode((tmp_path / "conditions.json").read_bytes())
-    assert settings["readings"]["half"]["shared"] == 0.5
+    assert settings["variants"]["half"]["shared"] == 0.5

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from lab.admission.as_seen import BEGAN_AT, as_seen, close, same_counts
 from lab.admission.made import POLICIES, made, offers
-from tocsin.lab.prototype.consumer_logs.costs import measured_costs
-from tocsin.lab.prototype.consumer_logs.seen import Observed, Seen, check
-from tocsin.lab.prototype.playing import Broken
+from tocsin.lab.live.consumer_logs.costs import measured_costs
+from tocsin.lab.live.consumer_logs.observation import Observed, Seen, check
 from tocsin.lab.simulators.consumer_logs import Logs
+from tocsin.lab.spec.study import BrokenPromise
 from tocsin.lab.workloads.offers import Offers
 from tocsin.policies import parse_admission
 
@@ -73,7 +73,7 @@ def lose(seen: list[Seen]) -> None:
 def test_whatever_is_not_complete_in_order_and_once_is_told(
     change: Callable[[list[Seen]], None], told: str
 ) -> None:
-    with pytest.raises(Broken) as broken:
+    with pytest.raises(BrokenPromise) as broken:
         check(FOUR, seen_of(change))
     assert str(broken.value) == told
 
@@ -82,7 +82,7 @@ def test_a_record_is_admitted_for_all_of_its_consumers_or_for_none() -> None:
     def tear(seen: list[Seen]) -> None:
         seen[1].filled[1] = True  # its second record is the third of all
 
-    with pytest.raises(Broken, match="record 3 was admitted for some of its consumers only"):
+    with pytest.raises(BrokenPromise, match="record 3 was admitted for some of its consumers only"):
         Observed(FOUR, BEGAN_AT, seen_of(tear))
 
 

@@ -13,19 +13,19 @@ import pytest
 
 from lab.admission.as_seen import SimulatedPlayer
 from tocsin.errors import InvalidInput
-from tocsin.lab.declaring.plan import Options, Plan, plan
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.experiments.kafka_admission import EXPERIMENT
 from tocsin.lab.experiments.kafka_admission.policies import FIVE
-from tocsin.lab.prototype.consumer_logs import sweeping
-from tocsin.lab.prototype.consumer_logs.player import Player
-from tocsin.lab.prototype.playing import Broken
+from tocsin.lab.live.consumer_logs import form
+from tocsin.lab.live.consumer_logs.player import Player
 from tocsin.lab.reports.curves import panels
-from tocsin.lab.reports.kinds import told_apart
+from tocsin.lab.reports.kinds import label_kinds
 from tocsin.lab.running import Done, run_experiment
 from tocsin.lab.simulators.consumer_logs import Logs
-from tocsin.lab.sweeps.sweep import Swept, tasks_of
-from tocsin.lab.sweeps.tasks import Place, perform
+from tocsin.lab.spec.plan import Options, Plan, plan
+from tocsin.lab.spec.study import BrokenPromise
+from tocsin.lab.sweeps.points import Store
+from tocsin.lab.sweeps.tasks import Place, perform, tasks_of
 from tocsin.lab.workloads.offers import PaperSettings, paper_offers
 from tocsin.policies import parse_admission
 
@@ -48,15 +48,15 @@ def player(monkeypatch: pytest.MonkeyPatch) -> SimulatedPlayer:
 
     @contextmanager
     def staged(*_: Any, **how: Any) -> Iterator[SimulatedPlayer]:
-        assert how["mark_s"] == sweeping.MARK_S
+        assert how["mark_s"] == form.MARK_S
         yield one
 
-    monkeypatch.setattr(sweeping, "staged", staged)
+    monkeypatch.setattr(form, "staged", staged)
     return one
 
 
 def run(made: Plan, directory: Path) -> Done:
-    return run_experiment(EXPERIMENT, made, directory, Quiet(), sweeping.play_live)
+    return run_experiment(EXPERIMENT, made, directory, Quiet())
 
 
 def test_studies_of_parameters_are_played_at_their_one_number_of_records() -> None:
@@ -65,11 +65,11 @@ def test_studies_of_parameters_are_played_at_their_one_number_of_records() -> No
     assert len(tasks) == made.points == 5 * 4 + 18
     assert {task.kind for task in tasks} == {"live"}
     assert {task.value for task in tasks if task.policy not in FIVE} == {1000}
-    assert "38 live points" in made.told
+    assert "38 live points" in made.summary
     assert planned(policies=["mean(20)"]).points == 4  # who asks for it gets it everywhere
-    assert planned(data=AUTHORS, readings=["data"]).points == 23
+    assert planned(data=AUTHORS, variants=["data"]).points == 23
     assert planned(quick=True).points == 5 * 2 + 18
-    assert planned(readings=["half", "printed"], seeds=2).points == 4 * 38
+    assert planned(variants=["half", "printed"], seeds=2).points == 4 * 38
 
 
 def test_only_what_has_a_live_form_is_played_live() -> None:
@@ -91,16 +91,16 @@ def test_finished_points_are_kept_and_every_point_is_predicted(
     assert points["kind"].value_counts().to_dict() == {"live": 6, "prediction": 6}
     for _, cell in points.groupby(["policy", "records"]):
         assert cell["hit_rate"].nunique() == cell["duplication_factor"].nunique() == 1
-    assert points.loc[points["kind"] == "prediction", "cost_mark_s"].unique() == [sweeping.MARK_S]
+    assert points.loc[points["kind"] == "prediction", "cost_mark_s"].unique() == [form.MARK_S]
     run(more, tmp_path)
     assert len(player.played) == 6
 
 
 def test_recorded_offers_are_played_live(player: SimulatedPlayer, tmp_path: Path) -> None:
-    made = planned(data=AUTHORS, readings=["data"], policies=["threshold(0.3,0.2)"])
+    made = planned(data=AUTHORS, variants=["data"], policies=["threshold(0.3,0.2)"])
     run(made, tmp_path)
     points = pd.read_parquet(tmp_path / "points.parquet")
-    assert points["hit_rate"].tolist() == [0.309, 0.309]  # kafka, on the authors' file (NOTES)
+    assert points["hit_rate"].tolist() == [0.309, 0.309]  # kafka, Figure 8, the authors' file
     run(made, tmp_path)
     assert len(player.played) == 1
 
@@ -112,7 +112,7 @@ def test_a_broken_promise_is_told_and_the_others_go_on(
 
     def breaks(offers: Any, policy: Any, logs: Any) -> Any:
         if policy.text == "none":
-            raise Broken("consumer 1 got 3 records instead of 4: the first 3 are right")
+            raise BrokenPromise("consumer 1 got 3 records instead of 4: the first 3 are right")
         return play(offers, policy, logs)
 
     monkeypatch.setattr(player, "play", breaks)
@@ -147,10 +147,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Done]
     """Simulated and live points of one directory."""
     directory = tmp_path_factory.mktemp("both")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeping, "staged", _simulated)
+        patch.setattr(form, "staged", _simulated)
         asked: Any = {"quick": True, "values": [500, 1000]}
-        simulated = plan(EXPERIMENT, Options(**asked, seeds=1, readings=["half"]))
-        run_experiment(EXPERIMENT, simulated, directory, Quiet(), _at_once)
+        simulated = plan(EXPERIMENT, Options(**asked, seeds=1, variants=["half"]))
+        _sweep_without_spark(simulated, directory)
         yield directory, run(planned(quick=True), directory)
 
 
@@ -159,22 +159,21 @@ def _simulated(*_: Any, **__: Any) -> Iterator[SimulatedPlayer]:
     yield SimulatedPlayer()
 
 
-def _at_once(made: Plan, store: Any, progress: Any) -> Any:
-    """A sweep without Spark."""
-    place = Place.at(store.directory / "workloads")
-    store.add([perform(task, place) for task in tasks_of(made)])
-    return Swept(made.points, 0, [])
+def _sweep_without_spark(made: Plan, directory: Path) -> None:
+    with Store(directory, made.conditions) as store:
+        place = Place.at(store.directory / "workloads")
+        store.add([perform(task, place) for task in tasks_of(made)])
 
 
 def test_claims_are_judged_on_live_points_too(both: tuple[Path, Done]) -> None:
     directory, done = both
     assert done.report is not None
     assert done.report.points == 23 * 2 + 2 * 28
-    verdicts = {(one.claim.name, one.reading): one.finding.verdict for one in done.report.judged}
-    assert {reading for _, reading in verdicts} == {"half", "half, live", "half, predicted"}
-    for reading in ("half", "half, live", "half, predicted"):
-        assert verdicts["ends-of-hit-rate", reading] == "reproduced"
-        assert verdicts["first-batch-cached", reading] == "reproduced"
+    verdicts = {(one.claim.name, one.variant): one.finding.verdict for one in done.report.judged}
+    assert {variant for _, variant in verdicts} == {"half", "half, live", "half, predicted"}
+    for variant in ("half", "half, live", "half, predicted"):
+        assert verdicts["ends-of-hit-rate", variant] == "reproduced"
+        assert verdicts["first-batch-cached", variant] == "reproduced"
     assert "half, live" in (directory / "claims.md").read_text()
     about = (directory / "report.md").read_text()
     assert "46 simulations, 28 live points, 0 bounds; 1 seeds" in about
@@ -187,10 +186,10 @@ def test_figures_show_live_points_solid_and_predictions_dashed_beside_them(
     both: tuple[Path, Done],
 ) -> None:
     directory, _ = both
-    points = told_apart(pd.read_parquet(directory / "points.parquet"))
+    points = label_kinds(pd.read_parquet(directory / "points.parquet"))
     by_number = {figure.name.split("-")[0]: figure for figure in EXPERIMENT.figures}
     simulated, live = panels(by_number["10"], points, EXPERIMENT.axis)
-    assert (simulated.reading, live.reading) == ("half", "half, live")
+    assert (simulated.variant, live.variant) == ("half", "half, live")
     assert [curve.dash for curve in live.curves] == ["solid"] * 5 + ["dashed"] * 5
     assert [curve.label for curve in live.curves[5:]] == [
         f"{curve.label} predicted" for curve in live.curves[:5]

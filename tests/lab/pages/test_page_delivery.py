@@ -8,13 +8,12 @@ import pandas as pd
 import pytest
 
 from tocsin.errors import SettingError
-from tocsin.lab.declaring.claims import judge
-from tocsin.lab.declaring.plan import Options, plan
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.experiments.page_delivery import EXPERIMENT
-from tocsin.lab.subjects.pages import PAGES, Caches, bound, play
-from tocsin.lab.sweeps.sweep import tasks_of
-from tocsin.lab.sweeps.tasks import Place, perform
+from tocsin.lab.spec.claims import judge
+from tocsin.lab.spec.plan import Options, plan
+from tocsin.lab.studies.pages import PAGES, Caches, bound, play
+from tocsin.lab.sweeps.tasks import Place, perform, tasks_of
 from tocsin.lab.workloads.pages.news import News, NewsSettings, news
 
 SMALL = NewsSettings(servers=3, requests=3_000, notified=1.0, quality=1.0)
@@ -37,7 +36,7 @@ def test_points_have_what_figures_and_claims_look_at(tmp_path: Path) -> None:
 def test_bound_and_our_policy_stand_in_every_figure_and_nobody_passes_it() -> None:
     for figure in EXPERIMENT.figures:
         assert figure.bound == "gain"
-        assert "assay" in (figure.series[0].policies or ())
+        assert "learned-demand" in (figure.series[0].policies or ())
     made = news(SMALL, 1)
     best = bound(made, 100, Caches())
     for policy in EXPERIMENT.policies:
@@ -51,19 +50,21 @@ def test_bound_and_our_policy_stand_in_every_figure_and_nobody_passes_it() -> No
 
 
 def test_held_out_seeds_are_others_than_those_of_the_paper() -> None:
-    ours = experiment_named("assay")
+    ours = experiment_named("learned-demand")
     assert ours.full.first_seed > EXPERIMENT.full.first_seed + EXPERIMENT.full.seeds
     assert plan(ours, Options()).points > 5000
-    papers = {one.name: one.settings for one in EXPERIMENT.readings}
-    assert all(papers[one.name] == one.settings for one in ours.readings if one.name in papers)
+    papers = {one.name: one.settings for one in EXPERIMENT.variants}
+    assert all(papers[one.name] == one.settings for one in ours.variants if one.name in papers)
 
 
 @pytest.mark.parametrize(("notified", "quality"), [(1.0, 1.0), (1.0, 0.1), (0.25, 0.1)])
-def test_assay_learns_how_far_subscriptions_can_be_trusted(notified: float, quality: float) -> None:
-    """Where all are trusted HUG is good, where few are DC: assay is at least as good as either."""
+def test_learned_demand_learns_how_far_subscriptions_can_be_trusted(
+    notified: float, quality: float
+) -> None:
+    """Where all are trusted HUG is good, where few are DC: this is at least as good as either."""
     made = news(NewsSettings(servers=4, requests=8_000, notified=notified, quality=quality), 5)
-    found = {p: play(made, p, 100, Caches())["miss_ratio"] for p in ("hug", "dc", "assay")}
-    assert found["assay"] <= min(found["hug"], found["dc"]) + 0.001
+    found = {p: play(made, p, 100, Caches())["miss_ratio"] for p in ("hug", "dc", "learned-demand")}
+    assert found["learned-demand"] <= min(found["hug"], found["dc"]) + 0.001
 
 
 def test_gain_is_the_part_of_gdstars_misses_that_is_spared() -> None:

@@ -29,7 +29,7 @@ def test_kernel_equals_cache(policy: str, done: Operations, capacity: int) -> No
     chosen = parse_page_policy(policy)
     outcome, steps = simulate_steps(done, chosen, capacity)
     live, lived = run_live(done, chosen, capacity)
-    assert list(steps.told()) == list(lived.told())
+    assert list(steps.in_words()) == list(lived.in_words())
     assert timeless(outcome) == timeless(live)
     assert timeless(simulate(done, chosen, capacity)) == timeless(live)
 

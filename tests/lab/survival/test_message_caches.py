@@ -81,7 +81,7 @@ def test_a_policy_may_drop_a_message() -> None:
 def test_one_broker_survives_k_publications_whatever_the_policy(
     policy: str, client_load: float
 ) -> None:
-    """Equation 1: a full cache holds k messages, so that Little's law leaves no choice."""
+    """By survival, equation 1: a full cache holds k messages, and Little's law leaves no choice."""
     lives = played(policy, 20_000, brokers=1, slots=8, client_load=client_load, publication_rate=2)
     assert measures.little(lives).value == pytest.approx(4.0, rel=1e-9)
     mean = measures.mean_survival(lives)
@@ -174,7 +174,7 @@ def test_progress_is_told_and_changes_nothing() -> None:
 def test_few_messages_have_no_interval_and_none_are_refused() -> None:
     lives = played(messages=5)
     assert math.isnan(measures.mean_survival(lives).half)
-    assert measures.told(lives)["mst_half_width"] is None
+    assert measures.to_dict(lives)["mst_half_width"] is None
     with pytest.raises(InvalidInput, match="messages is 0"):
         played(messages=0)
 

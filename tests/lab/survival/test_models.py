@@ -27,7 +27,7 @@ from tocsin.lab.models.reduced import reduced
 from tocsin.lab.models.wide import wide
 from tocsin.lab.simulators.message_cache import measures
 from tocsin.lab.simulators.message_cache.simulator import simulate
-from tocsin.lab.subjects.message_cache import distance
+from tocsin.lab.studies.message_cache import distance
 from tocsin.lab.workloads.messages import MessageLoad
 from tocsin.policies.message import MessagePolicy, parse_message_policy
 
@@ -66,7 +66,7 @@ def test_absorption_is_that_of_the_matrix_exponential(size: int, seed: int) -> N
 @settings(max_examples=40, deadline=None)
 @given(load=LOADS, policy=POLICIES)
 def test_one_broker_has_a_mean_of_k_publications(load: MessageLoad, policy: MessagePolicy) -> None:
-    """Survival, equation 1; with the printed, binomial start it is a little less."""
+    """As in survival, equation 1; with the printed, binomial start it is a little less."""
     rates = rates_of(load, policy)
     mean_s = load.slots / load.publication_rate
     assert exact(rates).mst == pytest.approx(mean_s, rel=1e-6)
@@ -222,7 +222,7 @@ def test_curves_fall_from_what_was_cached_and_quantiles_invert_them(name: str) -
     assert found.quantile(found.p_loss / 2) == 0.0
     for share in (0.9, 0.99, 0.99999):
         assert found.survives(found.quantile(share)) == pytest.approx(1 - share, abs=1e-3)
-    told = found.told()
+    told = found.to_dict()
     assert set(told) == {"mst", "p_loss", "quantiles", "curve"}
     between = np.trapezoid(found.alive, found.at_s)
     assert between == pytest.approx(found.mst, rel=0.02)

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from tocsin.errors import InvalidInput
-from tocsin.lab.declaring.claims import View, judge
-from tocsin.lab.declaring.levels import on_a_line
-from tocsin.lab.declaring.plan import Options, plan
 from tocsin.lab.experiments import experiment_named
-from tocsin.lab.experiments.survival.readings import AXIS, FULL, POLICIES, READINGS, SLOTS
+from tocsin.lab.experiments.survival.variants import AXIS, FULL, POLICIES, SLOTS, VARIANTS
 from tocsin.lab.reports.curves import panels
-from tocsin.lab.subjects.message_cache import (
+from tocsin.lab.spec.claims import View, judge
+from tocsin.lab.spec.levels import on_a_line
+from tocsin.lab.spec.plan import Options, plan
+from tocsin.lab.studies.message_cache import (
     MESSAGE_CACHE,
     Observation,
     SweptLoad,
@@ -34,23 +34,23 @@ def point(policy: str = "sel-sub-prt", value: int = 4, **given: Any) -> dict[str
     return play(make(swept, 1), policy, value, Observation(messages=400))
 
 
-def test_readings_go_along_axes_of_their_own() -> None:
+def test_variants_go_along_axes_of_their_own() -> None:
     made = plan(EXPERIMENT, Options())
     assert made.points == 1960
     assert made.values["brokers"] == (2, 3, 4, 5, 6)
-    assert "brokers (5 numbers of brokers)" in made.told
-    assert AXIS.of("load").told(500) == "0.5 clients"
-    one = plan(EXPERIMENT, Options(readings=["load"], values=[2000, 500]))
+    assert "brokers (5 numbers of brokers)" in made.summary
+    assert AXIS.of("load").in_words(500) == "0.5 clients"
+    one = plan(EXPERIMENT, Options(variants=["load"], values=[2000, 500]))
     assert one.values == {"load": (500, 2000)}
-    assert one.told.startswith("80 points: 4 policies × 2 loads × 10 seeds × readings load")
+    assert one.summary.startswith("80 points: 4 policies × 2 loads × 10 seeds × variants load")
     with pytest.raises(InvalidInput, match="several axes"):
         plan(EXPERIMENT, Options(values=[5]))
 
 
-@pytest.mark.parametrize("reading", READINGS, ids=lambda one: one.name)
-def test_a_value_of_the_axis_changes_what_the_reading_varies(reading: Any) -> None:
-    settings = plan(EXPERIMENT, Options()).circumstances[reading.name].workload
-    value = FULL.of(reading.name)[-1]
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: one.name)
+def test_a_value_of_the_axis_changes_what_the_variant_varies(variant: Any) -> None:
+    settings = plan(EXPERIMENT, Options()).configs[variant.name].workload
+    value = FULL.of(variant.name)[-1]
     then = at(settings, value)
     changed = {
         name for name in then.__struct_fields__ if getattr(then, name) != getattr(settings, name)
@@ -101,15 +101,15 @@ def test_every_claim_and_figure_finds_its_points() -> None:
         [
             {
                 "kind": "simulation",
-                "reading": reading.name,
+                "variant": variant.name,
                 "policy": policy,
                 AXIS.column: value,
                 "seed": seed,
                 **{name: random.uniform(1, 2) for name in sorted(columns)},
             }
-            for reading in READINGS
+            for variant in VARIANTS
             for policy in POLICIES
-            for value in FULL.of(reading.name)
+            for value in FULL.of(variant.name)
             for seed in (1, 2)
         ]
     )
@@ -118,15 +118,15 @@ def test_every_claim_and_figure_finds_its_points() -> None:
     assert not [one.claim.name for one in judged if one.finding.verdict == "not tested"]
     for figure in EXPERIMENT.figures:
         drawn = panels(figure, points, EXPERIMENT.axis)
-        assert [panel.reading for panel in drawn] == list(figure.readings or ())
-        assert all(panel.axis is EXPERIMENT.axis.of(panel.reading) for panel in drawn)
+        assert [panel.variant for panel in drawn] == list(figure.variants or ())
+        assert all(panel.axis is EXPERIMENT.axis.of(panel.variant) for panel in drawn)
 
 
 def test_a_line_is_straight_within_its_tolerance() -> None:
     def view_of(bend: float) -> pd.DataFrame:
         return pd.DataFrame(
             [
-                {"kind": "simulation", "reading": "slots", "policy": "p", "seed": seed}
+                {"kind": "simulation", "variant": "slots", "policy": "p", "seed": seed}
                 | {SLOTS.column: value, "m": 3.0 * value + 2.0 + bend * (value == 2)}
                 for value in (1, 2, 3)
                 for seed in (1, 2)

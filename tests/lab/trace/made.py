@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tocsin.broker.server.recorder import KINDS
-from tocsin.lab.trace.events import RECORD, About, EventTrace
+from tocsin.lab.trace.events import RECORD, EventTrace
+from tocsin.protocol.trace import KINDS, About
 
 
 def event(at_s: float, kind: str, **fields: int) -> tuple[float, str, dict[str, int]]:

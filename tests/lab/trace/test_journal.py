@@ -12,8 +12,8 @@ import pytest
 from lab.trace.made import SMALL, event, trace_of
 from tocsin.errors import InvalidInput
 from tocsin.lab.trace import EventTrace, read_trace
-from tocsin.lab.trace.events import About
 from tocsin.lab.trace.writing import EVERY_S, EventWriter
+from tocsin.protocol.trace import About
 
 ABOUT = About(recorded_at=5.0, policy="lsc", budget_bytes=1000)
 RECORDS = trace_of(*SMALL).records

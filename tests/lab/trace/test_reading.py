@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from lab.trace.made import SMALL, event, publish, subscribe, trace_of
 from tocsin.errors import Conflict, InvalidInput, TocsinError
 from tocsin.lab.trace import EventTrace, RequestTrace, read_trace
-from tocsin.lab.trace.events import About
-from tocsin.lab.trace.schema import KEY
 from tocsin.lab.trace.writing import EventWriter, write_requests
+from tocsin.protocol.trace import PARQUET_KEY, About
 
 ABOUT = About(recorded_at=5.0, policy="lsc", budget_bytes=1000)
 
@@ -105,7 +104,7 @@ def _table(path: Path, **columns: Any) -> Path:
             if values is None
             else table.set_column(place, name, pa.array(values))
         )
-    label = {KEY: file.metadata.metadata[KEY]}
+    label = {PARQUET_KEY: file.metadata.metadata[PARQUET_KEY]}
     pq.write_table(table.replace_schema_metadata(label), path)
     return path
 

@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.workloads import workloads
-from tocsin.broker.server.recorder import RECORD as WIRE
+from tocsin.broker.machine.watching import NOBODY
 from tocsin.broker.server.recorder import Recorder
-from tocsin.broker.watching import NOBODY
 from tocsin.lab.simulators.result_cache.live import _LiveRun as LiveRun
-from tocsin.lab.trace.events import RECORD, About, EventTrace
+from tocsin.lab.trace.events import RECORD, EventTrace
 from tocsin.lab.trace.objects import published
 from tocsin.lab.trace.workload import to_workload
 from tocsin.lab.workloads.network import Network
 from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Workload
 from tocsin.policies import parse_policy
+from tocsin.protocol.trace import RECORD as WIRE
+from tocsin.protocol.trace import About
 
 AT_ONCE = Network(cluster_rtt_s=0.0, cluster_bytes_per_s=1e12)
 
@@ -133,7 +134,7 @@ def test_a_full_buffer_loses_events_and_says_so_but_never_the_state(
     if not len(trace):
         return
     trace.check()
-    core = played.run.core.attachments
+    core = played.run.core.table
     counts = trace.counts()
     assert counts["subscribe"] - counts["unsubscribe"] == len(core.frontends)
     online = sum(bool(one.connections) for one in core.subscribers.values())
@@ -174,6 +175,6 @@ def test_a_recorder_that_fails_ends_itself_and_nothing_else() -> None:
     recorder._clock = broken
     run.do(owners, 1.0, PUBLISH, 0, 100)
     assert not recorder.open
-    assert run.core.attachments.watcher is NOBODY
+    assert run.core.table.watcher is NOBODY
     run.do(owners, 2.0, ONLINE, 0, 0)
     assert run.core.cache.counters.hits == 1

@@ -10,11 +10,11 @@ import pytest
 
 from log.kafka.topic import Topic
 from log.media import OnKafka, records
-from tocsin.dev.ports import free_port
 from tocsin.errors import SettingError, TooLarge, Unavailable
 from tocsin.storage.identity import Mark
 from tocsin.storage.log import PublicationLog, open_log, open_reader
 from tocsin.storage.log.kafka import KafkaAddress, topics
+from tocsin.system.ports import free_port
 
 ALIEN = [b'{"n":7}', b"", None, b"\xff\xfe", b'{"t":1}', b'{"t":1,"r":7}', b"{" * 100]
 

@@ -35,9 +35,9 @@ class Topic:
         dotted = {key.replace("_", "."): value for key, value in config.items()}
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            made = self._admin.create_topics([NewTopic(self.name, partitions, config=dotted)])
+            futures = self._admin.create_topics([NewTopic(self.name, partitions, config=dotted)])
             try:
-                made[self.name].result(PATIENCE_S)
+                futures[self.name].result(PATIENCE_S)
                 return self
             except KafkaException:  # the old one is still being deleted
                 assert time.monotonic() < deadline
@@ -48,12 +48,12 @@ class Topic:
 
     def partitions(self) -> list[int]:
         described = self._admin.describe_topics(TopicCollection([self.name]))[self.name]
-        return [one.id for one in described.result(PATIENCE_S).partitions]
+        return [partition.id for partition in described.result(PATIENCE_S).partitions]
 
     def config(self, name: str) -> str:
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name)
-        told = self._admin.describe_configs([resource])[resource].result(PATIENCE_S)
-        return str(told[name].value)
+        config = self._admin.describe_configs([resource])[resource].result(PATIENCE_S)
+        return str(config[name].value)
 
     def write(
         self,
@@ -67,7 +67,7 @@ class Topic:
         producer = Producer(self._common | {"message.max.bytes": 20_000_000})
         failed: list[object] = []
 
-        def told(error: object, _: Message) -> None:
+        def on_delivery(error: object, _: Message) -> None:
             if error is not None:
                 failed.append(error)
 
@@ -78,7 +78,7 @@ class Topic:
                 key,
                 partition=partition,
                 headers=headers[number] if headers else None,
-                on_delivery=told,
+                on_delivery=on_delivery,
             )
         assert producer.flush(PATIENCE_S) == 0
         assert not failed
@@ -86,7 +86,7 @@ class Topic:
     def read(self, count: int, start: int = 0) -> list[Message]:
         consumer = Consumer(self._common | {"group.id": self.name, "enable.auto.commit": False})
         consumer.assign([TopicPartition(self.name, 0, start)])
-        found = consumer.consume(count, PATIENCE_S)
+        messages = consumer.consume(count, PATIENCE_S)
         consumer.close()
-        assert all(one.error() is None for one in found)
-        return found
+        assert all(message.error() is None for message in messages)
+        return messages

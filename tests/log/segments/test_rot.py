@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from log.segments.test_disk_failures import FaultyDisk
 from log.segments.test_segments import contents, log_at
 from tocsin.errors import Conflict, Damaged, NotFound
+from tocsin.protocol.log_line import LARGEST_FILLER_BYTES, decode, encode_fillers, is_filler
 from tocsin.storage.log import open_reader
 from tocsin.storage.log.segments import SegmentReader, read_heads, read_lines
-from tocsin.storage.log.segments.line import FILLER_BYTES, decode, fillers, is_filler
 from tocsin.storage.log.segments.repair import Repair
 
 LAST, OLDER = 1 << 20, 400
@@ -54,8 +54,8 @@ def repaired(directory: Path, **options: Any) -> list[tuple[int, int]]:
         assert repair.datasets == ["reports"]
         found = list(itertools.chain.from_iterable(repair.look("reports")))
         repair.mend("reports", found, **options)
-        repair.tell("reports", lambda dataset, first, end, cause: told.append((first, end)))
-        assert repair.untold("reports") == []
+        repair.report("reports", lambda dataset, first, end, cause: told.append((first, end)))
+        assert repair.unreported("reports") == []
         assert [hole for some in repair.look("reports") for hole in some] == []
     return told
 
@@ -230,9 +230,9 @@ def test_a_repair_keeps_no_copy_if_told_so(tmp_path: Path) -> None:
     assert list((tmp_path / "reports").glob("*.damaged*")) == []
 
 
-@given(st.integers(0, 10**19), st.integers(0, 3 * FILLER_BYTES), st.integers(1, 10**6))
+@given(st.integers(0, 10**19), st.integers(0, 3 * LARGEST_FILLER_BYTES), st.integers(1, 10**6))
 def test_a_place_is_filled_to_the_byte(position: int, size_bytes: int, records: int) -> None:
-    made = fillers(position, size_bytes, records)
+    made = encode_fillers(position, size_bytes, records)
     if made is None:
         assert size_bytes < 80
         return

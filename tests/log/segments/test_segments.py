@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from log.media import Gate
 from tocsin.errors import Conflict, Gone, Unavailable
+from tocsin.protocol.log_line import encode
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.log.segments import Segments, read_heads, read_lines, segments
 from tocsin.storage.log.segments.disk import Disk
-from tocsin.storage.log.segments.line import encode, segment_name
+from tocsin.storage.log.segments.names import segment_name
 
 
 def log_at(

@@ -1,4 +1,4 @@
-"""The broker's side of the conversation with the cluster. Decides nothing: the core does.
+"""The broker's side of the conversation with the cluster. Decides nothing: the machine does.
 
 Every question ends in its answer or in one TocsinError; what to do about a failure is the
 caller's business. Ranges wanted in the same turn of the loop travel in one call.
@@ -15,18 +15,44 @@ from urllib.parse import quote
 
 import httpx
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
-from tocsin.broker.effects import Fetch, Marker
-from tocsin.broker.events import NewHead, RangeAnswer
+from tocsin.broker.machine import events
+from tocsin.broker.machine.effects import Fetch, Marker
+from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLine
 from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.pages import Coming
-from tocsin.client.frames import SubscriptionInfo
-from tocsin.client.http import NOT_SENT, error_of, tls
-from tocsin.errors import NotFound, TocsinError, Unavailable, Unconfirmed, error_from_dict
-from tocsin.model import Beginning, Departure, Result
+from tocsin.client.http import NOT_SENT, error_of
+from tocsin.client.transport import HttpClient
+from tocsin.errors import NotFound, TocsinError, Unavailable, Unconfirmed
+from tocsin.model import Result
 from tocsin.overlay.filters import Filter
-from tocsin.service.backoff import NO_ANSWER, Backoff
+from tocsin.protocol.client import Interest, ResultInfo, SubscriptionInfo, SubscriptionList
+from tocsin.protocol.cluster import (
+    AttachRequest,
+    BoundFilter,
+    BrokerSubscriptions,
+    HeadNews,
+    LogRange,
+    Markers,
+    News,
+    RangeRequest,
+    RangeRequests,
+    Registered,
+    Registration,
+    ResultRange,
+    ResultRanges,
+    RoutedLine,
+    SubscriptionRequest,
+    UnknownMarkers,
+    decode_line,
+)
+from tocsin.protocol.cluster import Marker as StoredMarker
+from tocsin.protocol.failure import read_error
+from tocsin.protocol.health import Done
+from tocsin.protocol.link import Publication
+from tocsin.protocol.publishing import Published
+from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery, encode_query
 from tocsin.service.tokens import mint
 
 TOKEN_S = 3600.0
@@ -39,39 +65,6 @@ SILENT_S = 5.0  # the stream of records says something every second
 T = TypeVar("T")
 
 
-class StoredResult(Struct, frozen=True):
-    position: int
-    at: float
-    value: Raw
-
-
-class StoredHead(Struct, frozen=True):
-    backend: int
-    epoch: str
-    head: int
-    results: list[StoredResult] = []
-
-
-class StoredRange(Struct, frozen=True):
-    """A part of a backend subscription's results; `gone`: the cluster does not know it (now)."""
-
-    backend: int
-    epoch: str = ""
-    floor: int = 0
-    head: int = 0
-    results: list[StoredResult] = []
-    gone: bool = False
-    upto: int | None = None  # of a filter: there is nothing else up to here
-
-
-class Interest(Struct, frozen=True):
-    """What somebody subscribes to, as the cluster takes it."""
-
-    channel: str
-    arguments: dict[str, Any] | list[Any]
-    beginning: Beginning | UnsetType | None = msgspec.field(default=UNSET, name="from")
-
-
 class Relayed(Struct, frozen=True):
     """An answer of the cluster, as it was given."""
 
@@ -79,95 +72,49 @@ class Relayed(Struct, frozen=True):
     body: bytes
     media_type: str
 
-    def told(self) -> dict[str, Any]:
-        """What it says; raises the error that it is."""
+    def published(self) -> Published:
+        """What became of a publication; raises the error that the answer is."""
+        error = read_error(self.body)
+        if error is not None:
+            raise error
         try:
-            told: dict[str, Any] = msgspec.json.decode(self.body, type=dict[str, Any])
+            return msgspec.json.decode(self.body, type=Published)
         except msgspec.DecodeError:
             raise Unavailable(f"the cluster answered with status {self.status}") from None
-        if "error" in told:
-            raise error_from_dict(told["error"])
-        return told
-
-
-class Registered(Struct, frozen=True):
-    name: str
-    cluster: str  # the store's id
-
-
-class Loaded(Struct, frozen=True):
-    sequence: int
-    subscriptions: list[SubscriptionInfo]
-    cluster: str | None = None
-
-
-class Attached(Struct, frozen=True):
-    subscriptions: list[SubscriptionInfo]
-
-
-class News(Struct, frozen=True):
-    """What changed: the body of a notice, and the answer to "what is new since"."""
-
-    sequence: int
-    heads: list[StoredHead] = []
-    detached: list[Departure] = []
-    cluster: str | None = None
-
-    def new_heads(self) -> list[NewHead]:
-        return [
-            NewHead(h.backend, h.epoch, h.head, results_of(h.backend, h.results))
-            for h in self.heads
-        ]
-
-
-class LogRecord(Struct, frozen=True):
-    position: int
-    at: float
-    record: dict[str, Any]
-
-
-class LogRange(Struct, frozen=True):
-    """All records in (after, upto]; those up to `floor` are no longer kept."""
-
-    floor: int
-    upto: int
-    records: list[LogRecord]
-
-
-class RoutedLine(Struct, frozen=True):
-    """A record that was just published; or what is to be known of its dataset."""
-
-    dataset: str
-    position: int | None = None
-    after: int = 0
-    at: float = 0.0
-    record: dict[str, Any] = {}
-    entered: int | None = None
-    passed: int | None = None
-    left: bool = False
-
-
-_decode_line = msgspec.json.Decoder(RoutedLine).decode
-
-
-class _Bound(Struct, frozen=True):
-    filter: Filter
-
-
-class _Ranges(Struct, frozen=True):
-    ranges: list[StoredRange]
-
-
-class _Unknown(Struct, frozen=True):
-    unknown: list[int] = []
 
 
 FetchDone = Callable[[Fetch, RangeAnswer | TocsinError], None]
 _Wanted = tuple[Fetch, FetchDone]
 
 
-def results_of(backend: int, stored: Sequence[StoredResult]) -> list[Result]:
-    return [Result(backend, each.position, each.at, bytes(each.value)) for each in stored]
+def new_heads(heads: Sequence[HeadNews]) -> list[NewHead]:
+    return [
+        NewHead(news.backend, news.epoch, news.head, results_of(news.backend, news.results))
+        for news in heads
+    ]
+
+
+def results_of(backend: int, stored: Sequence[ResultInfo[Raw]]) -> list[Result]:
+    return [Result(backend, info.position, info.at, bytes(info.value)) for info in stored]
+
+
+def log_part(dataset: str, part: LogRange[dict[str, Any]]) -> LogPart:
+    publications = [
+        Publication(dataset, record.position, record.record, record.at) for record in part.records
+    ]
+    return LogPart(part.floor, part.upto, publications)
+
+
+def stream_line(line: RoutedLine[dict[str, Any]]) -> StreamLine | None:
+    """None: it says nothing that is known."""
+    if line.position is not None:
+        publication = Publication(line.dataset, line.position, line.record or {}, line.at)
+        return events.Published(publication, line.after or 0)
+    if line.entered is not None:
+        return events.Entered(line.dataset, line.entered)
+    if line.passed is not None:
+        return events.Passed(line.dataset, line.passed)
+    return events.Left(line.dataset) if line.left else None
 
 
 class ClusterLink:
@@ -180,7 +127,7 @@ class ClusterLink:
         self._name = name
         self._timeout_s = timeout_s
         self._mine = f"/v1/brokers/{quote(name, safe='')}"
-        self._http = httpx.AsyncClient(timeout=timeout_s, verify=tls())
+        self._http = HttpClient(speaker=f"broker {name}", timeout=timeout_s)
         self._token = ""
         self._token_until = 0.0
         self._wanted: list[_Wanted] = []
@@ -194,25 +141,26 @@ class ClusterLink:
         await self._http.aclose()
 
     async def register(self, broker_url: str) -> Registered:
-        return await self._call("PUT", self._mine, Registered, {"url": broker_url})
+        return await self._call("PUT", self._mine, Registered, Registration(broker_url))
 
-    async def load(self) -> Loaded:
+    async def load(self) -> BrokerSubscriptions:
         """All frontend subscriptions that are now on this broker."""
-        return await self._call("GET", self._mine + "/subscriptions", Loaded)
+        return await self._call("GET", self._mine + "/subscriptions", BrokerSubscriptions)
 
     async def attach(self, subscriber: str) -> list[SubscriptionInfo]:
         """Move all of a subscriber's subscriptions here."""
-        body = {"subscriber": subscriber}
-        return (await self._call("POST", self._mine + "/attach", Attached, body)).subscriptions
+        path, body = self._mine + "/attach", AttachRequest(subscriber)
+        return (await self._call("POST", path, SubscriptionList, body)).subscriptions
 
     async def subscribe(self, subscriber: str, wanted: Interest) -> SubscriptionInfo:
-        told = msgspec.to_builtins(wanted)
-        body = told | {"subscriber": subscriber, "broker": self._name}
-        return await self._persist("POST", "/v1/subscriptions", SubscriptionInfo, body)
+        body = SubscriptionRequest(
+            wanted.channel, wanted.arguments, wanted.beginning, subscriber, self._name
+        )
+        return await self._call("POST", "/v1/subscriptions", SubscriptionInfo, body)
 
     async def unsubscribe(self, subscription: int, subscriber: str) -> None:
-        path = f"/v1/subscriptions/{subscription}?subscriber={quote(subscriber, safe='')}"
-        await self._persist("DELETE", path, dict[str, Any])
+        path = f"/v1/subscriptions/{subscription}"
+        await self._call("DELETE", path + encode_query(SubscriberQuery(subscriber)), Done)
 
     async def publish(
         self, dataset: str, body: bytes | AsyncIterator[bytes], headers: dict[str, str]
@@ -244,31 +192,35 @@ class ClusterLink:
             answer = await self._http.request(
                 method, self.url + path, content=body, headers=headers, timeout=PUBLISH_S
             )
-        except NO_ANSWER as error:
+        except httpx.HTTPError as error:
             raise self._silent(error, "send it again") from error
         return Relayed(answer.status_code, answer.content, answer.headers.get("content-type", ""))
 
     async def news(self, since: int) -> News:
-        return await self._call("GET", f"{self._mine}/news?since={since}", News)
+        return await self._call("GET", f"{self._mine}/news" + encode_query(NewsQuery(since)), News)
 
     async def store_markers(self, markers: Sequence[Marker]) -> list[int]:
         """Returns the subscriptions that the cluster does not know."""
-        return (
-            await self._call("POST", "/v1/markers", _Unknown, {"markers": list(markers)})
-        ).unknown
+        body = Markers(
+            [
+                StoredMarker(marker.epoch, marker.position, subscription=marker.subscription)
+                for marker in markers
+            ]
+        )
+        return (await self._call("POST", "/v1/markers", UnknownMarkers, body)).unknown
 
-    async def records(self, dataset: str, after: int, upto: int) -> LogRange:
+    async def records(self, dataset: str, after: int, upto: int) -> LogRange[dict[str, Any]]:
         """What a dataset's log has in (after, upto], as far as one answer goes."""
         path = f"/v1/datasets/{quote(dataset, safe='')}/log"
-        asked = f"?after={after}&upto={upto}&limit={RECORDS_PER_CALL}"
-        return await self._call("GET", path + asked, LogRange)
+        query = encode_query(LogQuery(after, upto, RECORDS_PER_CALL))
+        return await self._call("GET", path + query, LogRange[dict[str, Any]])
 
     async def bind_filter(self, dataset: str, where: str) -> Filter:
         """The cluster knows the dataset's columns, and says what is wrong with a filter."""
-        path = f"/v1/datasets/{quote(dataset, safe='')}/filter?where={quote(where, safe='')}"
-        return (await self._call("GET", path, _Bound)).filter
+        path = f"/v1/datasets/{quote(dataset, safe='')}/filter" + encode_query(FilterQuery(where))
+        return (await self._call("GET", path, BoundFilter)).filter
 
-    async def routed(self) -> AsyncIterator[RoutedLine]:
+    async def routed(self) -> AsyncIterator[RoutedLine[dict[str, Any]]]:
         """Records of routed datasets as they are published, for the broker where they enter."""
         headers = {"authorization": f"Bearer {self._bearer()}"}
         timeout = httpx.Timeout(self._timeout_s, read=SILENT_S)
@@ -281,8 +233,8 @@ class ClusterLink:
                     raise error_of(response)
                 async for line in response.aiter_lines():
                     if line:  # an empty one says that the cluster is there
-                        yield _decode_line(line)
-        except NO_ANSWER as error:
+                        yield decode_line(line)
+        except httpx.HTTPError as error:
             raise Unavailable(f"the stream of records broke: {error!r}") from error
         except msgspec.DecodeError as error:
             raise Unavailable(f"the stream of records was not understood: {error}") from None
@@ -304,20 +256,20 @@ class ClusterLink:
                     raise error_of(response)
                 size_bytes = int(response.headers["content-length"])
                 yield Coming(size_bytes, response.aiter_raw())
-        except NO_ANSWER as error:
+        except httpx.HTTPError as error:
             raise self._silent(error) from error
 
     async def attachment_size(self, id: str) -> int:
         headers = {"authorization": f"Bearer {self._bearer()}", "accept-encoding": "identity"}
         try:
-            told = await self._http.head(f"{self.url}/v1/attachments/{id}", headers=headers)
-        except NO_ANSWER as error:
+            answer = await self._http.head(f"{self.url}/v1/attachments/{id}", headers=headers)
+        except httpx.HTTPError as error:
             raise self._silent(error) from error
-        if told.status_code == 404:  # the answer to a HEAD has no body to say so
+        if answer.status_code == 404:  # the answer to a HEAD has no body to say so
             raise NotFound(f"there is no attachment {id}", field="id")
-        if not told.is_success:
-            raise error_of(told)
-        return int(told.headers["content-length"])
+        if not answer.is_success:
+            raise error_of(answer)
+        return int(answer.headers["content-length"])
 
     def fetch(self, wanted: Fetch, done: FetchDone) -> None:
         """Ask for a range; `done` is called with the answer or the error, exactly once."""
@@ -364,36 +316,26 @@ class ClusterLink:
         return answers
 
     async def _fetch_ranges(self, batch: list[Fetch]) -> list[RangeAnswer | TocsinError]:
-        ranges = [
-            {"backend": f.backend, "after": f.after, "upto": f.upto, "limit": f.limit}
-            for f in batch
-        ]
+        body = RangeRequests(
+            [RangeRequest(fetch.backend, fetch.after, fetch.upto, fetch.limit) for fetch in batch]
+        )
         with FETCH.time():
-            told = (await self._call("POST", "/v1/results", _Ranges, {"ranges": ranges})).ranges
-        by_backend: dict[int, list[StoredRange]] = {}
-        for each in told:
-            by_backend.setdefault(each.backend, []).append(each)
+            answer = await self._call("POST", "/v1/results", ResultRanges, body)
+        by_backend: dict[int, list[ResultRange]] = {}
+        for part in answer.ranges:
+            by_backend.setdefault(part.backend, []).append(part)
         answers: list[RangeAnswer | TocsinError] = []
-        for wanted in batch:  # several ranges of one backend subscription come in the order asked
-            found = by_backend.get(wanted.backend)
-            each = found.pop(0) if found else StoredRange(wanted.backend, gone=True)
-            if each.gone:
-                answers.append(NotFound(f"no backend subscription {wanted.backend}"))
+        for fetch in batch:  # several ranges of one backend subscription come in the order asked
+            parts = by_backend.get(fetch.backend)
+            part = parts.pop(0) if parts else ResultRange(backend=fetch.backend, gone=True)
+            if part.gone:
+                answers.append(NotFound(f"no backend subscription {fetch.backend}"))
                 continue
-            results = results_of(each.backend, each.results)
+            results = results_of(part.backend, part.results or ())
             self.fetched_bytes += sum(result.size_bytes for result in results)
-            answers.append(RangeAnswer(each.epoch, each.floor, each.head, results, each.upto))
+            floor, head = part.floor or 0, part.head or 0
+            answers.append(RangeAnswer(part.epoch, floor, head, results, part.upto))
         return answers
-
-    async def _persist(self, method: str, path: str, kind: type[T], body: Any = None) -> T:
-        """For idempotent calls a client waits for: try again for a few seconds."""
-        backoff = Backoff(0.1, 1.0)
-        for _ in range(4):
-            try:
-                return await self._call(method, path, kind, body)
-            except Unavailable:
-                await asyncio.sleep(backoff.next_s())
-        return await self._call(method, path, kind, body)
 
     async def _call(self, method: str, path: str, kind: type[T], body: Any = None) -> T:
         headers = {"authorization": f"Bearer {self._bearer()}", "content-type": "application/json"}
@@ -402,7 +344,7 @@ class ClusterLink:
             response = await self._http.request(
                 method, self.url + path, content=content, headers=headers
             )
-        except NO_ANSWER as error:
+        except httpx.HTTPError as error:
             raise self._silent(error) from error
         if not response.is_success:
             raise error_of(response)

@@ -3,68 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw
 
-from tocsin.broker.effects import Acked, Answer, Ended, Gap, NotAcked, SendInline, Signal
+from tocsin.broker.machine.effects import (
+    Acked,
+    Answer,
+    Ended,
+    Gap,
+    NotAcked,
+    SendInline,
+    Signal,
+    Welcome,
+)
 from tocsin.broker.server.message import Message
-from tocsin.client import frames
-from tocsin.client.frames import SubscriptionInfo
 from tocsin.model import BackendSubscription, Result, Subscription
+from tocsin.protocol import client as frames
+from tocsin.protocol.client import Missing, ResultInfo, Results, ResultsFrame, SubscriptionInfo
+from tocsin.protocol.failure import error_info
+from tocsin.protocol.version import VERSION
 
-encode = msgspec.json.Encoder().encode
-
-
-class _Missing(Struct, frozen=True):
-    first: int = msgspec.field(name="from")
-    last: int = msgspec.field(name="to")
-
-
-class _Result(Struct, frozen=True):
-    position: int
-    at: float
-    value: Raw  # the payload is JSON already: it is copied, never parsed
+encode = frames.encode
 
 
-class ResultsBody(Struct, frozen=True):
-    """The answer to a get. `op` and `ref` are a WebSocket's; inline ones lack a subscription."""
-
-    backend: int
-    epoch: str
-    after: int
-    upto: int
-    head: int
-    gap: _Missing | None
-    cached: int
-    fetched: int
-    results: list[_Result]
-    near: int = 0  # from a neighbour's cache
-    op: str | UnsetType = UNSET
-    ref: frames.Ref | UnsetType = UNSET
-    subscription: int | UnsetType = UNSET
-
-
-def results_body(answer: Answer, **envelope: Any) -> ResultsBody:
-    return ResultsBody(
+def results_body(answer: Answer) -> Results[Raw]:
+    """The answer to a get by REST."""
+    return Results(
         backend=answer.backend,
         epoch=answer.epoch,
         after=answer.after,
         upto=answer.upto,
         head=answer.head,
+        results=_results(answer.results),
         gap=_missing(answer.gap),
         cached=answer.cached,
         fetched=answer.fetched,
-        results=_results(answer.results),
-        near=answer.near,
+        from_neighbours=answer.from_neighbours,
         subscription=answer.subscription,
-        **envelope,
     )
 
 
 def answer_message(answer: Answer, ref: frames.Ref) -> Message:
-    return Message("results", encode(results_body(answer, op="results", ref=ref)))
+    """The answer to a get over a WebSocket."""
+    frame = ResultsFrame(
+        backend=answer.backend,
+        epoch=answer.epoch,
+        after=answer.after,
+        upto=answer.upto,
+        head=answer.head,
+        results=_results(answer.results),
+        gap=_missing(answer.gap),
+        cached=answer.cached,
+        fetched=answer.fetched,
+        from_neighbours=answer.from_neighbours,
+        subscription=answer.subscription,
+        ref=ref,
+    )
+    return Message("results", encode(frame))
 
 
 def shortened(answer: Answer, most_bytes: int) -> Answer:
@@ -74,12 +70,12 @@ def shortened(answer: Answer, most_bytes: int) -> Answer:
         size_bytes += result.size_bytes
         if size_bytes > most_bytes and kept > 0:
             fetched = min(kept, answer.fetched)
-            near = min(kept - fetched, answer.near)
+            near = min(kept - fetched, answer.from_neighbours)
             return msgspec.structs.replace(
                 answer,
                 upto=answer.results[kept - 1].position,
                 fetched=fetched,
-                near=near,
+                from_neighbours=near,
                 cached=kept - fetched - near,
                 results=answer.results[:kept],
             )
@@ -87,27 +83,26 @@ def shortened(answer: Answer, most_bytes: int) -> Answer:
 
 
 def inline_message(effect: SendInline) -> Message:
-    body = ResultsBody(
-        op="results",
+    frame = ResultsFrame(
         backend=effect.backend,
         epoch=effect.epoch,
         after=effect.after,
         upto=effect.head,
         head=effect.head,
-        gap=None,
-        cached=len(effect.results),
-        fetched=0,
         results=_results(effect.results),
+        cached=len(effect.results),
     )
-    return Message("results", encode(body))
+    return Message("results", encode(frame))
 
 
 def signal_message(effect: Signal | SendInline) -> Message:
     return Message("signal", encode(frames.Signal(effect.backend, effect.epoch, effect.head)))
 
 
-def welcome_message(broker: str, cluster: str, subscriptions: list[SubscriptionInfo]) -> Message:
-    return Message("welcome", encode(frames.Welcome(broker, cluster, subscriptions)))
+def welcome_message(broker: str, effect: Welcome) -> Message:
+    subscriptions = [info_of(subscription) for subscription in effect.subscriptions]
+    frame = frames.Welcome(broker, effect.store_id, subscriptions, VERSION)
+    return Message("welcome", encode(frame))
 
 
 def acked_message(effect: Acked) -> Message:
@@ -117,8 +112,8 @@ def acked_message(effect: Acked) -> Message:
 
 
 def not_acked_message(effect: NotAcked) -> Message:
-    told = frames.Failure(effect.error.as_dict(), subscription=effect.subscription)
-    return Message("error", encode(told))
+    frame = frames.Failure(error_info(effect.error), subscription=effect.subscription)
+    return Message("error", encode(frame))
 
 
 def ended_message(effect: Ended) -> Message:
@@ -145,9 +140,29 @@ def subscription_of(info: SubscriptionInfo) -> Subscription:
     return Subscription(info.subscription, info.subscriber, info.broker, backend, info.marker)
 
 
-def _missing(gap: Gap | None) -> _Missing | None:
-    return None if gap is None else _Missing(gap.first, gap.last)
+def info_of(subscription: Subscription) -> SubscriptionInfo:
+    """A subscription as clients are told of it."""
+    backend = subscription.backend
+    return SubscriptionInfo(
+        subscription=subscription.id,
+        subscriber=subscription.subscriber,
+        backend=backend.id,
+        channel=backend.channel,
+        arguments=backend.arguments,
+        epoch=backend.epoch,
+        head=backend.head,
+        floor=backend.floor,
+        marker=subscription.marker,
+        broker=subscription.broker,
+    )
 
 
-def _results(results: Sequence[Result]) -> list[_Result]:
-    return [_Result(r.position, r.created_at, Raw(r.payload)) for r in results]
+def _missing(gap: Gap | None) -> Missing | None:
+    return None if gap is None else Missing(gap.first, gap.last)
+
+
+def _results(results: Sequence[Result]) -> list[ResultInfo[Raw]]:
+    """A payload is JSON already: it is copied, never parsed."""
+    return [
+        ResultInfo(result.position, result.created_at, Raw(result.payload)) for result in results
+    ]

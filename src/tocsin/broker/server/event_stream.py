@@ -7,7 +7,8 @@ import time
 
 from tocsin.broker.server.encoding import encode
 from tocsin.broker.server.message import Message
-from tocsin.client.frames import UNAUTHENTICATED
+from tocsin.errors import TocsinError
+from tocsin.protocol.client import UNAUTHENTICATED, Closing
 from tocsin.service.streaming import StreamResponse
 from tocsin.service.tokens import Identity
 from tocsin.service.web import sse_event
@@ -28,6 +29,16 @@ class EventLine:
         self.unsent_bytes = 0  # of what waits here; signals conflate and do not count
         self._signals: dict[int, Message] = {}
         self._wake = asyncio.Event()
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def welcome(self, message: Message) -> None:
+        self.send(message)
+        if not self.begun.done():
+            self.begun.set_result(None)
+
+    def refuse(self, error: TocsinError) -> None:
+        if not self.begun.done():
+            self.begun.set_exception(error)
 
     def send(self, message: Message) -> None:
         self._out.append(message.event)
@@ -47,7 +58,7 @@ class EventLine:
     def close(self, code: int, reason: str) -> None:
         if self.open:
             self.open = False
-            self._out.append(sse_event("closing", encode({"code": code, "reason": reason})))
+            self._out.append(sse_event("closing", encode(Closing(code, reason))))
             self._wake.set()
 
     async def next(self) -> bytes:

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import msgspec
 import structlog
-from msgspec import Meta, Struct
+from msgspec import Struct
 from picows import WSFrame, WSListener, WSMsgType, WSTransport
 from websockets.frames import Frame, Opcode
 
-from tocsin.client.frames import COME_AGAIN, MALFORMED, TOO_LARGE
-from tocsin.overlay.routing import Message
+from tocsin.errors import UpgradeRequired
+from tocsin.protocol.client import COME_AGAIN, INTERNAL, MALFORMED, TOO_LARGE
+from tocsin.protocol.link import Message, decode, encode
+from tocsin.protocol.version import HEADER
 
 log = structlog.get_logger()
 
-INTERNAL = 1011
 SILENT_BEATS = 4  # a peer from which nothing came for so many is dead
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(tuple[Annotated[int, Meta(ge=1)], Message]).decode
 
 
 class LinkCounts(Struct):
@@ -56,8 +54,10 @@ class Link(WSListener):
     def __init__(self, hub: Hub, neighbour: str, incarnation: int, *, dialled: bool) -> None:
         self.neighbour = neighbour
         self.incarnation = incarnation
+        self.store_id: str | None = None  # of the store that both brokers were with
         self.transport: WSTransport | None = None
         self.opened_at = 0.0
+        self.refused: UpgradeRequired | None = None  # why we gave it up as soon as it was there
         self._hub = hub
         self._dialled = dialled  # then our frames are masked, as a client's must be
         self._cut = False
@@ -71,6 +71,14 @@ class Link(WSListener):
         self._waiting_bytes = 0  # unsent at the last beat, …
         self._taken_bytes = 0  # … and taken by the peer, or at least by the network, until then
 
+    @property
+    def peer_version(self) -> str | None:
+        """The version of the protocol that whoever we dialled told us."""
+        if not self._dialled or self.transport is None or self.transport.response is None:
+            return None
+        version: str | None = self.transport.response.headers.get(HEADER)
+        return version
+
     def send(self, sequence: int, message: Message) -> None:
         """Queue a message. What is sent over a link that is no longer there is lost."""
         if self._cut:
@@ -81,7 +89,7 @@ class Link(WSListener):
             return
         if not self._out:
             self._hub.flush_soon(self)
-        for frame in self._frames(_encode((sequence, message))):
+        for frame in self._frames(encode((sequence, message))):
             self._out.append(frame)
             self._out_bytes += len(frame)
         self._hub.counts.messages_out += 1
@@ -207,7 +215,7 @@ class Link(WSListener):
             data = b"".join(self._parts)
             self._parts, self._parts_bytes = [], 0
         try:
-            sequence, message = _decode(data)
+            sequence, message = decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._malformed(f"this is no message: {error}")
             return

@@ -11,24 +11,26 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from random import Random
 from urllib.parse import urlencode, urlsplit
 
 import structlog
+from msgspec.structs import asdict
 from picows import WSError, WSHandshakeError, WSUpgradeResponse, ws_connect
 
+from tocsin.backoff import Backoff
 from tocsin.broker.server.link import Link, LinkCounts
 from tocsin.broker.server.upgrades import QUIET, Asked, Refused
-from tocsin.client.frames import COME_AGAIN, GOING_AWAY
-from tocsin.client.http import tls
-from tocsin.errors import Conflict, Forbidden, InvalidInput, NotFound
-from tocsin.overlay.routing import Message
-from tocsin.service.backoff import Backoff
+from tocsin.client.transport import tls
+from tocsin.errors import Conflict, Forbidden, InvalidInput, NotFound, UpgradeRequired
+from tocsin.protocol.client import COME_AGAIN, GOING_AWAY, UPGRADE_REQUIRED
+from tocsin.protocol.failure import read_error
+from tocsin.protocol.link import INCARNATION_HEADER, PATH, Hello, Message
+from tocsin.protocol.version import VERSION, check_peer
 from tocsin.service.tokens import mint
 
 log = structlog.get_logger()
 
-PATH = "/v1/link"
-INCARNATION = "Tocsin-Incarnation"  # the header that names the newest that was known
 LIMIT_BYTES = 64 * 1024 * 1024  # a whole subscription table is one message
 FRAME_BYTES = 32 * 1024
 BEAT_S = 1.0
@@ -36,7 +38,7 @@ MOST_BACKOFF_S = 1.0  # whoever refuses us may be told of us with its next heart
 STEADY_S = 5.0  # a link that held so long was a good one: the next failure starts small
 DIAL_S = 5.0
 TOKEN_S = 60.0
-UNREACHED = (OSError, TimeoutError, WSError)
+UNREACHED = (OSError, TimeoutError, WSError, UpgradeRequired)
 
 
 class Links:
@@ -56,8 +58,11 @@ class Links:
         beat_s: float = BEAT_S,
         most_backoff_s: float = MOST_BACKOFF_S,
         clock: Callable[[], float] = time.time,
+        store_id: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`frame_bytes`: what any neighbour takes as one frame."""
+        """`frame_bytes`: what any neighbour takes as one frame. `store_id`: of the cluster's store
+        that this broker is with; what brokers of different stores route cannot be told apart, so
+        that they are not linked."""
         self.name = name
         self.counts = LinkCounts()
         self.limit_bytes = limit_bytes
@@ -69,6 +74,7 @@ class Links:
         self._beat_s = beat_s
         self._most_backoff_s = most_backoff_s
         self._clock = clock
+        self._store_id = store_id
         self._wanted: dict[str, str] = {}
         self._links: dict[str, Link] = {}
         self._newest: dict[str, int] = {}  # incarnation of a neighbour's links, ever
@@ -122,7 +128,7 @@ class Links:
     # Dialling and accepting
 
     async def _dial(self, neighbour: str) -> None:
-        backoff, told = Backoff(most_s=self._most_backoff_s), ""
+        backoff, told = Backoff(Random(), most_s=self._most_backoff_s), ""
         while True:
             link = Link(self, neighbour, self._next_incarnation(neighbour), dialled=True)
             try:
@@ -146,7 +152,9 @@ class Links:
     async def _dial_once(self, link: Link) -> None:
         """Returns when the link is lost."""
         token = mint(self._secret, self.name, ["broker"], expires_s=TOKEN_S, now=time.time())
-        query = urlencode({"broker": self.name, "incarnation": link.incarnation})
+        link.store_id = self._store_id()
+        hello = asdict(Hello(self.name, link.incarnation, VERSION, link.store_id))
+        query = urlencode({key: value for key, value in hello.items() if value is not None})
         url = urlsplit(self._wanted[link.neighbour])
         async with asyncio.timeout(DIAL_S):
             transport, _ = await ws_connect(
@@ -159,6 +167,8 @@ class Links:
                 logger_name=QUIET,
             )
         await transport.wait_disconnected()
+        if link.refused is not None:
+            raise link.refused
 
     def _next_incarnation(self, neighbour: str) -> int:
         """It grows, even if the clock does not."""
@@ -171,16 +181,15 @@ class Links:
         response: WSUpgradeResponse | None = None
         if isinstance(error, WSHandshakeError):
             response = error.response
-        newest = response.headers.get(INCARNATION, "") if response is not None else ""
+        newest = response.headers.get(INCARNATION_HEADER, "") if response is not None else ""
         if _is_incarnation(newest):
             self._newest[neighbour] = max(self._newest[neighbour], int(newest))
 
     def accept(self, asked: Asked) -> Link:
         """A neighbour dials."""
         asked.identity.require("broker")
-        name, incarnation = asked.first("broker") or "", asked.first("incarnation") or ""
-        if not _is_incarnation(incarnation):
-            raise InvalidInput("an incarnation is a positive whole number", field="incarnation")
+        hello = _hello(asked)
+        name = hello.broker
         if name != asked.identity.subject:
             raise Forbidden(f"this token is not of broker {name!r}", field="broker")
         if name >= self.name:
@@ -191,19 +200,38 @@ class Links:
                 field="broker",
                 hint="one of the two has yet to hear of it from the coordinator; try again",
             )
+        check_peer(asked.protocol, f"broker {name}", f"broker {self.name}")
+        store_id = self._store_id()
+        if hello.store_id not in (None, store_id):
+            raise Conflict(
+                f"{name!r} is not with the store that {self.name!r} is with",
+                field="store_id",
+                hint="one of the two has yet to hear that it was replaced; try again",
+            )
         newest = self._newest.get(name, 0)
-        if int(incarnation) <= newest:
+        if hello.incarnation <= newest:
             error = Conflict(f"there was incarnation {newest} already", field="incarnation")
-            raise Refused(error, {INCARNATION: str(newest)})
-        self._newest[name] = int(incarnation)
-        return Link(self, name, int(incarnation), dialled=False)
+            raise Refused(error, {INCARNATION_HEADER: str(newest)})
+        self._newest[name] = hello.incarnation
+        link = Link(self, name, hello.incarnation, dialled=False)
+        link.store_id = store_id
+        return link
 
     # What links call
 
     def opened(self, link: Link) -> None:
         name = link.neighbour
+        try:
+            check_peer(link.peer_version, f"broker {name}", f"broker {self.name}")
+        except UpgradeRequired as error:
+            link.refused = error
+            link.cut(UPGRADE_REQUIRED, error.message)
+            return
         if name not in self._wanted or link.incarnation < self._newest[name]:
             link.cut(GOING_AWAY, "no longer wanted")
+            return
+        if link.store_id != self._store_id():
+            link.cut(COME_AGAIN, "the cluster's store was replaced")
             return
         before = self._links.get(name)
         if before is not None:
@@ -241,9 +269,19 @@ class Links:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, UpgradeRequired):
+        return str(error)
     if isinstance(error, WSHandshakeError) and error.raw_body:
-        return error.raw_body.decode("utf-8", "replace")
+        known = read_error(error.raw_body)
+        return str(known) if known else error.raw_body.decode("utf-8", "replace")
     return repr(error)
+
+
+def _hello(asked: Asked) -> Hello:
+    name, incarnation = asked.first("broker") or "", asked.first("incarnation") or ""
+    if not _is_incarnation(incarnation):
+        raise InvalidInput("an incarnation is a positive whole number", field="incarnation")
+    return Hello(name, int(incarnation), store_id=asked.first("store_id"))
 
 
 def _is_incarnation(text: str) -> bool:

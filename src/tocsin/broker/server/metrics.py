@@ -38,15 +38,15 @@ class Counts:
 Reading = tuple[str, str, Callable[["Driver"], float]]
 
 GAUGES: list[Reading] = [
-    ("connections", "Open client connections", lambda d: len(d.lines)),
-    ("subscriptions", "Frontend subscriptions", lambda d: len(d.core.attachments.frontends)),
-    ("backend_subscriptions", "Backend subscriptions", lambda d: len(d.core.attachments.backends)),
+    ("connections", "Open client connections", lambda d: len(d.connections)),
+    ("subscriptions", "Frontend subscriptions", lambda d: len(d.core.table.frontends)),
+    ("backend_subscriptions", "Backend subscriptions", lambda d: len(d.core.table.backends)),
     ("cache_bytes", "Bytes in the result cache", lambda d: d.core.cache.size_bytes),
     ("cache_budget_bytes", "Budget of the result cache", lambda d: d.core.cache.budget_bytes),
-    ("filters", "Filter subscriptions", lambda d: len(d.core.attachments.filters)),
+    ("filters", "Filter subscriptions", lambda d: len(d.core.table.filters)),
     ("page_cache_bytes", "Bytes in the page cache", lambda d: d.pages.cache.size_bytes),
     ("page_saved_bytes", "Served of pages, less fetched", lambda d: d.pages.saved_bytes),
-    ("messages_held", "Messages in the message cache", lambda d: len(d.overlay.messages)),
+    ("messages_held", "Messages in the message cache", lambda d: len(d.machine.messages)),
 ]
 COUNTERS: list[Reading] = [
     ("cache_hits", "Results served from the cache", lambda d: d.core.cache.counters.hits),
@@ -60,12 +60,16 @@ COUNTERS: list[Reading] = [
     ("page_evictions", "Pages evicted", lambda d: d.pages.cache.counters.evicted),
     ("page_served_bytes", "Bytes of pages served", lambda d: d.pages.served_bytes),
     ("page_fetched_bytes", "Bytes of pages fetched", lambda d: d.pages.fetched_bytes),
-    ("near_results", "Results from neighbours' caches", lambda d: d.overlay.counts.near),
-    ("near_bytes", "Their payload bytes", lambda d: d.overlay.counts.near_bytes),
+    (
+        "near_results",
+        "Results from neighbours' caches",
+        lambda d: d.machine.neighbour_counts.results,
+    ),
+    ("near_bytes", "Their payload bytes", lambda d: d.machine.neighbour_counts.results_bytes),
     (
         "near_served_bytes",
         "Payload bytes given to neighbours",
-        lambda d: d.overlay.counts.served_bytes,
+        lambda d: d.machine.neighbour_counts.served_bytes,
     ),
     ("delivered_results", "Results sent to clients", lambda d: d.counts.delivered),
     ("signals", "Signals sent to clients", lambda d: d.counts.signals),

@@ -9,59 +9,35 @@ appear.
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Concatenate, ParamSpec
 
 import structlog
 
-from tocsin.broker.attachments import Backend, Frontend
-from tocsin.broker.core import BrokerCore
-from tocsin.broker.effects import Answer
-from tocsin.broker.watching import NOBODY, Watcher
+from tocsin.broker.machine.core import BrokerCore
+from tocsin.broker.machine.effects import Answer
+from tocsin.broker.machine.subscription_table import Backend, Frontend
+from tocsin.broker.machine.watching import NOBODY, Watcher
 from tocsin.model import Result
+from tocsin.protocol.trace import (
+    ACK,
+    ARRIVE,
+    GET,
+    LEAVE,
+    LOST,
+    OPEN,
+    OUTDATED,
+    PAGE,
+    PUBLISH,
+    QUIET,
+    RECORD,
+    SIZE,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
 
 log = structlog.get_logger()
-
-SUBSCRIBE, UNSUBSCRIBE, ARRIVE, LEAVE, PUBLISH, SIZE, GET, ACK, LOST, QUIET = range(10)
-PAGE, OPEN, OUTDATED = range(10, 13)
-KINDS = (
-    "subscribe",
-    "unsubscribe",
-    "arrive",
-    "leave",
-    "publish",
-    "size",
-    "get",
-    "ack",
-    "lost",
-    "quiet",
-    "page",
-    "open",
-    "outdated",
-)
-"""`size` tells later what a published object measured; `lost` that `position` records were
-dropped; `quiet` that nothing happened until then. Of page caches: `page` that `after` subscriptions
-matched the page `position`, `open` that somebody opened it (`after` is 1 if a notification led
-there), `outdated` that a newer version of it came (`after` is 1 if it is the newest again)."""
-
-FIELDS = (
-    ("at_s", "d"),
-    ("kind", "i"),
-    ("subscriber", "i"),
-    ("subscription", "i"),
-    ("backend", "i"),
-    ("after", "q"),
-    ("position", "q"),
-    ("size_bytes", "q"),
-    ("hits", "q"),
-    ("hit_bytes", "q"),
-    ("misses", "q"),
-    ("miss_bytes", "q"),
-)
-RECORD = struct.Struct("<" + "".join(code for _, code in FIELDS))
-"""One record on the wire, little-endian. Numbers that a kind has no use for are -1 (who) or 0."""
 
 MOST_BYTES = 16_000_000
 CHUNK_BYTES = 64_000  # of the state, between two turns of the event loop
@@ -124,13 +100,13 @@ class Recorder(Watcher):
         self._online: set[str] = set()  # written to be
         self._orders: dict[int, _Order] = {}
         self._pages: dict[str, int] = {}
-        self._attachments = core.attachments
-        self._attachments.watcher = self
+        self._table = core.table
+        self._table.watcher = self
         self._alignment: Iterator[None] | None = self._align()
 
     def end(self) -> None:
         self.open = False
-        self._attachments.watcher = NOBODY
+        self._table.watcher = NOBODY
 
     @property
     def aligned(self) -> bool:
@@ -161,21 +137,21 @@ class Recorder(Watcher):
     def _align(self) -> Iterator[None]:
         """Write what is missing for the trace to tell the core's state, little by little. What
         happens meanwhile is written as it comes, and found in line here."""
-        attachments = self._attachments
+        table = self._table
         for frontend in list(self._subscriptions):
-            if attachments.frontends.get(frontend.id) is not frontend:
+            if table.frontends.get(frontend.id) is not frontend:
                 self.detached(frontend)
                 yield
         for name in list(self._online):
-            if not attachments.of(name).connections:
+            if not table.of(name).connections:
                 self.left(name)
                 yield
-        for frontend in list(attachments.frontends.values()):
-            if attachments.frontends.get(frontend.id) is frontend:
+        for frontend in list(table.frontends.values()):
+            if table.frontends.get(frontend.id) is frontend:
                 self.attached(frontend)
                 yield
-        for name in list(attachments.subscribers):
-            if attachments.of(name).connections:
+        for name in list(table.subscribers):
+            if table.of(name).connections:
                 self.arrived(name)
                 yield
 
@@ -262,11 +238,11 @@ class Recorder(Watcher):
 
     @_contained
     def answered(self, answer: Answer) -> None:
-        frontend = self._attachments.frontends.get(answer.subscription)
+        frontend = self._table.frontends.get(answer.subscription)
         if frontend is None or frontend.backend.filter is not None or not answer.results:
             return
         order = self._order(frontend.backend)
-        fetched = answer.results[: answer.fetched + answer.near]
+        fetched = answer.results[: answer.fetched + answer.from_neighbours]
         if order.unsized:
             self._tell_sizes(order, fetched)
         whole_bytes = sum(result.size_bytes for result in answer.results)

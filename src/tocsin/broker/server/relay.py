@@ -11,9 +11,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tocsin.broker.server.cluster_link import ClusterLink, Relayed
-from tocsin.errors import InvalidInput
+from tocsin.errors import InvalidInput, RecordError, Unconfirmed
+from tocsin.model import Attachment
+from tocsin.protocol.publishing import Published
+from tocsin.service.content import ANY_BYTES
 from tocsin.service.multipart import is_form
-from tocsin.service.tokens import bearer
+from tocsin.service.openapi import Media
 from tocsin.service.web import Call, Route
 
 
@@ -36,26 +39,49 @@ class RelayCalls:
 def _passed_on(call: Call, *names: str) -> dict[str, str]:
     """Headers for the cluster: these, and who asks."""
     given = call.request.headers
-    token = bearer(given.get("authorization")) or call.query("token", str, "")
     return {name: given[name] for name in names if name in given} | {
-        "authorization": f"Bearer {token}"
+        "authorization": f"Bearer {call.token}"
     }
 
 
 async def _relayed(answer: Awaitable[Relayed]) -> Response:
     try:
-        told = await answer
+        relayed = await answer
     except ClientDisconnect:
         raise InvalidInput("the body was cut short", field="body") from None
-    return Response(told.body, told.status, media_type=told.media_type)
+    return Response(relayed.body, relayed.status, media_type=relayed.media_type)
 
 
 def relay_routes(calls: RelayCalls) -> list[Route]:
     may = ("publish",)
     records = "Publish records: passed on to the cluster, whose answer comes back"
+    upload = "Upload an attachment: passed on"
     by_hash = "The same under the SHA-256 of its bytes"
+    also = {200: Attachment}
     return [
-        Route("POST", "/v1/datasets/{name}/records", calls.publish, may, records),
-        Route("POST", "/v1/attachments", calls.upload, may, "Upload an attachment: passed on"),
-        Route("PUT", "/v1/attachments/{id}", calls.upload, may, by_hash),
+        Route(
+            "POST",
+            "/v1/datasets/{name}/records",
+            calls.publish,
+            may,
+            records,
+            Media("application/x-ndjson"),
+            Published,
+            also={422: Published},
+            errors=(RecordError, Unconfirmed),
+        ),
+        Route(
+            "POST", "/v1/attachments", calls.upload, may, upload, ANY_BYTES, Attachment, 201, also
+        ),
+        Route(
+            "PUT",
+            "/v1/attachments/{id}",
+            calls.upload,
+            may,
+            by_hash,
+            ANY_BYTES,
+            Attachment,
+            201,
+            also,
+        ),
     ]

@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from tocsin.client import frames
 from tocsin.errors import InvalidInput
+from tocsin.protocol import client as frames
 
 OPS = "subscribe, unsubscribe, get, ack, publish, ping"
 

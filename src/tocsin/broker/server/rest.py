@@ -5,129 +5,72 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Raw
 from starlette.applications import Starlette
 from starlette.responses import Response
 
-from tocsin.broker.effects import Answer
-from tocsin.broker.server.cluster_link import Interest, News
+from tocsin.broker.machine import effects
+from tocsin.broker.machine.effects import (
+    Acked,
+    Answer,
+    Attached,
+    Subscribed,
+    Unsubscribed,
+)
 from tocsin.broker.server.driver import Driver
-from tocsin.broker.server.encoding import ResultsBody, results_body
+from tocsin.broker.server.encoding import info_of, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
-from tocsin.broker.server.overlay import NearCounts
 from tocsin.broker.server.pages.calls import PageCalls, page_routes
 from tocsin.broker.server.relay import RelayCalls, relay_routes
 from tocsin.broker.server.trace_stream import Recording, TraceResponse
-from tocsin.caching import CacheCounters
-from tocsin.client.frames import DEFAULT_LIMIT, Limit, Position, SubscriptionInfo
-from tocsin.errors import InvalidInput, NotFound, TocsinError, Unavailable
-from tocsin.model import Beginning
-from tocsin.overlay.routing import RecallCounters
+from tocsin.errors import (
+    Conflict,
+    InvalidInput,
+    TocsinError,
+    Unauthenticated,
+    Unavailable,
+)
+from tocsin.policies.message import parse_message_policy
+from tocsin.protocol.client import (
+    Acknowledgement,
+    BrokerInfo,
+    CacheInfo,
+    Event,
+    Interest,
+    MarkerInfo,
+    MessagesChange,
+    MessagesInfo,
+    OverlayInfo,
+    PolicyChange,
+    Recalled,
+    RecalledRecord,
+    Recalling,
+    Results,
+    SubscriptionInfo,
+    SubscriptionList,
+)
+from tocsin.protocol.cluster import News
+from tocsin.protocol.health import Done
+from tocsin.protocol.queries import EventsQuery, ResultsQuery
+from tocsin.protocol.trace import MEDIA_TYPE
+from tocsin.service.openapi import Media
 from tocsin.service.tokens import verify_notice
 from tocsin.service.web import Call, Route, application
 
-LONGEST_WAIT_S = 60.0
-WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)]
 SUBSCRIBE = ("subscribe",)
+T = TypeVar("T")
 
 
-class NewSubscription(Struct, frozen=True):
-    channel: str
-    arguments: dict[str, Any] | list[Any] = msgspec.field(default_factory=dict)
-    beginning: Beginning | None = msgspec.field(default=None, name="from")
-
-
-class SubscriptionList(Struct, frozen=True):
-    subscriptions: list[SubscriptionInfo]
-
-
-class Acknowledgement(Struct, frozen=True):
-    epoch: str
-    position: Position
-
-
-class MarkerInfo(Struct, frozen=True):
-    marker: int
-
-
-class BrokerInfo(Struct, frozen=True):
-    """The same as a coordinator tells, so that clients may ask either."""
-
-    name: str
-    url: str
-    ws_url: str
-
-
-class CacheInfo(Struct, frozen=True):
-    policy: str
-    budget_bytes: int
-    size_bytes: int
-    backends: int
-    hit_ratio: float
-    counters: CacheCounters
-
-
-class PolicyChange(Struct, frozen=True):
-    policy: str
-
-
-class MessagesChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is not given stays."""
-
-    policy: str | None = None
-    slots: Annotated[int, Meta(ge=0)] | None = None
-
-
-class MessagesInfo(Struct, frozen=True):
-    """The message cache, and what requests for old messages cost here."""
-
-    policy: str
-    slots: int
-    held: int
-    requests: RecallCounters
-
-
-class OverlayInfo(Struct, frozen=True):
-    """This broker among the others."""
-
-    name: str
-    entry: str | None  # the broker where publications enter
-    neighbours: list[str]  # those it is linked with now
-    filters: int  # filter subscriptions that it serves
-    messages: MessagesInfo
-    near: NearCounts
-
-
-class Recalling(Struct, frozen=True):
-    dataset: str
-    where: str = ""
-    wait_s: Annotated[float, Meta(ge=0, le=10)] = 0.2
-
-
-class RecalledRecord(Struct, frozen=True):
-    position: int
-    at: float
-    record: dict[str, Any]
-    hops: int  # how far away it was found …
-    took_s: float  # … and how long after the request its first response came
-
-
-class Recalled(Struct, frozen=True):
-    """In order of positions; what no cache holds is not among them."""
-
-    found: list[RecalledRecord]
-
-
-class Waiter:
-    """A call that waits for the core's answer."""
+class Waiter(Generic[T]):
+    """A call that waits for the machine's answer."""
 
     def __init__(self) -> None:
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-    def answered(self, answer: Any) -> None:
+    def answered(self, answer: T) -> None:
         if not self.answer.done():
             self.answer.set_result(answer)
 
@@ -145,8 +88,8 @@ class Rest:
         self._stall_s = stall_s
         self.relay = RelayCalls(driver.link)
         self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
-        self.lines: set[EventLine | Recording] = set()
-        self.waiting: set[Waiter] = set()
+        self.streams: set[EventLine | Recording] = set()
+        self.waiting: set[Waiter[Any]] = set()
 
     def app(self) -> Starlette:
         settings = self._driver.settings
@@ -158,7 +101,7 @@ class Rest:
         )
 
     def _owner(self, subscription: int) -> str | None:
-        frontend = self._driver.core.attachments.frontends.get(subscription)
+        frontend = self._driver.core.table.frontends.get(subscription)
         return None if frontend is None else frontend.subscriber
 
     def _count_stalled(self, stalled: bool) -> None:
@@ -173,46 +116,56 @@ class Rest:
         return self._info
 
     async def subscribe(self, call: Call) -> SubscriptionInfo:
-        wanted: NewSubscription = await call.body(NewSubscription)
+        interest: Interest = await call.body(Interest)
         self._check_loaded()
-        subject = call.identity.subject
-        interest = Interest(wanted.channel, wanted.arguments, wanted.beginning)
-        return await self._driver.subscribe(subject, interest)
+
+        def ask(waiter: Waiter[Subscribed]) -> None:
+            self._driver.subscribe(waiter, call.identity.subject, interest)
+
+        return info_of((await self._wait(ask)).subscription)
 
     async def subscriptions(self, call: Call) -> SubscriptionList:
         self._check_loaded()
-        return SubscriptionList(await self._driver.attach(call.identity.subject))
 
-    async def unsubscribe(self, call: Call) -> dict[str, Any]:
+        def ask(waiter: Waiter[Attached]) -> None:
+            self._driver.attach(waiter, call.identity.subject)
+
+        subscriptions = (await self._wait(ask)).subscriptions
+        return SubscriptionList([info_of(subscription) for subscription in subscriptions])
+
+    async def unsubscribe(self, call: Call) -> Done:
         self._check_loaded()
-        await self._driver.unsubscribe(call.identity.subject, call.path["id"])
-        return {}
 
-    async def results(self, call: Call) -> ResultsBody:
-        after = call.query("after", Position)
-        epoch = call.query("epoch", str)
+        def ask(waiter: Waiter[Unsubscribed]) -> None:
+            self._driver.unsubscribe(waiter, call.identity.subject, call.path["id"])
+
+        await self._wait(ask)
+        return Done()
+
+    async def results(self, call: Call) -> Results[Raw]:
+        query = call.query(ResultsQuery)
+        after = None if query.after is UNSET else query.after
+        epoch = None if query.epoch is UNSET else query.epoch
         if after is not None and epoch is None:
             raise InvalidInput(
                 "after needs the epoch it belongs to",
                 field="epoch",
                 hint="send the epoch that came with the position",
             )
-        limit = call.query("limit", Limit, DEFAULT_LIMIT)
-        wait_s = call.query("wait_s", WaitSeconds, 0.0)
         await self._ensure_here(call)
 
-        def ask(asker: Waiter) -> None:
+        def ask(waiter: Waiter[Answer]) -> None:
             self._driver.get(
-                asker,
+                waiter,
                 call.identity.subject,
                 call.path["id"],
                 after=after,
                 epoch=epoch,
-                limit=limit,
-                wait_until=time.monotonic() + wait_s if wait_s else None,
+                limit=query.limit,
+                wait_until=time.monotonic() + query.wait_s if query.wait_s else None,
             )
 
-        answer: Answer = await self._wait(ask)
+        answer = await self._wait(ask)
         self._driver.counts.delivered += len(answer.results)
         return results_body(answer)
 
@@ -220,35 +173,38 @@ class Rest:
         taken: Acknowledgement = await call.body(Acknowledgement)
         await self._ensure_here(call)
 
-        def ask(asker: Waiter) -> None:
+        def ask(waiter: Waiter[Acked]) -> None:
             self._driver.ack(
                 call.identity.subject,
                 call.path["id"],
                 taken.epoch,
                 taken.position,
-                request=asker,
+                request=waiter,
             )
 
-        return MarkerInfo(await self._wait(ask))
+        return MarkerInfo((await self._wait(ask)).position)
 
     async def events(self, call: Call) -> Response:
-        inline = call.query("inline", int, 0)
-        if inline not in (0, 1):
-            raise InvalidInput("inline is 0 or 1", field="inline")
+        inline = call.query(EventsQuery).inline
         self._check_loaded()
         most_bytes = self._driver.settings.connection_bytes
-        line = EventLine(call.identity, inline == 1, most_bytes)
-        await self._driver.attach(call.identity.subject, line)
-        self.lines.add(line)
+        stream = EventLine(call.identity, inline == 1, most_bytes)
+        self._driver.connect(stream, patient=False)
+        try:
+            await stream.begun
+        except BaseException:
+            self._driver.left(stream)
+            raise
+        self.streams.add(stream)
 
         def gone(stalled: bool) -> None:
             self._driver.counts.stalled += stalled
-            self.lines.discard(line)
-            self._driver.left(line)
+            self.streams.discard(stream)
+            self._driver.left(stream)
 
-        return EventResponse(line, self._stall_s, gone)
+        return EventResponse(stream, self._stall_s, gone)
 
-    async def notices(self, call: Call) -> dict[str, Any]:
+    async def notices(self, call: Call) -> Done:
         body = await call.bytes()
         signature = call.request.headers.get("tocsin-signature")
         verify_notice(self._driver.settings.secret, body, signature, time.time())
@@ -257,7 +213,7 @@ class Rest:
         except msgspec.DecodeError as error:
             raise InvalidInput(f"the notice does not fit: {error}") from None
         self._driver.notice(notice)
-        return {}
+        return Done()
 
     async def cache(self, _: Call) -> CacheInfo:
         core = self._driver.core
@@ -266,9 +222,9 @@ class Rest:
             policy=core.cache.policy.text,
             budget_bytes=core.cache.budget_bytes,
             size_bytes=core.cache.size_bytes,
-            backends=len(core.attachments.backends),
+            backends=len(core.table.backends),
             hit_ratio=counters.hit_ratio,
-            counters=counters,
+            counters=msgspec.structs.asdict(counters),
         )
 
     async def change_cache(self, call: Call) -> CacheInfo:
@@ -277,77 +233,84 @@ class Rest:
         return await self.cache(call)
 
     async def overlay(self, _: Call) -> OverlayInfo:
-        overlay = self._driver.overlay
+        machine = self._driver.machine
         return OverlayInfo(
-            name=overlay.name,
-            entry=overlay.entry,
-            neighbours=sorted(overlay.router.neighbours),
-            filters=len(self._driver.core.attachments.filters),
+            name=machine.config.name,
+            entry=machine.entry,
+            neighbours=sorted(machine.router.neighbours),
+            filters=len(machine.core.table.filters),
             messages=self._messages(),
-            near=overlay.counts,
+            from_neighbours=msgspec.to_builtins(machine.neighbour_counts),
         )
 
     async def change_messages(self, call: Call) -> MessagesInfo:
         change: MessagesChange = await call.body(MessagesChange)
-        overlay = self._driver.overlay
+        machine = self._driver.machine
         if change.policy is not None:
-            overlay.set_policy(change.policy)
+            machine.set_message_policy(parse_message_policy(change.policy))
         if change.slots is not None:
-            overlay.messages.resize(change.slots)
+            machine.resize_messages(change.slots)
         return self._messages()
 
     def _messages(self) -> MessagesInfo:
-        overlay = self._driver.overlay
+        machine = self._driver.machine
         return MessagesInfo(
-            policy=overlay.policy.text,
-            slots=overlay.messages.slots,
-            held=len(overlay.messages),
-            requests=overlay.router.counters,
+            policy=machine.message_policy.text,
+            slots=machine.messages.slots,
+            held=len(machine.messages),
+            requests=msgspec.structs.asdict(machine.router.counters),
         )
 
     async def recall(self, call: Call) -> Recalled:
-        asked: Recalling = await call.body(Recalling)
+        request: Recalling = await call.body(Recalling)
         self._check_loaded()
-        wanted = await self._driver.link.bind_filter(asked.dataset, asked.where)
-        found = await self._driver.overlay.recall(wanted, asked.wait_s)
+        wanted = await self._driver.link.bind_filter(request.dataset, request.where)
+
+        def ask(waiter: Waiter[effects.Recalled]) -> None:
+            self._driver.recall(waiter, wanted, request.wait_s)
+
         records = []
-        for one in found:
-            publication, hops = one.recall.publication, one.recall.hops
+        for recalled in (await self._wait(ask)).publications:
+            publication = recalled.publication
             records.append(
                 RecalledRecord(
-                    publication.position, publication.at, publication.record, hops, one.took_s
+                    publication.position,
+                    publication.at,
+                    publication.record,
+                    recalled.hops,
+                    recalled.took_s,
                 )
             )
-        return Recalled(sorted(records, key=lambda one: one.position))
+        return Recalled(sorted(records, key=lambda record: record.position))
 
     async def trace(self, call: Call) -> Response:
         self._check_loaded()
         recording = Recording(self._driver, call.identity)
-        self.lines.add(recording)
+        self.streams.add(recording)
 
         def gone(_: bool) -> None:
-            self.lines.discard(recording)
+            self.streams.discard(recording)
             recording.close()
 
         return TraceResponse(recording, self._stall_s, gone)
 
     def _check_loaded(self) -> None:
-        if self._driver.store is None:
-            raise Unavailable("this broker waits for the cluster", hint="try again in a moment")
+        self._driver.machine.require_loaded()
 
     async def _ensure_here(self, call: Call) -> None:
         """A client without a connection is attached by its first question."""
         self._check_loaded()
         subject, number = call.identity.subject, call.path["id"]
-        known = self._driver.core.attachments.frontends.get(number)
-        if known is not None and known.subscriber == subject:
+        if self._driver.machine.serves(subject, number):
             return
-        mine = await self._driver.attach(subject)
-        if number not in [info.subscription for info in mine]:
-            raise NotFound(f"you have no subscription {number}", field="subscription")
 
-    async def _wait(self, ask: Callable[[Waiter], None]) -> Any:
-        waiter = Waiter()
+        def ask(waiter: Waiter[Attached]) -> None:
+            self._driver.attach(waiter, subject, needs=number)
+
+        await self._wait(ask)
+
+    async def _wait(self, ask: Callable[[Waiter[T]], None]) -> T:
+        waiter: Waiter[T] = Waiter()
         self.waiting.add(waiter)
         try:
             ask(waiter)
@@ -358,7 +321,6 @@ class Rest:
 
 def _routes(rest: Rest) -> list[Route]:
     one = "/v1/subscriptions/{id:int}"
-    any_dict = dict[str, Any]
     return [
         Route(
             "GET",
@@ -376,7 +338,7 @@ def _routes(rest: Rest) -> list[Route]:
             rest.subscribe,
             SUBSCRIBE,
             "Subscribe to a channel",
-            NewSubscription,
+            Interest,
             SubscriptionInfo,
         ),
         Route(
@@ -388,13 +350,15 @@ def _routes(rest: Rest) -> list[Route]:
             None,
             SubscriptionList,
         ),
-        Route("DELETE", one, rest.unsubscribe, SUBSCRIBE, "Unsubscribe", None, any_dict),
+        Route("DELETE", one, rest.unsubscribe, SUBSCRIBE, "Unsubscribe", None, Done),
         Route(
             "GET",
             one + "/results",
             rest.results,
             SUBSCRIBE,
             "Results after a cursor, or after the marker; wait_s waits for some",
+            answers=Results,
+            query=ResultsQuery,
         ),
         Route(
             "POST",
@@ -405,8 +369,25 @@ def _routes(rest: Rest) -> list[Route]:
             Acknowledgement,
             MarkerInfo,
         ),
-        Route("GET", "/v1/events", rest.events, SUBSCRIBE, "Signals or results as they come (SSE)"),
-        Route("POST", "/v1/notices", rest.notices, None, "Signed notices of the cluster", News),
+        Route(
+            "GET",
+            "/v1/events",
+            rest.events,
+            SUBSCRIBE,
+            "Signals or results as they come (SSE)",
+            answers=Media("text/event-stream", Event),
+            query=EventsQuery,
+        ),
+        Route(
+            "POST",
+            "/v1/notices",
+            rest.notices,
+            None,
+            "Signed notices of the cluster",
+            News,
+            Done,
+            errors=(Unauthenticated,),
+        ),
         Route("GET", "/v1/cache", rest.cache, (), "The result cache", None, CacheInfo),
         Route(
             "PUT",
@@ -442,6 +423,8 @@ def _routes(rest: Rest) -> list[Route]:
             rest.trace,
             ("admin",),
             "Record what happens here, without names, until you hang up (tocsin lab trace record)",
+            answers=Media(MEDIA_TYPE),
+            errors=(Conflict,),
         ),
         *page_routes(rest.pages),
     ]

@@ -1,4 +1,4 @@
-"""`Broker`: a whole broker process around the core, and `run`, which serves until it is stopped."""
+"""`Broker`: a whole broker process around the machine; `run` serves until it is stopped."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from urllib.parse import quote
 import httpx
 import msgspec
 import structlog
-from msgspec import Struct
 
 from tocsin.broker.server.cluster_link import ClusterLink
-from tocsin.broker.server.driver import Driver
+from tocsin.broker.server.driver import TICK_S, Driver
 from tocsin.broker.server.links import FRAME_BYTES, Links
-from tocsin.broker.server.links import PATH as LINK_PATH
 from tocsin.broker.server.metrics import BROKERS
-from tocsin.broker.server.rest import BrokerInfo, Rest
+from tocsin.broker.server.rest import Rest
 from tocsin.broker.server.socket_clients import SocketClients
 from tocsin.broker.server.sockets import PATH, Sockets
-from tocsin.client.frames import GOING_AWAY
-from tocsin.client.http import tls
+from tocsin.client.http import error_of
+from tocsin.client.transport import HttpClient
 from tocsin.errors import TocsinError
-from tocsin.service.backoff import NO_ANSWER, Backoff
+from tocsin.protocol.client import GOING_AWAY, BrokerInfo
+from tocsin.protocol.coordinator import Heartbeat, HeartbeatAnswer
+from tocsin.protocol.link import PATH as LINK_PATH
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.tokens import check_secret, mint
@@ -34,20 +34,6 @@ from tocsin.settings import Settings
 log = structlog.get_logger()
 
 STALL_S = 10.0
-
-
-class Beside(Struct, frozen=True):
-    """Whom the coordinator wants us to be linked with, and where publications enter."""
-
-    entry: str | None
-    neighbours: dict[str, str]
-
-
-class Coordinated(Struct, frozen=True):
-    """The answer to a heartbeat."""
-
-    place: int | None = None  # to be repeated
-    overlay: Beside | None = None  # None: as before
 
 
 class Broker:
@@ -83,10 +69,11 @@ class Broker:
         self.links = Links(
             self.name,
             settings.secret,
-            self.driver.overlay.linked,
-            self.driver.overlay.unlinked,
-            self.driver.overlay.heard,
+            self.driver.linked,
+            self.driver.unlinked,
+            self.driver.heard,
             frame_bytes=min(FRAME_BYTES, settings.frame_limit_bytes),
+            store_id=lambda: self.driver.machine.store_id,
         )
         self._stack.push_async_callback(self.links.stop)
         self.sockets = Sockets(
@@ -102,16 +89,19 @@ class Broker:
         await self.driver.pages.start()
         # Notices come as soon as the cluster knows our address, so REST is up before that.
         await self._stack.enter_async_context(serving(self.rest.app(), rest_listener))
+        self._loops = [asyncio.create_task(self._tick())]
         try:
-            await self._load()
+            self.driver.tick()  # it asks the cluster
+            await self.driver.ready
             await self.sockets.start(ws_listener)
         except BaseException:
             ws_listener.close()
+            await self._end_loops()
             await self._stack.aclose()
             raise
         BROKERS.drivers.append(self.driver)
         BROKERS.links.append(self.links)
-        self._loops = [asyncio.create_task(loop) for loop in (self._tick(), self._heartbeat())]
+        self._loops.append(asyncio.create_task(self._heartbeat()))
         log.info("broker ready", broker=self.name, url=self.url, ws_url=self.ws_url)
 
     async def stop(self) -> None:
@@ -121,7 +111,7 @@ class Broker:
         await self._leave()
         await self.links.stop()
         await self.driver.flush_markers()
-        self._end_lines()
+        self._end_streams()
         await self.sockets.stop()
         await self.driver.flush_markers()
         await self._stack.aclose()
@@ -130,7 +120,7 @@ class Broker:
         """End as a crash would: nothing is said to anybody."""
         self.sockets.abort()
         await self._end_loops()
-        self._end_lines()
+        self._end_streams()
         await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
@@ -140,10 +130,10 @@ class Broker:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def _end_lines(self) -> None:
+    def _end_streams(self) -> None:
         self.rest.let_go()
-        for line in list(self.rest.lines):
-            line.close(GOING_AWAY, "the broker is shutting down")
+        for stream in list(self.rest.streams):
+            stream.close(GOING_AWAY, "the broker is shutting down")
 
     async def _end_loops(self) -> None:
         for loop in self._loops:
@@ -156,25 +146,10 @@ class Broker:
     def _count_stalled(self) -> None:
         self.driver.counts.stalled += 1
 
-    async def _load(self) -> None:
-        backoff = Backoff(0.1, 2.0)
-        while True:
-            try:
-                await self.driver.load()
-            except TocsinError as error:
-                if error.status < 500:
-                    raise  # a wrong secret, say: waiting does not mend it
-                log.info(
-                    f"waiting for the cluster at {self.settings.cluster_url}", reason=error.message
-                )
-                await asyncio.sleep(backoff.next_s())
-            else:
-                return
-
     async def _tick(self) -> None:
         checked_at = time.monotonic()
         while True:
-            await asyncio.sleep(self.settings.marker_flush_s)
+            await asyncio.sleep(min(TICK_S, self.settings.marker_flush_s))
             try:
                 self.driver.tick()
                 now = time.monotonic()
@@ -186,25 +161,26 @@ class Broker:
 
     async def _heartbeat(self) -> None:
         reached = True
-        async with httpx.AsyncClient(
-            timeout=max(1.0, self.settings.heartbeat_s), verify=tls()
+        async with HttpClient(
+            speaker=f"broker {self.name}", timeout=max(1.0, self.settings.heartbeat_s)
         ) as http:
             while True:
-                body = {
-                    "url": self.url,
-                    "ws_url": self.ws_url,
-                    "connections": len(self.driver.lines),
-                    "subscriptions": self.driver.subscriptions,
-                    "place": self._place,
-                }
+                body = Heartbeat(
+                    self.url,
+                    self.ws_url,
+                    len(self.driver.connections),
+                    self.driver.subscriptions,
+                    self._place,
+                )
                 try:
                     answer = await self._coordinate(http, "PUT", body)
-                    answer.raise_for_status()
+                    if not answer.is_success:
+                        raise error_of(answer)
                     if not reached:
                         log.info("the coordinator is back")
                     reached = True
-                    told = msgspec.json.decode(answer.content, type=Coordinated)
-                except (*NO_ANSWER, msgspec.DecodeError) as error:
+                    told = msgspec.json.decode(answer.content, type=HeartbeatAnswer)
+                except (httpx.HTTPError, TocsinError, msgspec.DecodeError) as error:
                     if reached:
                         url = self.settings.coordinator_url
                         log.warning(f"no coordinator at {url}; trying on", reason=str(error))
@@ -213,7 +189,7 @@ class Broker:
                     self._coordinated(told)
                 await asyncio.sleep(self.settings.heartbeat_s)
 
-    def _coordinated(self, told: Coordinated) -> None:
+    def _coordinated(self, told: HeartbeatAnswer) -> None:
         self._place = told.place
         if told.overlay is not None:
             try:
@@ -223,15 +199,15 @@ class Broker:
 
     def overlay_told(self, entry: str | None, neighbours: dict[str, str]) -> None:
         """With every heartbeat that is answered; a coordinator that is away changes nothing."""
-        self.driver.overlay.told(self.links, entry, neighbours)
+        self.driver.assigned(self.links, entry, neighbours)
 
     async def _leave(self) -> None:
-        async with httpx.AsyncClient(timeout=1.0, verify=tls()) as http:
-            with contextlib.suppress(*NO_ANSWER):
+        async with HttpClient(timeout=1.0) as http:
+            with contextlib.suppress(httpx.HTTPError, TocsinError):
                 await self._coordinate(http, "DELETE")
 
     async def _coordinate(
-        self, http: httpx.AsyncClient, method: str, body: dict[str, object] | None = None
+        self, http: httpx.AsyncClient, method: str, body: Heartbeat | None = None
     ) -> httpx.Response:
         now = time.time()
         token = mint(self.settings.secret, self.name, ["broker"], expires_s=60, now=now)

@@ -6,22 +6,17 @@ cluster keeps no other waiting.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-import structlog
+from msgspec.structs import asdict
 
-from tocsin.broker.effects import Answer
+from tocsin.broker.machine.effects import Answer, Subscribed, Unsubscribed
 from tocsin.broker.server import encoding
-from tocsin.broker.server.cluster_link import Interest
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.sockets import Socket, failure
-from tocsin.client import frames
-from tocsin.errors import TocsinError, Unavailable
-from tocsin.service.backoff import Backoff
-
-log = structlog.get_logger()
+from tocsin.errors import TocsinError
+from tocsin.protocol import client as frames
 
 
 class SocketClients:
@@ -29,7 +24,7 @@ class SocketClients:
         self._driver = driver
 
     def opened(self, connection: Socket) -> None:
-        self._driver.spawn(self._welcome(connection))
+        self._driver.connect(connection)
 
     def gone(self, connection: Socket) -> None:
         self._driver.left(connection)
@@ -57,46 +52,13 @@ class SocketClients:
             case frames.Ping():
                 _send(connection, "pong", frames.Pong(request.ref))
             case frames.Subscribe():
-                self._driver.spawn(self._subscribe(connection, request))
+                asker = SocketSubscribe(connection, request.ref)
+                self._driver.subscribe(asker, subscriber, request, connection.number)
             case frames.Unsubscribe():
-                self._driver.spawn(self._unsubscribe(connection, request))
+                leaver = SocketUnsubscribe(connection, request.ref)
+                self._driver.unsubscribe(leaver, subscriber, request.subscription)
             case frames.Publish():
                 self._driver.spawn(self._publish(connection, request))
-
-    async def _welcome(self, connection: Socket) -> None:
-        backoff = Backoff()
-        while connection.open:
-            try:
-                await self._driver.attach(connection.identity.subject, connection)
-            except Unavailable as error:
-                log.info("a client waits for the cluster", reason=str(error))
-                await asyncio.sleep(backoff.next_s())
-            except TocsinError as error:
-                connection.send(failure(None, error))
-                connection.close(frames.GOING_AWAY, error.message)
-            else:
-                connection.go_on()
-                return
-
-    async def _subscribe(self, connection: Socket, request: frames.Subscribe) -> None:
-        subscriber = connection.identity.subject
-        try:
-            wanted = Interest(request.channel, request.arguments, request.beginning)
-            info = await self._driver.subscribe(subscriber, wanted, connection)
-        except TocsinError as error:
-            connection.send(failure(request.ref, error))
-        else:
-            _send(connection, "subscribed", frames.Subscribed(request.ref, info))
-        connection.go_on()
-
-    async def _unsubscribe(self, connection: Socket, request: frames.Unsubscribe) -> None:
-        try:
-            await self._driver.unsubscribe(connection.identity.subject, request.subscription)
-        except TocsinError as error:
-            connection.send(failure(request.ref, error))
-        else:
-            _send(connection, "unsubscribed", frames.Unsubscribed(request.ref))
-        connection.go_on()
 
     async def _publish(self, connection: Socket, request: frames.Publish) -> None:
         headers = {
@@ -108,11 +70,12 @@ class SocketClients:
         body = frames.encode(request.records)
         try:
             connection.identity.require("publish")
-            told = (await self._driver.link.publish(request.dataset, body, headers)).told()
+            answer = await self._driver.link.publish(request.dataset, body, headers)
+            published = frames.PublishedFrame(**asdict(answer.published()), ref=request.ref)
         except TocsinError as error:
             connection.send(failure(request.ref, error))
         else:
-            _send(connection, "published", frames.Published(request.ref, **told))
+            _send(connection, "published", published)
         connection.go_on()
 
 
@@ -135,6 +98,43 @@ class SocketGet:
     def failed(self, error: TocsinError) -> None:
         self._socket.send(failure(self._ref, error))
         self._socket.answered_get()
+
+
+class SocketSubscribe:
+    """A wish to subscribe; what the client asks after it waits for its answer."""
+
+    __slots__ = ("_ref", "_socket")
+
+    def __init__(self, socket: Socket, ref: frames.Ref) -> None:
+        self._socket = socket
+        self._ref = ref
+
+    def answered(self, answer: Subscribed) -> None:
+        info = encoding.info_of(answer.subscription)
+        _send(self._socket, "subscribed", frames.Subscribed(self._ref, info))
+        self._socket.go_on()
+
+    def failed(self, error: TocsinError) -> None:
+        self._socket.send(failure(self._ref, error))
+        self._socket.go_on()
+
+
+class SocketUnsubscribe:
+    """The same for the end of a subscription."""
+
+    __slots__ = ("_ref", "_socket")
+
+    def __init__(self, socket: Socket, ref: frames.Ref) -> None:
+        self._socket = socket
+        self._ref = ref
+
+    def answered(self, _: Unsubscribed) -> None:
+        _send(self._socket, "unsubscribed", frames.Unsubscribed(self._ref))
+        self._socket.go_on()
+
+    def failed(self, error: TocsinError) -> None:
+        self._socket.send(failure(self._ref, error))
+        self._socket.go_on()
 
 
 def _send(connection: Socket, name: str, frame: Any) -> None:

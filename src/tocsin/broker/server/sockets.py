@@ -25,9 +25,11 @@ from picows import (
 
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.requests import Malformed, parse
-from tocsin.broker.server.upgrades import QUIET, Accept, Asked, upgrade
-from tocsin.client import frames
-from tocsin.errors import InvalidInput, TocsinError
+from tocsin.broker.server.upgrades import QUIET, Accept, Asked, RefusedSocket, upgrade
+from tocsin.errors import InvalidInput, TocsinError, UpgradeRequired
+from tocsin.protocol import client as frames
+from tocsin.protocol.failure import error_info
+from tocsin.protocol.version import check_peer
 from tocsin.service.serving import port_of
 from tocsin.service.tokens import Identity
 
@@ -36,7 +38,6 @@ log = structlog.get_logger()
 PATH = "/v1/ws"
 PING_IDLE_S = 20.0  # a silent connection is asked whether it lives
 LINGER_S = 2.0  # how long a closed connection may take to read the close frame
-INTERNAL = 1011
 OUTSTANDING_GETS = 4  # further requests of a connection wait, in order, until one is answered
 
 
@@ -78,6 +79,14 @@ class Socket(WSListener):
         if not self._closing:
             self._out.append(message.frame)
             self._hub.flush_soon(self)
+
+    def welcome(self, message: Message) -> None:
+        self.send(message)
+        self.go_on()
+
+    def refuse(self, error: TocsinError) -> None:
+        self.send(failure(None, error))
+        self.close(frames.GOING_AWAY, error.message)
 
     def go_on(self) -> None:
         """What held the requests back is over: the welcome, a subscribe or an unsubscribe."""
@@ -155,7 +164,7 @@ class Socket(WSListener):
             self._frame(transport, frame)
         except Exception:  # a fault of ours: one client pays for it, and the log tells
             log.exception("a frame could not be handled")
-            self.close(INTERNAL, "an internal error; reconnect and resume")
+            self.close(frames.INTERNAL, "an internal error; reconnect and resume")
 
     def _frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind = frame.msg_type
@@ -327,8 +336,14 @@ class Sockets:
         for connection in dirty:
             connection.flush()
 
-    def _accept(self, asked: Asked) -> Socket:
+    def _accept(self, asked: Asked) -> WSListener:
         asked.identity.require("subscribe")
+        try:
+            check_peer(asked.protocol, "the client", "this broker")
+        except UpgradeRequired as error:
+            if asked.in_header:
+                raise
+            return RefusedSocket(frames.UPGRADE_REQUIRED, error)
         inline = asked.first("inline") or "0"
         if inline not in ("0", "1"):
             raise InvalidInput("inline is 0 or 1", field="inline")
@@ -336,4 +351,4 @@ class Sockets:
 
 
 def failure(ref: frames.Ref | None, error: TocsinError) -> Message:
-    return Message("error", frames.encode(frames.Failure(error.as_dict(), ref)))
+    return Message("error", frames.encode(frames.Failure(error_info(error), ref)))

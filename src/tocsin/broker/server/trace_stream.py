@@ -9,23 +9,22 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tocsin.broker.machine.watching import NOBODY
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.event_stream import EventResponse
-from tocsin.broker.server.recorder import RECORD, Recorder
-from tocsin.broker.watching import NOBODY
+from tocsin.broker.server.recorder import Recorder
 from tocsin.errors import Conflict
+from tocsin.protocol.trace import KEEP_ALIVE_S, MEDIA_TYPE
 from tocsin.service.tokens import Identity
 
 EVERY_S = 0.25  # records are gathered this long
-KEEP_ALIVE_S = 2.0
-MEDIA_TYPE = f"application/vnd.tocsin.trace; record={RECORD.size}"
 
 
 class Recording:
     """One caller's recording, read as an event stream's line is."""
 
     def __init__(self, driver: Driver, identity: Identity) -> None:
-        if driver.core.attachments.watcher is not NOBODY:
+        if driver.core.table.watcher is not NOBODY:
             raise Conflict("somebody records this broker already", hint="end that recording first")
         self.open = True
         self._driver = driver

@@ -6,11 +6,20 @@ import logging
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 from msgspec import Struct
-from picows import WSListener, WSUpgradeRequest, WSUpgradeResponse, WSUpgradeResponseWithListener
+from picows import (
+    WSListener,
+    WSMsgType,
+    WSTransport,
+    WSUpgradeRequest,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+)
 
 from tocsin.errors import NotFound, TocsinError
+from tocsin.protocol import client as frames
+from tocsin.protocol.failure import error_body, error_info
+from tocsin.protocol.version import HEADER, PARAMETER, version_header
 from tocsin.service.tokens import Identity, bearer, verify
 
 # Everything worth telling is in our own structured log; picows' own lines repeat it.
@@ -24,6 +33,8 @@ class Asked(Struct, frozen=True):
     identity: Identity
     query: dict[str, list[str]]
     token: str = ""
+    protocol: str | None = None  # the version that the peer told, …
+    in_header: bool = False  # … and whether by a header, which browsers cannot set
 
     def first(self, name: str) -> str | None:
         return self.query[name][0] if name in self.query else None
@@ -44,7 +55,7 @@ Accept = Callable[[Asked], WSListener]
 
 def upgrade(
     request: WSUpgradeRequest, secret: str, paths: Mapping[str, Accept]
-) -> WSListener | WSUpgradeResponseWithListener:
+) -> WSUpgradeResponseWithListener:
     try:
         url = urlsplit(request.path.decode("ascii", "replace"))
         if url.path not in paths:
@@ -52,7 +63,9 @@ def upgrade(
             raise NotFound(f"no route {url.path}", hint=hint)
         query = parse_qs(url.query)
         token = bearer(request.headers.get("Authorization")) or query.get("token", [""])[0]
-        listener = paths[url.path](Asked(verify(secret, token), query, token))
+        header, parameter = request.headers.get(HEADER), query.get(PARAMETER, [None])[0]
+        asked = Asked(verify(secret, token), query, token, header or parameter, bool(header))
+        listener = paths[url.path](asked)
     except TocsinError as error:
         return _refuse(error, {})
     except Refused as refused:
@@ -60,11 +73,25 @@ def upgrade(
     # Firefox says "keep-alive, Upgrade"; picows takes "Upgrade" alone.
     if "upgrade" in request.headers.get("Connection", "").lower():
         request.headers["Connection"] = "Upgrade"
-    return listener
+    accepted = WSUpgradeResponse.create_101_response(version_header())
+    return WSUpgradeResponseWithListener(accepted, listener)
+
+
+class RefusedSocket(WSListener):
+    """A browser sees nothing of an upgrade that is refused: it is let in, hears why, and finds a
+    code in the close."""
+
+    def __init__(self, code: int, error: TocsinError) -> None:
+        self._code = code
+        self._error = error
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        transport.send(WSMsgType.TEXT, frames.encode(frames.Failure(error_info(self._error))))
+        transport.send_close(self._code, self._error.message.encode()[:120])  # type: ignore[arg-type]
+        transport.disconnect()
 
 
 def _refuse(error: TocsinError, headers: Mapping[str, str]) -> WSUpgradeResponseWithListener:
-    body = msgspec.json.encode({"error": error.as_dict()})
-    told = {"Content-Type": "application/json", **headers}
-    response = WSUpgradeResponse.create_error_response(error.status, body, told)
+    content = {"Content-Type": "application/json", **version_header(), **headers}
+    response = WSUpgradeResponse.create_error_response(error.status, error_body(error), content)
     return WSUpgradeResponseWithListener(response, None)

@@ -1,37 +1,41 @@
 """Which pages a broker keeps: the policies of the *delivery* paper over pushes and requests.
 
 Sans-I/O. Time is the number of the operation, twice: in between, pages grow older. What a page was
-worth to its readers is remembered after it is evicted (delivery; NOTES), until `remove` says that
+worth to its readers is remembered after it is evicted (delivery 2.2.1), until `remove` says that
 it is gone for good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from tocsin.caching.page_cache.learning import Learner
-from tocsin.caching.page_cache.portion import Held, Portion
+from tocsin.caching.page_cache.observer import Observer
+from tocsin.caching.page_cache.portion import NEVER, Held, Portion
 from tocsin.caching.page_cache.steps import PageCounters, Step
 from tocsin.errors import InvalidInput
 from tocsin.policies.page import (
     NOTIFIED_BROWSED,
     PUSHED_REQUESTED,
     WHOLE,
+    Event,
     PagePolicy,
+    Rule,
     limits,
     portion_names,
 )
 from tocsin.policies.page.design import least_bytes
+from tocsin.policies.registry import bound
 
 K = TypeVar("K", bound=Hashable)
 FIRST, SECOND = range(2)
 
 
 class PageCache(Generic[K]):
-    """`cost` is what a fetch costs. There is one publisher, so it cancels (NOTES)."""
+    """`cost` is what a fetch costs. There is one publisher, so it cancels (delivery 2.1)."""
 
     def __init__(self, policy: PagePolicy, capacity_bytes: int, *, cost: float = 1.0) -> None:
         self.counters = PageCounters()
@@ -39,7 +43,7 @@ class PageCache(Generic[K]):
         self._known: dict[K, Held] = {}
         self._operation = 0
         self._now = 0
-        self._learner: Learner[K] | None = None
+        self._observer: Observer[K] | None = None  # of the last policy that keeps state
         self._divide(policy, capacity_bytes)
 
     def _divide(self, policy: PagePolicy, capacity_bytes: int) -> None:
@@ -47,20 +51,29 @@ class PageCache(Generic[K]):
             raise InvalidInput(
                 f"the capacity is {capacity_bytes} bytes", field="capacity", hint="0 or more"
             )
-        rule = policy.first
-        if policy.learns:
-            if self._learner is None:
-                self._learner = Learner(self._known, self._operation)
-            rule = replace(rule, frequency=self._learner.frequency)
+        rules = self._rules(policy)
         self.policy = policy
         self.capacity_bytes = capacity_bytes
         self._least_bytes = least_bytes(policy, capacity_bytes)
         self._names = portion_names(policy)
         first, second = limits(policy, capacity_bytes)
         self._portions: tuple[Portion[K], Portion[K]] = (
-            Portion(rule, first, self._cost, FIRST),
-            Portion(policy.second, second, self._cost, SECOND),
+            Portion(rules[FIRST], first, self._cost, FIRST),
+            Portion(rules[SECOND], second, self._cost, SECOND),
         )
+
+    def _rules(self, policy: PagePolicy) -> list[Rule]:
+        """As portions call them. What a policy has observed stays while others without state are
+        tried, and it goes on observing."""
+        frequency: Callable[..., Any] = partial(bound, state=None, values=policy.values)
+        if policy.state is not None:
+            if self._observer is None or not self._observer.is_of(policy):
+                self._observer = Observer(policy, self._known, self._operation)
+            frequency = self._observer.frequency
+        return [
+            replace(rule, frequency=frequency(rule.frequency))
+            for rule in (policy.first, policy.second)
+        ]
 
     def __contains__(self, page: object) -> bool:
         return any(page in portion.pages for portion in self._portions)
@@ -130,8 +143,7 @@ class PageCache(Generic[K]):
             held.notified += 1
         else:
             held.browsed += 1
-        if self._learner is not None:
-            self._learner.asked(held, notification)
+        self._tell(held, Event.NOTIFIED if notification else Event.BROWSED)
         if held.portion >= 0:
             counters.hits += 1
             counters.hit_bytes += held.size_bytes
@@ -156,8 +168,9 @@ class PageCache(Generic[K]):
     def remove(self, page: K) -> bool:
         """The page is gone for good (or its bytes were damaged): forget it. Was it there?"""
         held = self._known.pop(page, None)
-        if held is not None and held.born_at >= 0 and self._learner is not None:
-            self._learner.gone(held, self._operation)
+        if held is not None and held.born_at != NEVER:
+            self._tell(held, Event.REMOVED)
+            held.born_at = NEVER
         if held is None or held.portion < 0:
             return False
         self._portions[held.portion].take_out(page)
@@ -176,7 +189,7 @@ class PageCache(Generic[K]):
             for portion in before
             for key, held in portion.pages.items()
         ]
-        ranked.sort(key=lambda one: one[:2])
+        ranked.sort(key=lambda entry: entry[:2])
         self._divide(policy, self.capacity_bytes if capacity_bytes is None else capacity_bytes)
         evicted = []
         for _, _, number, key in reversed(ranked):
@@ -195,9 +208,10 @@ class PageCache(Generic[K]):
         """An operation begins. Pages that come to another age with it are valued anew first."""
         self._operation += 1
         self._now += 2
-        if self._learner is not None:
-            for key, held in self._learner.older(self._operation):
-                if self.policy.learns and held.portion >= 0 and not held.superseded:
+        if self._observer is not None:
+            in_force = self.policy.state is not None
+            for key, held in self._observer.begin(self._operation):
+                if in_force and held.portion >= 0 and not held.superseded:
                     self._portions[held.portion].value_anew(key, held, self._now - 1)
 
     def _seen(self, page: K, size_bytes: int, subscriptions: int | None = None) -> Held:
@@ -206,15 +220,20 @@ class PageCache(Generic[K]):
             held = self._known[page] = Held()
         if held.portion < 0:
             held.size_bytes = max(1, size_bytes)  # an empty page takes a byte: values are finite
+        before = held.subscriptions
         if subscriptions is not None:
             held.subscriptions = subscriptions
-        if held.born_at < 0:
+        if held.born_at == NEVER:
             held.born_at = self._operation
-            if self._learner is not None:
-                self._learner.begins(page, held, self._operation)
-        elif subscriptions is not None and self._learner is not None:
-            self._learner.published(held, self._operation)
+            if self._observer is not None:
+                self._observer.born(page, held, self._operation)
+        elif subscriptions is not None:
+            self._tell(held, Event.PUBLISHED, before)
         return held
+
+    def _tell(self, held: Held, event: Event, before: int = 0) -> None:
+        if self._observer is not None:
+            self._observer.tell(held, event, self._operation, before)
 
     def _hit(self, page: K, held: Held, notification: bool) -> list[tuple[K, str]]:
         if held.superseded:
@@ -236,7 +255,7 @@ class PageCache(Generic[K]):
         return self._place(portion, page, held)
 
     def _place(self, portion: Portion[K], page: K, held: Held) -> list[tuple[K, str]] | None:
-        """None: it is not stored, and nothing has changed (place() of NOTES, or GD*'s)."""
+        """None: it is not stored, and nothing has changed (delivery 2.2.1; GD*: delivery 2.1)."""
         size_bytes = held.size_bytes
         if size_bytes > portion.limit_bytes:
             return None

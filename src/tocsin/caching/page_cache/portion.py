@@ -25,11 +25,7 @@ class Held(Page):
     set_at: int = NEVER  # when the value was set: the number of an operation
     portion: int = NEVER
     superseded: bool = False
-    born_at: int = NEVER  # the operation that first told of it
-    age: int = 0  # for policies that learn, as they count ages and subscriptions
-    group: int = 0
-    weight: int = 0
-    forgotten: bool = False
+    born_at: int = NEVER  # the operation that first told of it, until it is removed
 
 
 class Portion(Generic[K]):
@@ -49,7 +45,7 @@ class Portion(Generic[K]):
         return self.limit_bytes - self.size_bytes
 
     def worth_now(self, page: Held) -> float:
-        """V as it would be set now (equations 1 and 5)."""
+        """V as it would be set now (delivery, equation 1 and equation 5)."""
         return self.age + worth(
             self.rule.frequency(page), self._cost, page.size_bytes, self.rule.beta
         )
@@ -65,7 +61,7 @@ class Portion(Generic[K]):
         page.set_at = now
         heapq.heappush(self._heap, (page.value, now, key))
         if len(self._heap) > 2 * len(self.pages) + 64:  # too many entries that no longer hold
-            self._heap = [(one.value, one.set_at, held) for held, one in self.pages.items()]
+            self._heap = [(held.value, held.set_at, at) for at, held in self.pages.items()]
             heapq.heapify(self._heap)
 
     def take_out(self, key: K) -> Held:
@@ -75,7 +71,7 @@ class Portion(Generic[K]):
         return page
 
     def evict_until(self, free_bytes: int, now: int) -> list[K]:
-        """The smallest values leave, the one set longest ago first if they are equal (NOTES); L is
+        """The smallest values leave, of equal ones the one set longest ago (delivery 2.2.1); L is
         the last one's. What is uninteresting leaves without a trace in L."""
         evicted = []
         while self.free_bytes < free_bytes:

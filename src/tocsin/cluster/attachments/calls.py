@@ -5,34 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from msgspec import Struct
 from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from tocsin.cluster.attachments.keeper import Keeper
+from tocsin.cluster.attachments.attachment_store import AttachmentStore
 from tocsin.cluster.attachments.receiving import Receiving, cut_short, too_large
 from tocsin.errors import TocsinError
-from tocsin.model import check_attachment_id
-from tocsin.service.content import content_response, media_type
+from tocsin.model import Attachment, check_attachment_id
+from tocsin.protocol.queries import AttachmentQuery
+from tocsin.service.content import ANY_BYTES, content_response, media_type
 from tocsin.service.web import Call, Route, error_response, json_response
 from tocsin.storage.content import unknown
 
 STALL_S = 30.0
 
 
-class Uploaded(Struct, frozen=True):
-    """What a record says of it; a name may be added."""
-
-    id: str
-    size: int
-    type: str
-
-
 class AttachmentCalls:
-    def __init__(self, keeper: Keeper, limit_bytes: int) -> None:
-        self._keeper = keeper
-        self._content = keeper.content
+    def __init__(self, attachments: AttachmentStore, limit_bytes: int) -> None:
+        self._attachments = attachments
+        self._content = attachments.content
         self._limit_bytes = limit_bytes
 
     async def put(self, call: Call) -> Response:
@@ -66,17 +58,17 @@ class AttachmentCalls:
                 await _read(call, receiving)
                 if announced.isdigit() and int(announced) != incoming.size_bytes:
                     raise cut_short()
-                id, new = await asyncio.to_thread(self._keeper.commit, incoming, wanted)
+                id, new = await asyncio.to_thread(self._attachments.commit, incoming, wanted)
             finally:
                 await receiving.discard()
         except TocsinError as error:
             return refused_upload(error)
-        return json_response(Uploaded(id, incoming.size_bytes, kind), 201 if new else 200)
+        return json_response(Attachment(id, incoming.size_bytes, kind), 201 if new else 200)
 
 
 def refused_upload(error: TocsinError) -> Response:
     refused = error_response(error)
-    refused.headers["connection"] = "close"  # what it still sends is not read
+    refused.headers["connection"] = "close"  # so much may still come that it is not read
     return refused
 
 
@@ -90,7 +82,7 @@ async def _read(call: Call, receiving: Receiving) -> None:
 
 
 def attachment_routes(calls: AttachmentCalls) -> list[Route]:
-    one = "/v1/attachments/{id}"
+    path = "/v1/attachments/{id}"
     return [
         Route(
             "POST",
@@ -98,19 +90,30 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             calls.post,
             ("publish",),
             "upload an attachment; the answer is what a record says of it",
-            None,
-            Uploaded,
+            ANY_BYTES,
+            Attachment,
             201,
+            also={200: Attachment},
         ),
         Route(
             "PUT",
-            one,
+            path,
             calls.put,
             ("publish",),
             "the same under the SHA-256 of its bytes, which is checked",
-            None,
-            Uploaded,
+            ANY_BYTES,
+            Attachment,
             201,
+            also={200: Attachment},
         ),
-        Route("GET", one, calls.get, ("broker", "subscribe"), "an attachment's bytes"),
+        Route(
+            "GET",
+            path,
+            calls.get,
+            ("broker", "subscribe"),
+            "an attachment's bytes",
+            answers=ANY_BYTES,
+            also={206: ANY_BYTES, 304: None},
+            query=AttachmentQuery,
+        ),
     ]

@@ -3,7 +3,7 @@
 Mentions move: what was in the log becomes Parquet, what records hold comes into results; each is
 copied before it goes. So they are looked for in that very order: what has left a place before we
 came there is found further on. A file that is no longer part of its dataset counts as well until it
-is deleted, since a run that began before may still make results of it (`pipeline.tables`).
+is deleted, since a run that began before may still make results of it (`spark.tables`).
 All of it waits for disks; whatever cannot be read is raised, and nothing is collected then.
 """
 
@@ -15,11 +15,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tocsin.cluster.attachments.keeper import mentioned
+from tocsin.cluster.attachments.attachment_store import mentioned
 from tocsin.errors import NotFound
 from tocsin.model import Dataset, attachments_of
 from tocsin.storage.log import PublicationLog, open_reader
-from tocsin.storage.store import Store
+from tocsin.storage.store.store import Store
 
 _EVER = 1e15
 _ROWS = 65_536
@@ -34,17 +34,19 @@ class Mentions:
 
     def look(self) -> set[str]:
         """Every attachment that something mentions."""
-        datasets = [one for one in self._store.catalog.datasets() if attachments_of(one)]
-        found: set[str] = set()
+        datasets = [
+            dataset for dataset in self._store.catalog.datasets() if attachments_of(dataset)
+        ]
+        in_use: set[str] = set()
         for source in (self._logged, self._stored, self._results):
-            for some in source(datasets):
-                found |= some
-        return found
+            for ids in source(datasets):
+                in_use |= ids
+        return in_use
 
     def _logged(self, datasets: list[Dataset]) -> Iterator[set[str]]:
         reader = open_reader(self._log.address)
         try:
-            for name in [one.name for one in datasets]:
+            for name in [dataset.name for dataset in datasets]:
                 end = self._log.ends().get(name, 0)
                 try:
                     start = reader.first_position(name)
@@ -58,7 +60,7 @@ class Mentions:
     def _stored(self, datasets: list[Dataset]) -> Iterator[set[str]]:
         for dataset in datasets:
             # Those in use first: one that leaves meanwhile is among the retired then.
-            paths = [one.path for one in self._store.files.files(dataset.name)]
+            paths = [file.path for file in self._store.files.files(dataset.name)]
             paths += [
                 path for name, path in self._store.files.retired(_EVER) if name == dataset.name
             ]
@@ -66,27 +68,31 @@ class Mentions:
                 yield from _in_file(self._directory / path, attachments_of(dataset))
 
     def _results(self, datasets: list[Dataset]) -> Iterator[set[str]]:
-        names = {one.name for one in datasets}
+        names = {dataset.name for dataset in datasets}
         channels = [
-            one.name for one in self._store.catalog.channels() if names.intersection(one.reads)
+            channel.name
+            for channel in self._store.catalog.channels()
+            if names.intersection(channel.reads)
         ]
         number = 0
-        while some := self._store.results.payloads(channels, number, _RESULTS_AT_ONCE):
-            number = some[-1][0]
-            for _, payload in some:
+        while rows := self._store.results.payloads(channels, number, _RESULTS_AT_ONCE):
+            number = rows[-1][0]
+            for _, payload in rows:
                 yield mentioned(payload)
 
 
 def _in_file(path: Path, columns: tuple[str, ...]) -> Iterator[set[str]]:
     with pq.ParquetFile(path) as file:
         # A dataset that was made anew may have had other columns before.
-        there = [one for one in columns if pa.types.is_struct(_type(file.schema_arrow, one))]
+        there = [
+            column for column in columns if pa.types.is_struct(_type(file.schema_arrow, column))
+        ]
         if not there:
             return
-        fields = [f"{one}.id" for one in there]
+        fields = [f"{column}.id" for column in there]
         for batch in file.iter_batches(batch_size=_ROWS, columns=fields):
-            for one in there:
-                yield set(batch.column(one).field("id").drop_null().to_pylist())
+            for column in there:
+                yield set(batch.column(column).field("id").drop_null().to_pylist())
 
 
 def _type(schema: pa.Schema, column: str) -> pa.DataType:

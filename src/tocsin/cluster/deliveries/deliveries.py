@@ -1,23 +1,29 @@
-"""All deliveries of a cluster: one for each channel that asks for it, and one poller for all."""
+"""All deliveries of a cluster: one for each channel that asks for it, and one poller for all.
+
+Whatever speaks with Kafka is imported when the first channel asks for it: most clusters have none.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import structlog
 
-from tocsin.cluster.deliveries.delivery import Delivery
-from tocsin.cluster.deliveries.poller import Poller
-from tocsin.cluster.deliveries.to_consumer_logs import ConsumerLogs
-from tocsin.cluster.deliveries.to_topic import ToTopic
-from tocsin.cluster.deliveries.topics import Topics, require_kafka
-from tocsin.errors import TocsinError
+from tocsin.errors import SettingError, TocsinError
 from tocsin.model import Channel, Subscription
-from tocsin.model import Delivery as Asked
+from tocsin.model import Delivery as DeliverySpec
 from tocsin.service.trouble import Troubles
 from tocsin.settings import Settings
-from tocsin.storage.store import Store
+from tocsin.storage.log.kafka import KafkaAddress, is_kafka
+from tocsin.storage.store.store import Store
+
+if TYPE_CHECKING:
+    from tocsin.cluster.deliveries.delivery import Delivery
+    from tocsin.cluster.deliveries.poller import Poller
+    from tocsin.cluster.deliveries.to_consumer_logs import ConsumerLogs
+    from tocsin.cluster.deliveries.to_topic import ToTopic
 
 log = structlog.get_logger()
 
@@ -31,11 +37,13 @@ class Deliveries:
         self._poller: Poller | None = None
         self.troubles = Troubles()  # by channel
 
-    def check(self, asked: Asked) -> None:
+    def check(self, delivery: DeliverySpec) -> None:
         """Before the channel is made: can its results be delivered as it says?"""
         address = require_kafka(self._settings.log)
-        if asked.topic:
-            Topics(address).require(asked.topic)
+        if delivery.topic:
+            from tocsin.cluster.deliveries.topics import Topics
+
+            Topics(address).require(delivery.topic)
 
     def start(self, channels: Iterable[Channel]) -> None:
         for channel in channels:
@@ -49,6 +57,11 @@ class Deliveries:
         if channel.delivery is None:
             return
         address = require_kafka(self._settings.log)
+        from tocsin.cluster.deliveries.delivery import Delivery
+        from tocsin.cluster.deliveries.poller import Poller
+        from tocsin.cluster.deliveries.to_consumer_logs import ConsumerLogs
+        from tocsin.cluster.deliveries.to_topic import ToTopic
+
         way: ToTopic | ConsumerLogs
         if channel.delivery.topic:
             way = ToTopic(channel.name, channel.delivery.topic)
@@ -77,11 +90,11 @@ class Deliveries:
             logs.end()
         self.troubles.clear(channel)
 
-    def subscribed(self, made: Subscription) -> None:
+    def subscribed(self, subscription: Subscription) -> None:
         """Its log is there when this returns."""
-        logs = self._logs.get(made.backend.channel)
+        logs = self._logs.get(subscription.backend.channel)
         if logs is not None:
-            logs.make_log(made.id)
+            logs.make_log(subscription.id)
 
     def unsubscribed(self, gone: Subscription) -> None:
         logs = self._logs.get(gone.backend.channel)
@@ -102,7 +115,7 @@ class Deliveries:
         trouble = self.troubles.of(channel.name)
         state = delivery.describe() if delivery else []
         return [
-            ("delivers to", told(channel.delivery)),
+            ("delivers to", describe(channel.delivery)),
             *state,
             ("delivery's trouble", "none" if trouble is None else trouble.reason),
         ]
@@ -114,10 +127,20 @@ class Deliveries:
             self._poller.stop()
 
 
-def told(asked: Asked) -> str:
+def require_kafka(log: str) -> KafkaAddress:
+    if not is_kafka(log):
+        raise SettingError(
+            "DELIVER needs a publication log on Kafka",
+            field="log",
+            hint="start the cluster with --set log=kafka://host:9092/tocsin",
+        )
+    return KafkaAddress.parse(log)
+
+
+def describe(delivery: DeliverySpec) -> str:
     """A delivery as people read of it."""
-    if asked.topic:
-        return f"Kafka topic {asked.topic}"
-    kept = f", each keeps {asked.keep_bytes} bytes" if asked.keep_bytes else ""
-    shared = ", values shared" if asked.shared else ""
-    return f"consumer logs, admit {asked.admit}{kept}{shared}"
+    if delivery.topic:
+        return f"Kafka topic {delivery.topic}"
+    kept = f", each keeps {delivery.keep_bytes} bytes" if delivery.keep_bytes else ""
+    shared = ", values shared" if delivery.shared else ""
+    return f"consumer logs, admit {delivery.admit}{kept}{shared}"

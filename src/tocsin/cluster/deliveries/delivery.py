@@ -13,13 +13,14 @@ from typing import Protocol
 import structlog
 from prometheus_client import Counter
 
-from tocsin.cluster.deliveries.transactions import Fenced, Progress, Sizes, Transactions
+from tocsin.cluster.deliveries.transactions import Fenced, Sizes, Transactions
 from tocsin.errors import TocsinError
 from tocsin.model import Channel
+from tocsin.protocol.consumer_log import Progress
 from tocsin.service.trouble import Troubles
-from tocsin.storage.deliveries import Deliverable
 from tocsin.storage.log.kafka import KafkaAddress
-from tocsin.storage.store import Store
+from tocsin.storage.store.deliveries import Deliverable
+from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
@@ -144,9 +145,9 @@ class Delivery:
     def _tell_of_expired(self, results: Sequence[Deliverable]) -> None:
         """Positions have no holes, so what is missing was dropped by retention."""
         missing = 0
-        for one in results:
-            missing += one.position - self._next.get(one.backend, one.position)
-            self._next[one.backend] = one.position + 1
+        for result in results:
+            missing += result.position - self._next.get(result.backend, result.position)
+            self._next[result.backend] = result.position + 1
         if missing > 0:
             self._expired += missing
             EXPIRED.labels(self.channel.name).inc(missing)

@@ -21,10 +21,12 @@ from tocsin.cluster.deliveries.to_consumer_logs import logged
 from tocsin.cluster.deliveries.topics import LARGEST_MESSAGE_BYTES, ensure_topics
 from tocsin.errors import TocsinError, Unavailable
 from tocsin.model import Result
-from tocsin.storage.deliveries import Consumer as Known
+from tocsin.protocol import consumer_log
+from tocsin.protocol.consumer_log import MissingResults
 from tocsin.storage.log.kafka import KafkaAddress, unavailable
-from tocsin.storage.results import Range
-from tocsin.storage.store import Store
+from tocsin.storage.store.deliveries import Consumer as Known
+from tocsin.storage.store.results import Range
+from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
@@ -37,14 +39,6 @@ WAIT_S = 0.2
 RETRY_S = 1.0
 LONGEST_WAIT_S = 60.0
 _KEPT = {"retention.ms": "3600000", "cleanup.policy": "delete"}
-
-
-class Missing(Struct, frozen=True):
-    """The consumer misses results with after < position <= upto."""
-
-    subscription: int
-    after: int
-    upto: int
 
 
 class _Read(Struct):
@@ -116,37 +110,43 @@ class Poller:
         finally:
             consumer.close()
 
-    def _requests(self, consumer: Consumer) -> set[Missing]:
-        found = set()
+    def _requests(self, consumer: Consumer) -> set[MissingResults]:
+        requests = set()
         first = consumer.poll(WAIT_S)
         for message in [] if first is None else [first, *consumer.consume(MOST_REQUESTS, 0)]:
             failure = message.error()
             if failure is not None:
                 raise unavailable(self._address, failure)
             try:
-                found.add(msgspec.json.decode(message.value() or b"", type=Missing))
+                requests.add(consumer_log.decode_missing_results(message.value() or b""))
             except msgspec.DecodeError as error:  # any client may write here
                 log.warning("a request for missing results cannot be read", reason=str(error))
-        return found
+        return requests
 
-    def _fill(self, requests: set[Missing], producer: Producer) -> None:
+    def _fill(self, requests: set[MissingResults], producer: Producer) -> None:
         known = {
-            one.subscription: one
-            for one in self._store.deliveries.consumers_by_id({r.subscription for r in requests})
-            if self._has_logs(one.channel)
+            consumer.subscription: consumer
+            for consumer in self._store.deliveries.consumers_by_id(
+                {r.subscription for r in requests}
+            )
+            if self._has_logs(consumer.channel)
         }
-        asked = [one for one in requests if one.subscription in known]
-        ranges = merged((known[one.subscription].backend, *_bounds(one)) for one in asked)
+        answerable = [request for request in requests if request.subscription in known]
+        ranges = merged(
+            (known[request.subscription].backend, *_bounds(request)) for request in answerable
+        )
         by_backend: dict[int, _Read] = {}
-        for found in self._store.results.read_many(ranges):
-            if found is not None:
-                read = by_backend.setdefault(found.backend, _Read(found.floor))
-                read.results.update((one.position, one) for one in found.results)
-        for one in sorted(asked, key=lambda one: (one.subscription, one.after)):
-            consumer = known[one.subscription]
+        for stored in self._store.results.read_many(ranges):
+            if stored is not None:
+                read = by_backend.setdefault(stored.backend, _Read(stored.floor))
+                read.results.update((result.position, result) for result in stored.results)
+        for request in sorted(
+            answerable, key=lambda request: (request.subscription, request.after)
+        ):
+            consumer = known[request.subscription]
             if consumer.backend in by_backend:
-                self._answer(consumer, *_bounds(one), by_backend[consumer.backend], producer)
-        if asked and producer.flush(LONGEST_WAIT_S):
+                self._answer(consumer, *_bounds(request), by_backend[consumer.backend], producer)
+        if answerable and producer.flush(LONGEST_WAIT_S):
             raise Unavailable(f"Kafka at {self._address.shown} does not take what was missed")
 
     def _answer(
@@ -154,36 +154,35 @@ class Poller:
         consumer: Known,
         after: int,
         upto: int,
-        found: _Read,
+        stored: _Read,
         producer: Producer,
     ) -> None:
         topic = self._address.consumer_topic(consumer.subscription)
 
         def put(position: int, record: bytes) -> None:
-            producer.produce(topic, record, b"%d" % position, partition=0)
+            producer.produce(topic, record, consumer_log.encode_key(position), partition=0)
             producer.poll(0)
 
-        if found.floor > after:
-            told = {"position": found.floor, "expired": True}
-            put(found.floor, msgspec.json.encode(told))
+        if stored.floor > after:
+            put(stored.floor, consumer_log.encode(consumer_log.expired(stored.floor)))
         for position in range(after + 1, upto + 1):
-            result = found.results.get(position)
+            result = stored.results.get(position)
             if result is not None:
                 put(position, logged(position, result.created_at, result.payload))
                 FILLED.inc()
 
 
-def _bounds(one: Missing) -> tuple[int, int]:
-    return one.after, min(one.upto, one.after + MOST_RESULTS)
+def _bounds(request: MissingResults) -> tuple[int, int]:
+    return request.after, min(request.upto, request.after + MOST_RESULTS)
 
 
-def merged(asked: Iterable[tuple[int, int, int]]) -> list[Range]:
+def merged(wanted: Iterable[tuple[int, int, int]]) -> list[Range]:
     """(backend, after, upto) → few ranges that cover them all."""
     ranges: list[tuple[int, int, int]] = []
-    for backend, after, upto in sorted(asked):
+    for backend, after, upto in sorted(wanted):
         if ranges and ranges[-1][0] == backend and after <= ranges[-1][2] + NEAR:
             last = ranges.pop()
             ranges.append((backend, last[1], max(last[2], upto)))
         elif upto > after:
             ranges.append((backend, after, upto))
-    return [Range(*one, limit=one[2] - one[1]) for one in ranges]
+    return [Range(*bounds, limit=bounds[2] - bounds[1]) for bounds in ranges]

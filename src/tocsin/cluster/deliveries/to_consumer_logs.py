@@ -24,10 +24,11 @@ from tocsin.cluster.deliveries.transactions import Transactions
 from tocsin.errors import Unavailable
 from tocsin.model import Channel, Delivery
 from tocsin.policies import parse_admission
-from tocsin.policies.admission import Memory
-from tocsin.storage.deliveries import Deliverable
+from tocsin.policies.registry import Running
+from tocsin.protocol import consumer_log
 from tocsin.storage.log.kafka import KafkaAddress
-from tocsin.storage.store import Store
+from tocsin.storage.store.deliveries import Deliverable
+from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
@@ -51,15 +52,15 @@ class ConsumerLogs:
     ) -> None:
         assert channel.delivery is not None
         self._channel = channel.name
-        self._asked: Delivery = channel.delivery
+        self._delivery: Delivery = channel.delivery
         self._address = address
         self._store = store
         self._topics = Topics(address)
         self._mark_s = mark_s
         self._keep_s = keep_s
         self._clock = clock
-        self._policy = parse_admission(self._asked.admit)
-        self._memory = Memory()
+        self._policy = parse_admission(self._delivery.admit)
+        self._admission = self._policy.admit.start()
         self._behind: dict[int, tuple[int, float]] = {}  # consumer → head, since when
         self._unmarked = True  # nobody knows which logs were behind when the last delivery ended
         self._leaving: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -81,48 +82,51 @@ class ConsumerLogs:
     # Called by the delivery
 
     def opened(self, memory: dict[str, float]) -> None:
-        self._memory = msgspec.convert(memory, Memory)
+        kind = self._policy.admit.policy.state
+        state = None if kind is None else msgspec.convert(memory, kind)
+        self._admission = Running(self._policy.admit, state)
         self._behind.clear()
         self._unmarked = True
         there = self._topics.there(f"{self._address.prefix}.")
         wanted = [
-            self._address.consumer_topic(one.subscription)
-            for one in self._store.deliveries.consumers(self._channel)
+            self._address.consumer_topic(consumer.subscription)
+            for consumer in self._store.deliveries.consumers(self._channel)
         ]
-        if self._asked.shared:
+        if self._delivery.shared:
             wanted.append(self._address.shared_topic(self._channel))
-        self._make([one for one in wanted if one not in there])
+        self._make([topic for topic in wanted if topic not in there])
         self._sweep()
 
     def write(self, results: Sequence[Deliverable], out: Transactions) -> dict[str, float]:
         consumers = self._consumers(results)
         admitted = self._decide(results, consumers)
-        written = [one for one in results if _publication(one) in admitted]
-        places = self._share(written, out) if self._asked.shared else {}
-        for one in results:
-            if _publication(one) in admitted:
-                record = self._record(one, places.get(_shared(one)))
+        written = [result for result in results if _publication(result) in admitted]
+        places = self._share(written, out) if self._delivery.shared else {}
+        for result in results:
+            if _publication(result) in admitted:
+                record = self._record(result, places.get(_shared(result)))
             else:
                 record = b""
-            for consumer, marker in consumers.get(one.backend, ()):
-                if marker >= one.position:  # it was made before somebody subscribed
+            for consumer, marker in consumers.get(result.backend, ()):
+                if marker >= result.position:  # it was made before somebody subscribed
                     continue
                 if record:
-                    self._put(out, consumer, one.position, record)
+                    self._put(out, consumer, result.position, record)
                     self._behind.pop(consumer, None)
                     LOGGED.labels(self._channel).inc()
                 else:
                     _, since = self._behind.get(consumer, (0, self._clock()))
-                    self._behind[consumer] = one.position, since
-        return msgspec.structs.asdict(self._memory)
+                    self._behind[consumer] = result.position, since
+        state = self._admission.state
+        return {} if state is None else msgspec.structs.asdict(state)
 
     def due(self, caught_up: bool) -> bool:
         self._delete_left()
         if self._unmarked and caught_up:
             self._unmarked = False
-            for one in self._store.deliveries.consumers(self._channel):
-                if one.head > one.marker:
-                    self._behind[one.subscription] = one.head, -self._mark_s
+            for consumer in self._store.deliveries.consumers(self._channel):
+                if consumer.head > consumer.marker:
+                    self._behind[consumer.subscription] = consumer.head, -self._mark_s
         wait_s = self._soonest_s()
         return wait_s is not None and wait_s <= 0
 
@@ -131,7 +135,7 @@ class ConsumerLogs:
         for consumer, (head, since) in list(self._behind.items()):
             if now - since >= self._mark_s:
                 del self._behind[consumer]
-                self._put(out, consumer, head, b'{"position":%d}' % head)
+                self._put(out, consumer, head, consumer_log.encode(consumer_log.head(head)))
 
     def next_due_s(self) -> float | None:
         wait_s = self._soonest_s()
@@ -144,12 +148,14 @@ class ConsumerLogs:
 
     def _consumers(self, results: Sequence[Deliverable]) -> dict[int, list[tuple[int, int]]]:
         """Backend subscription → (consumer, marker) of all who share it."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for one in self._store.deliveries.consumers(
+        by_backend: dict[int, list[tuple[int, int]]] = {}
+        for consumer in self._store.deliveries.consumers(
             self._channel, {result.backend for result in results}
         ):
-            found.setdefault(one.backend, []).append((one.subscription, one.marker))
-        return found
+            by_backend.setdefault(consumer.backend, []).append(
+                (consumer.subscription, consumer.marker)
+            )
+        return by_backend
 
     def _decide(
         self,
@@ -158,16 +164,16 @@ class ConsumerLogs:
     ) -> set[Any]:
         """The publications that are admitted, decided in the order of their records."""
         matched: dict[Any, set[int]] = {}
-        for one in results:
-            matched.setdefault(_publication(one), set()).update(
+        for result in results:
+            matched.setdefault(_publication(result), set()).update(
                 consumer
-                for consumer, marker in consumers.get(one.backend, ())
-                if marker < one.position
+                for consumer, marker in consumers.get(result.backend, ())
+                if marker < result.position
             )
         admitted = set()
         for publication, whom in sorted(matched.items(), key=lambda item: item[0]):
             if whom:
-                yes = self._policy.admit(self._memory, len(whom), *self._policy.parameters)
+                yes = self._admission.call(len(whom))
                 PUBLICATIONS.labels(self._channel, "yes" if yes else "no").inc()
                 if yes:
                     admitted.add(publication)
@@ -178,40 +184,44 @@ class ConsumerLogs:
         topic = self._address.shared_topic(self._channel)
         places: dict[Any, int] = {}
 
-        def told(value: Any) -> Callable[[Any, Any], None]:
+        def on_delivery(value: Any) -> Callable[[Any, Any], None]:
             def place(error: Any, message: Any) -> None:
                 if error is None:
                     places[value] = message.offset()
 
             return place
 
-        values = {_shared(one): one for one in written if fits(one.payload)}
-        for value, one in values.items():
-            out.produce(topic, b"%d" % (one.record or 0), one.payload, told=told(value))
+        values = {_shared(result): result for result in written if fits(result.payload)}
+        for value, result in values.items():
+            key = consumer_log.encode_key(result.record or 0)
+            out.produce(topic, key, result.payload, on_delivery=on_delivery(value))
         out.flush()
         if len(places) < len(values):
             raise Unavailable(f"Kafka at {self._address.shown} did not take shared values")
         return places
 
-    def _record(self, one: Deliverable, place: int | None) -> bytes:
+    def _record(self, result: Deliverable, place: int | None) -> bytes:
         if place is None:
-            return logged(one.position, one.created_at, one.payload)
-        told = {"position": one.position, "at": one.created_at}
-        return msgspec.json.encode(told | {"channel": self._channel, "shared": place})
+            return logged(result.position, result.created_at, result.payload)
+        record = consumer_log.reference(result.position, result.created_at, self._channel, place)
+        return consumer_log.encode(record)
 
     def _put(self, out: Transactions, consumer: int, position: int, record: bytes) -> None:
-        out.produce(self._address.consumer_topic(consumer), b"%d" % position, record)
+        key = consumer_log.encode_key(position)
+        out.produce(self._address.consumer_topic(consumer), key, record)
 
     def _make(self, topics: list[str]) -> None:
-        keep_bytes = self._asked.keep_bytes
+        keep_bytes = self._delivery.keep_bytes
         self._topics.make_logs(topics, keep_bytes=keep_bytes, keep_s=self._keep_s)
 
     def _sweep(self) -> None:
         """Delete the logs of subscriptions that ended while nobody delivered."""
         start = self._address.consumer_topics
-        logs = {int(one[len(start) :]): one for one in self._topics.there(start)}
-        known = {one.subscription for one in self._store.deliveries.consumers_by_id(logs)}
-        self._topics.delete([topic for one, topic in logs.items() if one not in known])
+        logs = {int(topic[len(start) :]): topic for topic in self._topics.there(start)}
+        known = {consumer.subscription for consumer in self._store.deliveries.consumers_by_id(logs)}
+        self._topics.delete(
+            [topic for subscription, topic in logs.items() if subscription not in known]
+        )
 
     def _delete_left(self) -> None:
         left = []
@@ -222,17 +232,17 @@ class ConsumerLogs:
         self._topics.delete(left)
 
 
-def _publication(one: Deliverable) -> tuple[float, int, int]:
+def _publication(result: Deliverable) -> tuple[float, int, int]:
     """What stems from one record, as far as it was committed together. A result of no one record
     (of a group, say) is a publication of its own."""
-    if one.record is None:
-        return one.created_at, -1, one.number
-    return one.created_at, one.record, 0
+    if result.record is None:
+        return result.created_at, -1, result.number
+    return result.created_at, result.record, 0
 
 
-def _shared(one: Deliverable) -> tuple[tuple[float, int, int], bytes]:
+def _shared(result: Deliverable) -> tuple[tuple[float, int, int], bytes]:
     """Results of one publication that say the same are one value."""
-    return _publication(one), one.payload
+    return _publication(result), result.payload
 
 
 def fits(payload: bytes) -> bool:
@@ -241,8 +251,7 @@ def fits(payload: bytes) -> bool:
 
 def logged(position: int, at: float, payload: bytes) -> bytes:
     """A result as a consumer log has it; of one that Kafka would not take, its size."""
-    told: dict[str, Any] = {"position": position, "at": at}
     if fits(payload):
-        return msgspec.json.encode(told | {"value": msgspec.Raw(payload)})
+        return consumer_log.encode(consumer_log.result(position, at, payload))
     log.error("a result is too large for a consumer log", position=position, bytes=len(payload))
-    return msgspec.json.encode(told | {"value": None, "too_large": len(payload)})
+    return consumer_log.encode(consumer_log.too_large(position, at, len(payload)))

@@ -4,12 +4,12 @@ subscription, so that Kafka keeps the order of each."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
+from msgspec import Raw
 
 from tocsin.cluster.deliveries.transactions import Transactions
-from tocsin.storage.deliveries import Deliverable
+from tocsin.protocol import consumer_log
+from tocsin.storage.store.deliveries import Deliverable
 
 
 class ToTopic:
@@ -21,21 +21,19 @@ class ToTopic:
         """Nothing to remember."""
 
     def write(self, results: Sequence[Deliverable], out: Transactions) -> dict[str, float]:
-        for one in results:
-            told: dict[str, Any] = {
-                "channel": self._channel,
-                "backend": one.backend,
-                "arguments": msgspec.Raw(one.arguments.encode()),
-                "position": one.position,
-                "at": one.created_at,
-            }
-            if out.takes(one.number):
-                told["value"] = msgspec.Raw(one.payload)
-            else:
-                told |= {"value": None, "too_large": len(one.payload)}
-            key = b"%d" % one.backend
-            value = msgspec.json.encode(told)
-            out.produce(self._topic, key, value, one_partition=False, number=one.number)
+        for result in results:
+            taken = out.takes(result.number)
+            message = consumer_log.TopicResult(
+                self._channel,
+                result.backend,
+                Raw(result.arguments.encode()),
+                result.position,
+                result.created_at,
+                Raw(result.payload) if taken else consumer_log.NULL,
+                0 if taken else len(result.payload),
+            )
+            key, value = consumer_log.encode_key(result.backend), consumer_log.encode(message)
+            out.produce(self._topic, key, value, one_partition=False, number=result.number)
         return {}
 
     def due(self, caught_up: bool) -> bool:

@@ -8,22 +8,12 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tocsin.errors import NotFound, SettingError
-from tocsin.storage.log.kafka import KafkaAddress, is_kafka, unavailable
+from tocsin.errors import NotFound
+from tocsin.storage.log.kafka import KafkaAddress, unavailable
 
 LARGEST_MESSAGE_BYTES = 32 * 1024 * 1024
 SMALLEST_SEGMENT_BYTES = 1024 * 1024  # Kafka takes no smaller
 WAIT_S = 10.0
-
-
-def require_kafka(log: str) -> KafkaAddress:
-    if not is_kafka(log):
-        raise SettingError(
-            "DELIVER needs a publication log on Kafka",
-            field="log",
-            hint="start the cluster with --set log=kafka://host:9092/tocsin",
-        )
-    return KafkaAddress.parse(log)
 
 
 class Topics:
@@ -41,10 +31,10 @@ class Topics:
 
     def there(self, beginning: str = "") -> set[str]:
         try:
-            found = self._admin.list_topics(timeout=WAIT_S).topics
+            topics = self._admin.list_topics(timeout=WAIT_S).topics
         except KafkaException as error:
             raise unavailable(self._address, error.args[0]) from None
-        return {one for one in found if one.startswith(beginning)}
+        return {name for name in topics if name.startswith(beginning)}
 
     def make_logs(
         self, topics: Sequence[str], *, keep_bytes: int | None, keep_s: float | None
@@ -78,12 +68,12 @@ def ensure_topics(
     """Make topics of one partition, those that are not there."""
     if not topics:
         return
-    made = admin.create_topics(
+    created = admin.create_topics(
         [NewTopic(topic, num_partitions=1, config=config) for topic in topics],
         operation_timeout=WAIT_S,
         request_timeout=WAIT_S,
     )
-    for future in made.values():
+    for future in created.values():
         try:
             future.result(2 * WAIT_S)
         except KafkaException as error:

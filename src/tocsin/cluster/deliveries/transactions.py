@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from msgspec import Struct
 
 from tocsin.cluster.deliveries.topics import LARGEST_MESSAGE_BYTES, ensure_topics
 from tocsin.errors import Unavailable
+from tocsin.protocol.consumer_log import Progress, decode_progress, encode
 from tocsin.storage.log.kafka import KafkaAddress, unavailable
 
 WAIT_S = 30.0
@@ -28,14 +27,7 @@ _FENCED = {
     KafkaError.INVALID_TXN_STATE,
 }
 
-Told = Callable[[KafkaError | None, Any], None]
-
-
-class Progress(Struct, frozen=True):
-    """Everything up to the result `number` was delivered; `memory` is the way's own."""
-
-    number: int = 0
-    memory: dict[str, float] = {}
+OnDelivery = Callable[[KafkaError | None, Any], None]
 
 
 class Sizes:
@@ -107,15 +99,15 @@ class Transactions:
         value: bytes,
         *,
         one_partition: bool = True,
-        told: Told | None = None,
+        on_delivery: OnDelivery | None = None,
         number: int | None = None,
     ) -> None:
-        """Within a transaction. `told` hears where it went. `number` is that of the result, in a
-        topic that may be too small for it."""
+        """Within a transaction. `on_delivery` hears where it went. `number` is that of the result,
+        in a topic that may be too small for it."""
         alone = number is not None and self._sizes.is_doubtful(number)
         if alone:
             self.flush()
-        self._produce(topic, key, value, one_partition, told, number)
+        self._produce(topic, key, value, one_partition, on_delivery, number)
         if alone:
             self.flush()
 
@@ -125,7 +117,7 @@ class Transactions:
         key: bytes,
         value: bytes,
         one_partition: bool,
-        told: Told | None,
+        on_delivery: OnDelivery | None,
         number: int | None,
     ) -> None:
         def refused(error: KafkaError | None, _: Any) -> None:
@@ -134,8 +126,8 @@ class Transactions:
                 self._sizes.refused(number)
 
         more: dict[str, Any] = {"partition": 0} if one_partition else {}
-        if told is not None or number is not None:
-            more["on_delivery"] = told or refused
+        if on_delivery is not None or number is not None:
+            more["on_delivery"] = on_delivery or refused
         while True:
             try:
                 self._producer.produce(topic, value, key, **more)
@@ -156,7 +148,7 @@ class Transactions:
     def commit(self, progress: Progress) -> None:
         """What was produced, and how far that is: both or nothing."""
         topic = self._address.deliveries_topic
-        self.produce(topic, self._key, msgspec.json.encode(progress))
+        self.produce(topic, self._key, encode(progress))
         try:
             self._producer.commit_transaction(WAIT_S)
         except KafkaException as error:
@@ -186,7 +178,7 @@ class Transactions:
         try:
             first, end = _bounds(self._address, place)
             consumer.assign([TopicPartition(place.topic, 0, first)])
-            found = Progress()
+            progress = Progress()
             give_up_at = time.monotonic() + 3 * WAIT_S  # longer than a transaction may stay open
             while first < end:
                 for message in consumer.consume(1000, timeout=0.1):
@@ -194,12 +186,12 @@ class Transactions:
                     if failure is not None:
                         raise unavailable(self._address, failure)
                     if message.key() == self._key:
-                        found = msgspec.json.decode(message.value() or b"{}", type=Progress)
+                        progress = decode_progress(message.value() or b"{}")
                 (at,) = consumer.position([place])
                 first = max(first, at.offset)
                 if time.monotonic() > give_up_at:
                     raise Unavailable(f"{place.topic} cannot be read to its end")
-            return found
+            return progress
         except KafkaException as error:
             raise unavailable(self._address, error.args[0]) from None
         finally:

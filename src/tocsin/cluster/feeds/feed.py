@@ -23,10 +23,10 @@ from tocsin.cluster.intake import Encoded, Intake
 from tocsin.errors import TocsinError, Unavailable
 from tocsin.model import Dataset
 from tocsin.service.trouble import Troubles
-from tocsin.storage.feeds import Feeds as Places
-from tocsin.storage.feeds import Place
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.log.kafka.clients import offset_of
+from tocsin.storage.store.feeds import Feeds as Places
+from tocsin.storage.store.feeds import Place
 
 log = structlog.get_logger()
 
@@ -101,14 +101,14 @@ class Feed:
         self._follow(topic, topic.partitions)
         looked_at = time.monotonic()
         while not self._stopping.is_set():
-            found = topic.next(WAIT_S)
-            if found:
+            messages = topic.next(WAIT_S)
+            if messages:
                 claims = {
-                    partition: Place(self._places[partition].claimed, offset_of(some[-1]) + 1)
-                    for partition, some in found.items()
+                    partition: Place(self._places[partition].claimed, offset_of(batch[-1]) + 1)
+                    for partition, batch in messages.items()
                 }
                 self._put(topic, self._all_done() | claims)
-                self._append(topic, found, claims)
+                self._append(topic, messages, claims)
             else:
                 self._put(topic, self._all_done())
             self._tell(topic)
@@ -124,8 +124,8 @@ class Feed:
         claims = {p: place for p, place in self._places.items() if place.claimed > place.done}
         if claims:
             starts = {p: self._kept(topic, p, place.done) for p, place in claims.items()}
-            found = topic.between({p: (starts[p], place.claimed) for p, place in claims.items()})
-            self._append(topic, found, claims)
+            messages = topic.between({p: (starts[p], place.claimed) for p, place in claims.items()})
+            self._append(topic, messages, claims)
             self._put(topic, self._all_done())
 
     def _follow(self, topic: ForeignTopic, partitions: list[int]) -> None:
@@ -156,15 +156,15 @@ class Feed:
             )
         return start
 
-    def _append(self, topic: ForeignTopic, found: Messages, claims: Mapping[int, Place]) -> None:
+    def _append(self, topic: ForeignTopic, messages: Messages, claims: Mapping[int, Place]) -> None:
         """Returns when all is durable in the log."""
         columns = [column.name for column in self._dataset.columns]
         good: list[Encoded] = []
         letters: list[Encoded] = []
-        for partition in sorted(found):
+        for partition in sorted(messages):
             records = [
-                read_message(offset_of(one), one.value(), self._source.format, columns)
-                for one in found[partition]
+                read_message(offset_of(message), message.value(), self._source.format, columns)
+                for message in messages[partition]
             ]
             source = f"kafka:{self._source.topic}/{partition}"
             fitting, _, refused = self._intake.sort(self._dataset, records, PUBLISHER, source)
@@ -185,8 +185,8 @@ class Feed:
     def _key(self, topic: ForeignTopic, claims: Mapping[int, Place]) -> str:
         """By which the log knows the chunk again: it follows from what was noted."""
         ranges = [[partition, *place] for partition, place in sorted(claims.items())]
-        told = [self._dataset.name, self._dataset.created_at, topic.id, ranges]
-        return blake2b(msgspec.json.encode(told), digest_size=16).hexdigest()
+        content = [self._dataset.name, self._dataset.created_at, topic.id, ranges]
+        return blake2b(msgspec.json.encode(content), digest_size=16).hexdigest()
 
     def _all_done(self) -> dict[int, Place]:
         """The places of those partitions whose last chunk is durable by now."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from tocsin.cluster.feeds.feed import Feed
-from tocsin.cluster.feeds.topic import ForeignTopic
+from tocsin import extras
 from tocsin.cluster.intake import Intake
 from tocsin.errors import InvalidInput, SettingError
 from tocsin.model import Dataset
 from tocsin.service.trouble import Troubles
 from tocsin.settings import Settings
-from tocsin.storage.feeds import Feeds as Places
 from tocsin.storage.log.kafka import KafkaAddress, is_kafka
+from tocsin.storage.store.feeds import Feeds as Places
+
+if TYPE_CHECKING:
+    from tocsin.cluster.feeds.feed import Feed
 
 FIELD = "kafka"
 
@@ -38,11 +41,17 @@ class Feeds:
                     field="topic",
                     hint="read the dataset itself, or name a topic that others fill",
                 )
+        extras.require("kafka")
+        from tocsin.cluster.feeds.topic import ForeignTopic
+
         ForeignTopic.check(kafka, topic)
 
     def start(self, dataset: Dataset) -> None:
         """Goes on where it was left. To be called from the event loop."""
         if dataset.source is not None:
+            extras.require("kafka")
+            from tocsin.cluster.feeds.feed import Feed
+
             loop = asyncio.get_running_loop()
             feed = Feed(dataset, self._kafka, self._intake, self._places, loop, self.troubles)
             self._feeds[dataset.name] = feed

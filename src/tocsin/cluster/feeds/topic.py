@@ -49,9 +49,9 @@ class ForeignTopic:
     def refresh(self) -> bool:
         """Look how many partitions there are; whether this is still the same topic."""
         known = self.id
-        found = _described(self._topics, self._address, self._name)
-        self.id = str(found.topic_id)
-        self.partitions = sorted(one.id for one in found.partitions)
+        description = _described(self._topics, self._address, self._name)
+        self.id = str(description.topic_id)
+        self.partitions = sorted(partition.id for partition in description.partitions)
         return self.id == known
 
     def bounds(self, partition: int) -> tuple[int, int]:
@@ -81,41 +81,41 @@ class ForeignTopic:
     def next(self, wait_s: float) -> Messages:
         """What is there, up to a bound; waits for the first only."""
         first = self._consumer.poll(wait_s)
-        found: Messages = {}
-        some = [] if first is None else [first]
+        messages: Messages = {}
+        batch = [] if first is None else [first]
         count = size_bytes = 0
-        while some:
-            for one in self._records(some):
-                found.setdefault(_partition(one), []).append(one)
-                size_bytes += len(one.value() or b"")
-            count += len(some)
+        while batch:
+            for message in self._records(batch):
+                messages.setdefault(_partition(message), []).append(message)
+                size_bytes += len(message.value() or b"")
+            count += len(batch)
             if count >= MOST_RECORDS or size_bytes >= MOST_BYTES:
                 break
-            some = self._consumer.consume(_AT_ONCE, 0)
-        return found
+            batch = self._consumer.consume(_AT_ONCE, 0)
+        return messages
 
     def between(self, ranges: Mapping[int, tuple[int, int]]) -> Messages:
         """What is left of these offsets: all of them, unless the topic has let go of some."""
-        found: Messages = {partition: [] for partition in ranges}
+        messages: Messages = {partition: [] for partition in ranges}
         open_ = {partition for partition, (start, end) in ranges.items() if start < end}
         self.follow({partition: ranges[partition][0] for partition in open_})
         while open_:
-            one = self._consumer.poll(WAIT_S)
-            if one is None:
+            message = self._consumer.poll(WAIT_S)
+            if message is None:
                 raise unavailable(self._address, f"it gave nothing of topic {self._name}")
-            partition = _partition(one)
+            partition = _partition(message)
             if partition not in open_:
                 continue
-            if not self._records([one]):  # the end of the partition
+            if not self._records([message]):  # the end of the partition
                 open_.discard(partition)
                 continue
             end = ranges[partition][1]
-            if offset_of(one) < end:
-                found[partition].append(one)
-            if offset_of(one) >= end - 1:
+            if offset_of(message) < end:
+                messages[partition].append(message)
+            if offset_of(message) >= end - 1:
                 open_.discard(partition)
         self._consumer.unassign()
-        return found
+        return messages
 
     def __enter__(self) -> Self:
         return self
@@ -130,32 +130,32 @@ class ForeignTopic:
 
     def _records(self, messages: Iterable[Message]) -> list[Message]:
         """Those that are no signs; an error is raised."""
-        found = []
-        for one in messages:
-            error = one.error()
+        records = []
+        for message in messages:
+            error = message.error()
             if error is None:
-                found.append(one)
+                records.append(message)
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise Unavailable(f"topic {self._name} has let go of what comes next")
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._ends[_partition(one)] = offset_of(one)
+                self._ends[_partition(message)] = offset_of(message)
             else:
                 raise unavailable(self._address, error)
-        return found
+        return records
 
 
 def _described(topics: Topics, address: KafkaAddress, name: str) -> TopicDescription:
-    found = topics.describe(name)
-    if found is None:
+    description = topics.describe(name)
+    if description is None:
         raise NotFound(
             f"Kafka at {address.shown} has no topic {name!r}",
             field="topic",
             hint="check its name, and the setting kafka",
         )
-    return found
+    return description
 
 
-def _partition(one: Message) -> int:
-    partition = one.partition()
+def _partition(message: Message) -> int:
+    partition = message.partition()
     assert partition is not None
     return partition

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.jit.functions import compiled
 from tocsin.lab.workloads.workload import OFFLINE, ONLINE, PUBLISH, SUBSCRIBE, Workload
 
 Ints = NDArray[np.int32]
@@ -65,7 +65,7 @@ class Demand(NamedTuple):
 def demand_of(workload: Workload) -> Demand:
     """Replay who is online and attached, and keep only what a cache could ever serve."""
     counts = np.zeros(2, np.int64)
-    made, got = np.zeros((0, 5), np.int64), np.zeros((0, 3), np.int64)
+    arrived, got = np.zeros((0, 5), np.int64), np.zeros((0, 3), np.int64)
     for keep in (False, True):
         _replay(
             workload.kind,
@@ -75,31 +75,31 @@ def demand_of(workload: Workload) -> Demand:
             workload.backends,
             workload.subscribers,
             counts,
-            made,
+            arrived,
             got,
             keep,
         )
         if not keep:
-            made, got = np.zeros((counts[0], 5), np.int64), np.zeros((counts[1], 3), np.int64)
-    return _sorted(made, got, workload.backends)
+            arrived, got = np.zeros((counts[0], 5), np.int64), np.zeros((counts[1], 3), np.int64)
+    return _sorted(arrived, got, workload.backends)
 
 
-def _sorted(made: Longs, got: Longs, backends: int) -> Demand:
-    arrival_backend, get_backend = made[:, 0], got[:, 0]
+def _sorted(arrived: Longs, got: Longs, backends: int) -> Demand:
+    arrival_backend, get_backend = arrived[:, 0], got[:, 0]
     object_order = np.argsort(arrival_backend, kind="stable")
     get_order = np.argsort(get_backend, kind="stable")
     first_object = _starts(arrival_backend, backends)
     first_get = _starts(get_backend, backends)
-    size_bytes = made[object_order, 1]
-    next_get = made[object_order, 3].astype(np.int32)
+    size_bytes = arrived[object_order, 1]
+    next_get = arrived[object_order, 3].astype(np.int32)
     mark = got[get_order, 1].astype(np.int32)
-    last_get, later, oldest = (np.zeros(len(made), np.int32) for _ in range(3))
+    last_get, later, oldest = (np.zeros(len(arrived), np.int32) for _ in range(3))
     _later(first_object, first_get, next_get, mark, last_get, later, oldest)
     return Demand(
         first_object=first_object,
         size_bytes=size_bytes,
         upto_bytes=np.concatenate(([0], np.cumsum(size_bytes))),
-        online=made[object_order, 2].astype(np.int32),
+        online=arrived[object_order, 2].astype(np.int32),
         rank=object_order.astype(np.int32),
         next_get=next_get,
         last_get=last_get,
@@ -110,7 +110,7 @@ def _sorted(made: Longs, got: Longs, backends: int) -> Demand:
         arrivals_before=got[get_order, 2].astype(np.int32),
         arrival_backend=arrival_backend.copy(),
         get_backend=get_backend.copy(),
-        gets_before=np.append(made[:, 4], len(got)),
+        gets_before=np.append(arrived[:, 4], len(got)),
     )
 
 
@@ -127,13 +127,13 @@ def _replay(
     backends: int,
     subscribers: int,
     counts: Longs,
-    made: Longs,
+    arrived: Longs,
     got: Longs,
     keep: bool,
 ) -> None:
     """Count objects and gets into `counts`; if `keep`, also write them in order of time.
 
-    A row of `made` is backend, size, online, gets of that backend before, gets of all before;
+    A row of `arrived` is backend, size, online, gets of that backend before, gets of all before;
     a row of `got` is backend, mark, arrivals of all before.
     """
     slots = owners.shape[0]
@@ -156,11 +156,11 @@ def _replay(
             if attached[who] == 0:
                 continue
             if keep:
-                made[arrivals, 0] = who
-                made[arrivals, 1] = value[event]
-                made[arrivals, 2] = present[who]
-                made[arrivals, 3] = returns[who]
-                made[arrivals, 4] = gets
+                arrived[arrivals, 0] = who
+                arrived[arrivals, 1] = value[event]
+                arrived[arrivals, 2] = present[who]
+                arrived[arrivals, 3] = returns[who]
+                arrived[arrivals, 4] = gets
             newest[who] += 1
             arrivals += 1
         elif what == ONLINE:

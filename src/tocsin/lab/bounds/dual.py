@@ -22,7 +22,7 @@ import numpy as np
 
 from tocsin.lab.bounds.demand import Demand, Floats, Ints
 from tocsin.lab.bounds.goals import Goal
-from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.jit.functions import compiled
 
 
 class Relaxation:
@@ -33,7 +33,7 @@ class Relaxation:
         self.goal = goal
         self.budget_bytes = budget_bytes
         # What the last prices made of it:
-        self.leaves = np.zeros(demand.objects, np.int32)
+        self.selected = np.zeros(demand.objects, np.int32)
         self.held_bytes = np.zeros(demand.objects)
         self._change_bytes = np.zeros(demand.objects + 1)
         self._choice = np.zeros(_most_choices(demand), np.int32)
@@ -50,7 +50,7 @@ class Relaxation:
             self.goal,
             self.budget_bytes,
             paid,
-            self.leaves,
+            self.selected,
             self._change_bytes,
             self._choice,
         )
@@ -81,14 +81,14 @@ def _buy(
     goal: Goal,
     budget_bytes: int,
     paid: Floats,
-    leaves: Ints,
+    selected: Ints,
     change_bytes: Floats,
     choice: Ints,
 ) -> float:
     """The sum of the best (value − payment), each backend subscription for itself.
 
     An object that leaves after get c serves c and pays for the arrivals before c only.
-    `leaves` receives c for each object; next_get − 1 stands for leaving at once, after those who
+    `selected` receives c for each object; next_get − 1 stands for leaving at once, after those who
     are online took it, and next_get − 2 for never being admitted.
     """
     change_bytes[:] = 0.0
@@ -162,12 +162,12 @@ def _buy(
             last = stop[item - start]
             offset -= last - low + 2
             leave = choice[offset + min(leave, last) - low + 1]
-            leaves[item] = leave
+            selected[item] = leave
             if leave >= low:
                 change_bytes[demand.rank[item]] += size
                 change_bytes[demand.arrivals_before[first_get + leave]] -= size
             elif bypassed[item - start]:
-                leaves[item] = low - 2
+                selected[item] = low - 2
             else:
                 change_bytes[demand.rank[item]] += size
                 change_bytes[demand.rank[item] + 1] -= size

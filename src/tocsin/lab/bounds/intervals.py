@@ -22,6 +22,8 @@ from tocsin.lab.simulators.result_cache.simulator import Outcome
 from tocsin.lab.workloads.network import Network
 from tocsin.lab.workloads.workload import Workload
 
+Progress = Callable[[float], None]  # with the part that is done
+
 
 class Certificate(Struct, frozen=True, kw_only=True):
     """The offline optimum of each goal lies in its interval. They may need different schedules."""
@@ -35,8 +37,8 @@ class Certificate(Struct, frozen=True, kw_only=True):
 
     @property
     def hit_ratio(self) -> Interval:
-        asked = max(self.requests, 1)
-        return Interval(self.hits.reached / asked, self.hits.limit / asked)
+        requests = max(self.requests, 1)
+        return Interval(self.hits.reached / requests, self.hits.limit / requests)
 
 
 def certify(
@@ -47,7 +49,7 @@ def certify(
     *,
     goals: Sequence[GoalName] = GOALS,
     bins: int = LEVELS[-1],
-    progress: Callable[[float], None] = lambda part: None,
+    progress: Progress = lambda part: None,
 ) -> Certificate:
     """The intervals for one cache size.
 
@@ -69,7 +71,7 @@ def certify_sizes(
     *,
     goals: Sequence[GoalName] = GOALS,
     bins: int = LEVELS[-1],
-    progress: Callable[[float], None] = lambda part: None,
+    progress: Progress = lambda part: None,
 ) -> list[Certificate]:
     """The intervals for several cache sizes, in the order given.
 
@@ -89,25 +91,35 @@ def certify_sizes(
         runs = [_NOTHING, *_comparable(demand, size, (also or {}).get(size, ()))]
         limits[row] = _in_goals(_everything(demand, size), network)
         for number, (name, goal) in enumerate(chosen.items()):
-
-            def told(part: float, done: int = row * len(chosen) + number) -> None:
-                progress((done + part) / (len(sizes) * len(chosen)))
-
-            priced = best_prices(Relaxation(demand, goal, size), bins=bins, progress=told)
-            runs.append(replay(demand, goal, size, priced.price, priced.leaves))
+            done = row * len(chosen) + number
+            advance = _part_of(progress, done, len(sizes) * len(chosen))
+            priced = best_prices(Relaxation(demand, goal, size), bins=bins, progress=advance)
+            runs.append(replay(demand, goal, size, priced.price, priced.selected))
             column = GOALS.index(name)
             limits[row, column] = min(limits[row, column], priced.bound * (1 + ROUNDING))
-            told(1.0)
+            advance(1.0)
         reached[row] = np.max([_in_goals(run, network) for run in runs], axis=0)
+    certificates = _certificates(demand, network, sizes, reached, limits)
+    return [certificates[size] for size in budgets_bytes]
+
+
+def _part_of(progress: Progress, done: int, whole: int) -> Progress:
+    """The progress of the next of so many parts, when so many are done."""
+    return lambda part: progress((done + part) / whole)
+
+
+def _certificates(
+    demand: Demand, network: Network, sizes: Sequence[int], reached: Floats, limits: Floats
+) -> dict[int, Certificate]:
+    """By size, each end tightened by those of the other sizes."""
     reached = np.maximum.accumulate(reached, axis=0)
     limits = np.minimum.accumulate(limits[::-1], axis=0)[::-1]
     if (reached > limits * (1 + ROUNDING)).any():
         raise AssertionError("a run beats the bound: an outcome of another workload?")
-    found = {
+    return {
         size: _certificate(demand, network, size, *ends)
         for size, *ends in zip(sizes, reached, limits, strict=True)
     }
-    return [found[size] for size in budgets_bytes]
 
 
 _NOTHING = Reached(hits=0, hit_bytes=0, whole_gets=0, cache_max_bytes=0)

@@ -1,9 +1,9 @@
 """How many hits a page cache could have that knows the future, as an interval.
 
 A page can be placed when it is published, if a subscription matches it, and whenever it is
-requested (NOTES). From one of its events to its next request it *stays* in the cache or it does
-not, and that alone decides whether the request is a hit. Stays compete for the bytes of the cache
-in the moments between events.
+requested (delivery 2). From one of its events to its next request it *stays* in the cache or it
+does not, and that alone decides whether the request is a hit. Stays compete for the bytes of the
+cache in the moments between events.
 
 - **limit**: a price for a byte in each moment, as in `dual`. At given prices each stay is for
   itself: it is worth a hit, and pays for its bytes as long as it lasts. The sum of what is left to
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tocsin.lab.bounds.demand import Floats, Ints, Longs
 from tocsin.lab.bounds.interval import ROUNDING, Interval
 from tocsin.lab.bounds.prices import best_prices
-from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.jit.functions import compiled
 from tocsin.lab.workloads.pages.operations import PUBLISH, RENEWED, SUPERSEDED, Operations
 
 
@@ -38,7 +38,7 @@ class Stays(NamedTuple):
 
 
 def stays_of(operations: Operations) -> Stays:
-    found = np.zeros((4, operations.requests), np.int64)
+    columns = np.zeros((4, operations.requests), np.int64)
     count = _find(
         operations.kind.astype(np.int32),
         operations.page,
@@ -46,9 +46,9 @@ def stays_of(operations: Operations) -> Stays:
         operations.subscriptions,
         np.full(operations.pages, -1),
         np.zeros(operations.pages, np.int64),
-        found,
+        columns,
     )
-    begin, end, size_bytes, outdated = found[:, :count]
+    begin, end, size_bytes, outdated = columns[:, :count]
     return Stays(begin, end, size_bytes, outdated.astype(np.int32))
 
 
@@ -60,13 +60,13 @@ class PageRelaxation:
         self.arrivals = moments
         self.budget_bytes = budget_bytes
         # What the last prices made of it:
-        self.leaves = np.zeros(len(stays.begin), np.int32)  # 1: it would stay
+        self.selected = np.zeros(len(stays.begin), np.int32)  # 1: it would stay
         self.held_bytes = np.zeros(moments)
         self._change_bytes = np.zeros(moments + 1)
 
     def bound(self, price: Floats) -> float:
         paid = np.concatenate(([0.0], np.cumsum(price)))
-        bought = _buy(self.stays, self.budget_bytes, paid, self.leaves, self._change_bytes)
+        bought = _buy(self.stays, self.budget_bytes, paid, self.selected, self._change_bytes)
         self.held_bytes = np.cumsum(self._change_bytes[:-1])
         return bought + self.budget_bytes * float(paid[-1])
 
@@ -92,28 +92,28 @@ def certify_pages(operations: Operations, budget_bytes: int) -> Interval:
 @compiled
 def _find(
     kind: NDArray[np.uint8], page: Ints, size_bytes: Longs, subscriptions: Ints, since: Longs,
-    old: Longs, found: Longs,
+    old: Longs, columns: Longs,
 ) -> int:  # fmt: skip
     """`since` is when a page could last be placed, -1 if never; `old` is up to when it was
     superseded."""
     count = 0
     for now in range(kind.shape[0]):
-        one = page[now]
+        current = page[now]
         if kind[now] == SUPERSEDED:
-            old[one] = kind.shape[0]
+            old[current] = kind.shape[0]
         elif kind[now] == RENEWED:
-            old[one] = min(old[one], now)
+            old[current] = min(old[current], now)
         elif kind[now] == PUBLISH:
             if subscriptions[now] > 0:
-                since[one] = now
+                since[current] = now
         else:
-            if since[one] >= 0:
-                found[0, count] = since[one]
-                found[1, count] = now
-                found[2, count] = size_bytes[now]
-                found[3, count] = old[one] > since[one]
+            if since[current] >= 0:
+                columns[0, count] = since[current]
+                columns[1, count] = now
+                columns[2, count] = size_bytes[now]
+                columns[3, count] = old[current] > since[current]
                 count += 1
-            since[one] = now
+            since[current] = now
     return count
 
 
@@ -123,11 +123,11 @@ def _buy(
 ) -> float:
     change_bytes[:] = 0.0
     total = 0.0
-    for one in range(stays.begin.shape[0]):
-        begin, end, size = stays.begin[one], stays.end[one], stays.size_bytes[one]
+    for stay in range(stays.begin.shape[0]):
+        begin, end, size = stays.begin[stay], stays.end[stay], stays.size_bytes[stay]
         gain = 1.0 - size * (paid[end] - paid[begin])
-        chosen[one] = size <= budget_bytes and gain > 0.0
-        if chosen[one]:
+        chosen[stay] = size <= budget_bytes and gain > 0.0
+        if chosen[stay]:
             total += gain
             change_bytes[begin] += size
             change_bytes[end] -= size
@@ -138,11 +138,11 @@ def _buy(
 def _choose(stays: Stays, budget_bytes: int, order: Longs, held: Floats) -> int:
     """How many stays have room."""
     count = 0
-    for one in order:
-        size = stays.size_bytes[one]
-        begin, end = stays.begin[one], stays.end[one]
+    for stay in order:
+        size = stays.size_bytes[stay]
+        begin, end = stays.begin[stay], stays.end[stay]
         room = budget_bytes - size
-        fits = room >= 0 and stays.outdated[one] == 0
+        fits = room >= 0 and stays.outdated[stay] == 0
         moment = begin
         while fits and moment < end:
             fits = held[moment] <= room

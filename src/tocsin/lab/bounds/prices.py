@@ -7,7 +7,7 @@ best coarse prices, so that finer bins never give a worse bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +24,7 @@ class Relaxed(Protocol):
     """A problem whose parts no longer compete for room once it has a price."""
 
     budget_bytes: int
-    leaves: Ints  # what is bought at the last prices
+    selected: Ints  # what is bought at the last prices
     held_bytes: Floats  # and how many bytes that is, by arrival
 
     @property
@@ -35,11 +35,11 @@ class Relaxed(Protocol):
 
 @dataclass(frozen=True)
 class Priced:
-    """The lowest bound found, its prices by arrival and what would be bought at them."""
+    """A bound, its prices by arrival and what would be bought at them."""
 
     bound: float
     price: Floats
-    leaves: Ints
+    selected: Ints
 
 
 def best_prices(
@@ -48,41 +48,50 @@ def best_prices(
     bins: int = LEVELS[-1],
     progress: Callable[[float], None] = lambda part: None,
 ) -> Priced:
-    """Up to so many bins; `progress` is told the part that is done."""
+    """Up to so many bins; `progress` is called with the part that is done."""
     arrivals = relaxation.arrivals
-    found = Priced(
-        relaxation.bound(np.zeros(arrivals)), np.zeros(arrivals), relaxation.leaves.copy()
-    )
-    budget_bytes = relaxation.budget_bytes
-    if not arrivals or relaxation.held_bytes.max() <= budget_bytes:
-        return found  # all that is wanted has room: no bound can be lower
+    free = np.zeros(arrivals)
+    lowest = Priced(relaxation.bound(free), free, relaxation.selected.copy())
+    if not arrivals or relaxation.held_bytes.max() <= relaxation.budget_bytes:
+        return lowest  # all that is wanted has room: no bound can be lower
     # At this price the budget alone costs all there is to earn: more is never good.
-    highest = found.bound / (budget_bytes * arrivals)
+    highest = lowest.bound / (relaxation.budget_bytes * arrivals)
     best = np.full(1, highest / 10)
     for number, (level, rounds) in enumerate(zip(LEVELS, ROUNDS, strict=True)):
         if level > bins:
             break
-        bin_of = np.arange(arrivals) * level // arrivals
-        filled = np.maximum(np.bincount(bin_of, minlength=level), 1)
-        price = best = best[np.arange(level) * len(best) // level]
-        lowest, idle = np.inf, 0
-        step, before = np.full(level, 0.5), np.zeros(level)
-        for turn in range(rounds):
-            by_arrival = price[bin_of]
-            bound = relaxation.bound(by_arrival)
-            idle = 0 if bound < lowest * (1 - IDLE) else idle + 1
-            if bound < lowest:
-                lowest, best = bound, price
-            if bound < found.bound:
-                found = Priced(bound, by_arrival, relaxation.leaves.copy())
-            held = np.bincount(bin_of, relaxation.held_bytes, minlength=level) / filled
-            excess = np.log(np.clip(held / budget_bytes, 0.05, 20.0))
-            step = np.clip(np.where(excess * before < 0, step * 0.5, step * 1.3), 0.02, 1.0)
-            before = excess
-            price = np.minimum(price * np.exp(step * excess), highest * arrivals)
-            progress((sum(ROUNDS[:number]) + turn + 1) / sum(ROUNDS))
-            if idle == 2:
-                break
+        coarse = best[np.arange(level) * len(best) // level]
+        rounds_before = sum(ROUNDS[:number])
+        for turn, (price, priced) in enumerate(_refined(relaxation, coarse, highest, rounds)):
+            best = price
+            if priced.bound < lowest.bound:
+                lowest = priced
+            progress((rounds_before + turn + 1) / sum(ROUNDS))
         if level >= arrivals:
             break
-    return found
+    return lowest
+
+
+def _refined(
+    relaxation: Relaxed, price: Floats, highest: float, rounds: int
+) -> Iterator[tuple[Floats, Priced]]:
+    """Prices in so many bins, round by round: the best so far, and what this round gave."""
+    arrivals, level = relaxation.arrivals, len(price)
+    bin_of = np.arange(arrivals) * level // arrivals
+    filled = np.maximum(np.bincount(bin_of, minlength=level), 1)
+    best, lowest, idle = price, np.inf, 0
+    step, before = np.full(level, 0.5), np.zeros(level)
+    for _ in range(rounds):
+        by_arrival = price[bin_of]
+        bound = relaxation.bound(by_arrival)
+        idle = 0 if bound < lowest * (1 - IDLE) else idle + 1
+        if bound < lowest:
+            lowest, best = bound, price
+        yield best, Priced(bound, by_arrival, relaxation.selected.copy())
+        held = np.bincount(bin_of, relaxation.held_bytes, minlength=level) / filled
+        excess = np.log(np.clip(held / relaxation.budget_bytes, 0.05, 20.0))
+        step = np.clip(np.where(excess * before < 0, step * 0.5, step * 1.3), 0.02, 1.0)
+        before = excess
+        price = np.minimum(price * np.exp(step * excess), highest * arrivals)
+        if idle == 2:
+            break

@@ -17,8 +17,8 @@ import numpy as np
 from tocsin.lab.bounds.demand import Demand, Floats, Ints, Longs
 from tocsin.lab.bounds.dual import paid_before
 from tocsin.lab.bounds.goals import Goal
-from tocsin.lab.compiling.functions import compiled
-from tocsin.lab.compiling.heap import new_heap, place, precedes, remove
+from tocsin.lab.jit.functions import compiled
+from tocsin.lab.jit.heap import new_heap, place, precedes, remove
 
 LOOK_AGAIN, GIVEN_UP, PLANNED = -1.0, 0.0, 1.0  # scores of tails; their standing breaks ties
 GROUP = 4  # objects of one cache that are weighed together
@@ -41,14 +41,14 @@ class _State(NamedTuple):
     passed: Longs  # gets so far
 
 
-def replay(demand: Demand, goal: Goal, budget_bytes: int, price: Floats, leaves: Ints) -> Reached:
-    """Run the plan `leaves`; both it and the prices are as `Relaxation` has them."""
+def replay(demand: Demand, goal: Goal, budget_bytes: int, price: Floats, selected: Ints) -> Reached:
+    """Run the plan `selected`; both it and the prices are as `Relaxation` has them."""
     paid = paid_before(price)
     backends = len(demand.first_object) - 1
     state = _State(*(np.zeros(backends, np.int64) for _ in range(3)))
     heap = new_heap(backends)
     counts = np.zeros(len(Reached._fields), np.int64)
-    _run(demand, goal, budget_bytes, paid, leaves, state, heap, counts)
+    _run(demand, goal, budget_bytes, paid, selected, state, heap, counts)
     return Reached(*(int(count) for count in counts))
 
 
@@ -134,14 +134,14 @@ def _get(demand: Demand, state: _State, heap: Any, backend: int, counts: Longs) 
 
 @compiled
 def _make_room(
-    demand: Demand, goal: Goal, paid: Floats, leaves: Ints, state: _State, heap: Any,
+    demand: Demand, goal: Goal, paid: Floats, selected: Ints, state: _State, heap: Any,
     rank: int, needed_bytes: int,
 ) -> int:  # fmt: skip
     """Drop tails for the object that arrives; the bytes freed, too few if it is the least."""
     entries, places, count = heap
     arriving = demand.arrival_backend[rank]
     item = demand.first_object[arriving] + state.newest[arriving]
-    own_score = PLANNED if leaves[item] >= demand.next_get[item] - 1 else GIVEN_UP
+    own_score = PLANNED if selected[item] >= demand.next_get[item] - 1 else GIVEN_UP
     own = -1.0
     freed = 0
     while freed < needed_bytes and count[0] > 0:
@@ -150,7 +150,7 @@ def _make_room(
         end = min(state.newest[victim], tail + GROUP)
         passed = state.passed[victim]
         standing = _standing(demand, goal, paid, victim, tail, end, passed, rank, 0.0)
-        planned = leaves[demand.first_object[victim] + tail] >= passed
+        planned = selected[demand.first_object[victim] + tail] >= passed
         score = PLANNED if planned else GIVEN_UP
         place(entries, places, count, victim, score, standing)
         if entries[0].key != victim:
@@ -169,7 +169,7 @@ def _make_room(
 
 @compiled
 def _run(
-    demand: Demand, goal: Goal, budget_bytes: int, paid: Floats, leaves: Ints, state: _State,
+    demand: Demand, goal: Goal, budget_bytes: int, paid: Floats, selected: Ints, state: _State,
     heap: Any, counts: Longs,
 ) -> None:  # fmt: skip
     arrivals = demand.arrival_backend.shape[0]
@@ -186,7 +186,7 @@ def _run(
         size = demand.size_bytes[item]
         if size <= budget_bytes and used + size > budget_bytes:
             needed = used + size - budget_bytes
-            used -= _make_room(demand, goal, paid, leaves, state, heap, rank, needed)
+            used -= _make_room(demand, goal, paid, selected, state, heap, rank, needed)
         if size <= budget_bytes and used + size <= budget_bytes:
             used += size
             state.newest[backend] += 1

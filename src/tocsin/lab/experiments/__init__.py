@@ -13,18 +13,27 @@ from functools import cache
 from types import ModuleType
 
 from tocsin.errors import NotFound
-from tocsin.lab.declaring.experiment import Experiment
+from tocsin.lab.spec.experiment import Experiment
+
+RENAMED = {"homing": "return-rate", "assay": "learned-demand"}
+"""After their policies."""
 
 
 @cache
 def experiments() -> dict[str, Experiment]:
     """All of them, by name."""
-    modules = (importlib.import_module(f"{__name__}.{one.name}") for one in _files())
+    modules = (importlib.import_module(f"{__name__}.{file.name}") for file in _files())
     return gathered(modules)
 
 
 def experiment_named(name: str) -> Experiment:
     known = experiments()
+    if name in RENAMED:
+        raise NotFound(
+            f"the experiment {name!r} is called {RENAMED[name]!r} now",
+            field="experiment",
+            hint=f"write {RENAMED[name]}",
+        )
     if name not in known:
         raise NotFound(
             f"there is no experiment {name!r}",
@@ -36,32 +45,36 @@ def experiment_named(name: str) -> Experiment:
 
 def experiments_named(name: str) -> list[Experiment]:
     """The one of this name, or all whose names begin with it and a hyphen."""
-    together = [one for one in experiments().values() if one.name.startswith(f"{name}-")]
+    together = [
+        experiment
+        for experiment in experiments().values()
+        if experiment.name.startswith(f"{name}-")
+    ]
     return together if together and name not in experiments() else [experiment_named(name)]
 
 
 def gathered(modules: Iterable[ModuleType]) -> dict[str, Experiment]:
-    found: dict[str, Experiment] = {}
+    registered: dict[str, Experiment] = {}
     origin: dict[str, str] = {}
     for module in modules:
         declared = getattr(module, "EXPERIMENTS", [getattr(module, "EXPERIMENT", None)])
         for experiment in declared:
             if not isinstance(experiment, Experiment):
                 raise TypeError(f"{module.__name__} declares no EXPERIMENT")
-            if experiment.name in found:
+            if experiment.name in registered:
                 raise ValueError(
                     f"two experiments are called {experiment.name!r}: "
                     f"{origin[experiment.name]} and {module.__name__}"
                 )
             _refuse_twice(experiment)
-            found[experiment.name] = experiment
+            registered[experiment.name] = experiment
             origin[experiment.name] = module.__name__
-    return dict(sorted(found.items()))
+    return dict(sorted(registered.items()))
 
 
 def _refuse_twice(experiment: Experiment) -> None:
     named = {
-        "readings": [reading.name for reading in experiment.readings],
+        "variants": [variant.name for variant in experiment.variants],
         "figures": [figure.name for figure in experiment.figures],
         "claims": [claim.name for claim in experiment.claims],
         "policies": list(experiment.policies),
@@ -73,4 +86,4 @@ def _refuse_twice(experiment: Experiment) -> None:
 
 
 def _files() -> Iterable[pkgutil.ModuleInfo]:
-    return sorted(pkgutil.iter_modules(__path__), key=lambda one: one.name)
+    return sorted(pkgutil.iter_modules(__path__), key=lambda file: file.name)

@@ -6,13 +6,13 @@ bytes?
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.axis import Axis
-from tocsin.lab.declaring.checks import beats, both, only_in, ordered, times, within_bound
-from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.experiment import Experiment, Extent, Reading
-from tocsin.lab.declaring.figures import Figure, Series
-from tocsin.lab.declaring.levels import between
-from tocsin.lab.subjects.consumer_logs import CROWDS_LOGS
+from tocsin.lab.spec.axis import Axis
+from tocsin.lab.spec.checks import beats, both, only_in, ordered, times, within_bound
+from tocsin.lab.spec.claims import Claim
+from tocsin.lab.spec.experiment import Experiment, Extent, Variant
+from tocsin.lab.spec.figures import curves
+from tocsin.lab.spec.levels import between
+from tocsin.lab.studies.consumer_logs import CROWDS_LOGS
 
 SET_POINTS = {"threshold(0.3,0.2)": 0.4, "threshold(0.2,0.8)": 0.8}
 STUCK = "threshold(0.3,0)"  # it only ever rises
@@ -31,18 +31,18 @@ AXIS = Axis(
     logarithmic=True,
 )
 
-READINGS = (
-    Reading(
+VARIANTS = (
+    Variant(
         name="steady",
         meaning="restaurants publish independently of each other",
         settings={"campaign_every": 0, "layout": "each"},
     ),
-    Reading(
+    Variant(
         name="campaigns",
         meaning="of each 1,000 records, the first 200 are of one restaurant that many want",
         settings={"campaign_every": 1_000, "layout": "each"},
     ),
-    Reading(
+    Variant(
         name="shared",
         meaning="as steady, but records are kept once in a shared log, with references to them",
         settings={"campaign_every": 0, "layout": "shared"},
@@ -51,52 +51,54 @@ READINGS = (
 )
 
 FIGURES = (
-    Figure(
-        name="hits",
-        title="Deliveries found in the log",
-        axis="hits (share of deliveries)",
-        series=(Series(metric="delivery_hit_rate"),),
+    curves(
+        "hits",
+        "Deliveries found in the log",
+        "hits (share of deliveries)",
+        "delivery_hit_rate",
         one_scale=True,
         bound="delivery_hit_rate",
     ),
-    Figure(
-        name="part-of-best",
-        title="Deliveries saved, of the most that as many bytes could save (logs without end)",
-        axis="part of the best",
-        series=(Series(metric="part_of_best", policies=(*CHOOSING, "all")),),
+    curves(
+        "part-of-best",
+        "Deliveries saved, of the most that as many bytes could save (logs without end)",
+        "part of the best",
+        "part_of_best",
+        policies=(*CHOOSING, "all"),
         one_scale=True,
         at=LARGEST,
     ),
-    Figure(
-        name="longest-refused",
-        title="The longest run of records that were all refused",
-        axis="records",
-        series=(Series(metric="longest_refused", policies=CHOOSING),),
+    curves(
+        "longest-refused",
+        "The longest run of records that were all refused",
+        "records",
+        "longest_refused",
+        policies=CHOOSING,
         one_scale=True,
         at=LARGEST,
     ),
-    Figure(
-        name="response",
-        title="From a consumer's read to the record",
-        axis="mean response time (ms)",
+    curves(
+        "response",
+        "From a consumer's read to the record",
+        "mean response time (ms)",
+        "response_mean_s",
         unit=1e-3,
-        series=(Series(metric="response_mean_s"),),
         one_scale=True,
     ),
-    Figure(
-        name="bytes-in-logs",
-        title="Bytes in all logs, mean over the run",
-        axis="MB",
+    curves(
+        "bytes-in-logs",
+        "Bytes in all logs, mean over the run",
+        "MB",
+        "stored_mean_bytes",
         unit=1e6,
-        series=(Series(metric="stored_mean_bytes"),),
         one_scale=True,
     ),
-    Figure(
-        name="fetches",
-        title="Queries to the database",
-        axis="queries (thousands)",
+    curves(
+        "fetches",
+        "Queries to the database",
+        "queries (thousands)",
+        "database_fetches",
         unit=1e3,
-        series=(Series(metric="database_fetches"),),
         one_scale=True,
     ),
 )
@@ -200,9 +202,9 @@ EXPERIMENT = Experiment(
     name="crowd-admission",
     purpose="the kafka paper's policies with thousands of consumers, and how far from the best",
     source="Tocsin, docs/lab/admission.md",
-    subject=CROWDS_LOGS,
+    study=CROWDS_LOGS,
     axis=AXIS,
-    readings=READINGS,
+    variants=VARIANTS,
     policies=POLICIES,
     full=Extent(values=(2_000, 5_000, 10_000, 20_000, 50_000, LARGEST), seeds=10, bound_seeds=2),
     # A tenth of the consumers and records, with logs that fill as much.

@@ -1,9 +1,9 @@
-"""BAD's simulated broker (section V): Figures 3 to 5, and every sentence that claims something."""
+"""The simulated broker of BAD V, Figures 3 to 5, and every sentence that claims something."""
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.axis import CACHE_SIZES
-from tocsin.lab.declaring.checks import (
+from tocsin.lab.spec.axis import CACHE_SIZES
+from tocsin.lab.spec.checks import (
     AXIS,
     adds_up,
     beats,
@@ -16,52 +16,52 @@ from tocsin.lab.declaring.checks import (
     similar,
     within_bound,
 )
-from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.experiment import Experiment, Extent, Reading
-from tocsin.lab.declaring.figures import Figure, Series
-from tocsin.lab.subjects.result_cache import RESULT_CACHE
+from tocsin.lab.spec.claims import Claim
+from tocsin.lab.spec.experiment import Experiment, Extent, variants_of
+from tocsin.lab.spec.figures import Figure, Series, curves
+from tocsin.lab.studies.result_cache import RESULT_CACHE
 
 EVICTING = ("lru", "lsc", "lscz", "lsd", "exp")
 PAPERS = (*EVICTING, "ttl")
-OURS = "homing"
+OURS = "return-rate"
 CLOSE = ("lsc", "exp", "ttl", "fifo", OURS)  # so near to each other that only pairs tell
 
-READINGS = (
-    Reading(
-        name="always",
-        meaning="each subscriber always holds its ten subscriptions: one that ends is replaced",
-        settings={"joining": "always"},
-    ),
-    Reading(
-        name="spread",
-        meaning="each subscriber makes ten subscriptions in the whole run, at random times",
-        settings={"joining": "spread"},
-    ),
+VARIANTS = variants_of(
+    {
+        "always": (
+            "each subscriber always holds its ten subscriptions: one that ends is replaced",
+            {"joining": "always"},
+        ),
+        "spread": (
+            "each subscriber makes ten subscriptions in the whole run, at random times",
+            {"joining": "spread"},
+        ),
+    }
 )
 
 FIGURES = (
-    Figure(
-        name="3a-hit-ratio",
-        title="Figure 3(a): hit ratio",
-        axis="objects served from the cache (share)",
-        series=(Series(metric="hit_ratio"),),
+    curves(
+        "3a-hit-ratio",
+        "Figure 3(a): hit ratio",
+        "objects served from the cache (share)",
+        "hit_ratio",
         one_scale=True,
         bound="hit_ratio",
     ),
-    Figure(
-        name="3b-hit-bytes",
-        title="Figure 3(b): hit bytes",
-        axis="served from the cache (GB)",
+    curves(
+        "3b-hit-bytes",
+        "Figure 3(b): hit bytes",
+        "served from the cache (GB)",
+        "hit_bytes",
         unit=1e9,
-        series=(Series(metric="hit_bytes"),),
         bound="hit_bytes",
     ),
-    Figure(
-        name="3c-miss-bytes",
-        title="Figure 3(c): miss bytes",
-        axis="fetched because of misses (GB)",
+    curves(
+        "3c-miss-bytes",
+        "Figure 3(c): miss bytes",
+        "fetched because of misses (GB)",
+        "miss_bytes",
         unit=1e9,
-        series=(Series(metric="miss_bytes"),),
         bound="miss_bytes",
     ),
     Figure(
@@ -75,19 +75,19 @@ FIGURES = (
         ),
         bound="fetched_bytes",
     ),
-    Figure(
-        name="4b-latency",
-        title="Figure 4(b): mean latency of a subscriber's get",
-        axis="latency (s)",
-        series=(Series(metric="latency_mean_s"),),
+    curves(
+        "4b-latency",
+        "Figure 4(b): mean latency of a subscriber's get",
+        "latency (s)",
+        "latency_mean_s",
         one_scale=True,
         bound="latency_mean_s",
     ),
-    Figure(
-        name="4c-holding-time",
-        title="Figure 4(c): how long objects are held",
-        axis="mean holding time (s)",
-        series=(Series(metric="holding_mean_s"),),
+    curves(
+        "4c-holding-time",
+        "Figure 4(c): how long objects are held",
+        "mean holding time (s)",
+        "holding_mean_s",
     ),
     Figure(
         name="5a-cache-size",
@@ -110,19 +110,23 @@ FIGURES = (
             Series(metric="holding_mean_s", label="held", policies=("ttl", "lsc")),
         ),
     ),
-    Figure(
-        name="hit-ratio-against-lru",
-        title="Hit ratio, difference to LRU over the same seeds",
-        axis="hit ratio above LRU's",
-        series=(Series(metric="hit_ratio", against="lru", policies=CLOSE),),
+    curves(
+        "hit-ratio-against-lru",
+        "Hit ratio, difference to LRU over the same seeds",
+        "hit ratio above LRU's",
+        "hit_ratio",
+        policies=CLOSE,
+        against="lru",
         bound="hit_ratio",
     ),
-    Figure(
-        name="latency-against-lru",
-        title="Mean latency, difference to LRU over the same seeds",
-        axis="latency above LRU's (ms)",
+    curves(
+        "latency-against-lru",
+        "Mean latency, difference to LRU over the same seeds",
+        "latency above LRU's (ms)",
+        "latency_mean_s",
+        policies=CLOSE,
+        against="lru",
         unit=1e-3,
-        series=(Series(metric="latency_mean_s", against="lru", policies=CLOSE),),
         bound="latency_mean_s",
     ),
 )
@@ -130,37 +134,29 @@ FIGURES = (
 BETTER = {"hit_ratio": True, "hit_bytes": True, "latency_mean_s": False, "fetched_bytes": False}
 GENERALLY = "Generally, whichever scheme has the higher hit ratio results in "
 GROWING = "as we increase the total cache sizes, "
+HIT_RATIO_GROWS = "the hit ratio … increase in all schemes"
+HIT_BYTES_GROW = "the … hit byte increase in all schemes"
+LATENCY_FALLS = "… subscriber latency … decreases"
+FETCH_FALLS = "… the amount of data fetched from the data cluster decreases"
 EVERY_SIZE = "at every size, over paired seeds"
 AGREEING = "of the pairs of policies that differ in both, nine of ten agree, at every size"
 
 CLAIMS = (
-    Claim(
-        name="hit-ratio-grows",
-        says=GROWING + "the hit ratio … increase in all schemes",
-        where="3(a)",
-        rule="each step to a larger size raises it, for each of the paper's policies",
-        check=changes_along("hit_ratio", PAPERS, rises=True),
-    ),
-    Claim(
-        name="hit-bytes-grow",
-        says=GROWING + "the … hit byte increase in all schemes",
-        where="3(b)",
-        rule="each step to a larger size raises it, for each of the paper's policies",
-        check=changes_along("hit_bytes", PAPERS, rises=True),
-    ),
-    Claim(
-        name="latency-falls",
-        says=GROWING + "… subscriber latency … decreases",
-        where="4(b)",
-        rule="each step to a larger size lowers it, for each of the paper's policies",
-        check=changes_along("latency_mean_s", PAPERS, rises=False),
-    ),
-    Claim(
-        name="fetch-falls",
-        says=GROWING + "… the amount of data fetched from the data cluster decreases",
-        where="4(a)",
-        rule="each step to a larger size lowers it, for each of the paper's policies",
-        check=changes_along("fetched_bytes", PAPERS, rises=False),
+    *(
+        Claim(
+            name=name,
+            says=GROWING + says,
+            where=where,
+            rule=f"each step to a larger size {'raises' if rises else 'lowers'} it, for each of "
+            "the paper's policies",
+            check=changes_along(metric, PAPERS, rises=rises),
+        )
+        for name, where, metric, rises, says in (
+            ("hit-ratio-grows", "3(a)", "hit_ratio", True, HIT_RATIO_GROWS),
+            ("hit-bytes-grow", "3(b)", "hit_bytes", True, HIT_BYTES_GROW),
+            ("latency-falls", "4(b)", "latency_mean_s", False, LATENCY_FALLS),
+            ("fetch-falls", "4(a)", "fetched_bytes", False, FETCH_FALLS),
+        )
     ),
     Claim(
         name="ttl-highest-hit-ratio",
@@ -197,33 +193,20 @@ CLAIMS = (
         rule=f"worse than TTL in hit ratio, hit bytes, latency and fetched bytes {EVERY_SIZE}",
         check=beats("ttl", ("exp",), BETTER),
     ),
-    Claim(
-        name="hit-ratio-with-hit-bytes",
-        says=GENERALLY + "higher hit byte",
-        where="3(a), 3(b)",
-        rule=AGREEING,
-        check=goes_with("hit_ratio", "hit_bytes", PAPERS, rises=True),
-    ),
-    Claim(
-        name="hit-ratio-with-miss-bytes",
-        says=GENERALLY + "… lower miss byte",
-        where="3(a), 3(c)",
-        rule=AGREEING,
-        check=goes_with("hit_ratio", "miss_bytes", PAPERS, rises=False),
-    ),
-    Claim(
-        name="hit-ratio-with-latency",
-        says=GENERALLY + "… lower subscriber latency",
-        where="3(a), 4(b)",
-        rule=AGREEING,
-        check=goes_with("hit_ratio", "latency_mean_s", PAPERS, rises=False),
-    ),
-    Claim(
-        name="hit-ratio-with-fetch",
-        says=GENERALLY + "… lower fetch",
-        where="3(a), 4(a)",
-        rule=AGREEING,
-        check=goes_with("hit_ratio", "fetched_bytes", PAPERS, rises=False),
+    *(
+        Claim(
+            name=f"hit-ratio-with-{name}",
+            says=GENERALLY + says,
+            where=f"3(a), {where}",
+            rule=AGREEING,
+            check=goes_with("hit_ratio", metric, PAPERS, rises=rises),
+        )
+        for name, where, metric, rises, says in (
+            ("hit-bytes", "3(b)", "hit_bytes", True, "higher hit byte"),
+            ("miss-bytes", "3(c)", "miss_bytes", False, "… lower miss byte"),
+            ("latency", "4(b)", "latency_mean_s", False, "… lower subscriber latency"),
+            ("fetch", "4(a)", "fetched_bytes", False, "… lower fetch"),
+        )
     ),
     Claim(
         name="vol-and-misses",
@@ -333,16 +316,16 @@ CLAIMS = (
         check=ratio("holding_mean_s", "ttl_mean_s", ("ttl",), high=1.0, every_seed=True),
     ),
     Claim(
-        name="homing-hit-ratio",
-        says="homing has a higher hit ratio than every other policy",
+        name="return-rate-hit-ratio",
+        says="return-rate has a higher hit ratio than every other policy",
         where="3(a)",
         rule=f"above each of the others {EVERY_SIZE}",
         check=beats(OURS, None, {"hit_ratio": True}),
         own=True,
     ),
     Claim(
-        name="homing-latency",
-        says="homing has a lower latency than every other policy",
+        name="return-rate-latency",
+        says="return-rate has a lower latency than every other policy",
         where="4(b)",
         rule=f"below each of the others {EVERY_SIZE}",
         check=beats(OURS, None, {"latency_mean_s": False}),
@@ -369,10 +352,10 @@ CLAIMS = (
 EXPERIMENT = Experiment(
     name="edge-caching",
     purpose="which policy and how large a cache a broker needs (BAD, Figures 3 to 5)",
-    source="BAD, section V, Table II and Figures 3 to 5",
-    subject=RESULT_CACHE,
+    source="BAD V, Table II and Figures 3 to 5",
+    study=RESULT_CACHE,
     axis=CACHE_SIZES,
-    readings=READINGS,
+    variants=VARIANTS,
     policies=(*PAPERS, "fifo", "gdsf", OURS),
     full=Extent(values=tuple(range(50_000_000, 500_000_001, 50_000_000)), seeds=10, bound_seeds=1),
     # A tenth of the people, of the backend subscriptions and so of the cache: the same load on it.

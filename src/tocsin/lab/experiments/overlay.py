@@ -1,4 +1,4 @@
-"""The *overlay* paper's evaluation, simulated: Figures 3 to 5, and what its section V says of them.
+"""The evaluation of overlay V, Figures 3 to 5, simulated, and what the text says of them.
 
 The paper does not print how many messages there are, nor the rate of clients; we take 20 messages
 (so that a slot is 5 % of them) and λ = 0.2. Caches hold 30 % of the messages, which the paper calls
@@ -7,14 +7,14 @@ enough, where their size is not what is varied.
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.axis import Axis
-from tocsin.lab.declaring.checks import beats, both, changes_along, only_at, ratio
-from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.experiment import Experiment, Extent, Reading
-from tocsin.lab.declaring.figures import Figure, Series
-from tocsin.lab.declaring.levels import between
-from tocsin.lab.declaring.shapes import part_of_last, rises_at_most, straight
-from tocsin.lab.subjects.tree import TREE_BY_BROKERS, TREE_BY_LOAD, TREE_BY_SLOTS
+from tocsin.lab.spec.axis import Axis
+from tocsin.lab.spec.checks import beats, both, changes_along, only_at, ratio
+from tocsin.lab.spec.claims import Claim
+from tocsin.lab.spec.experiment import Experiment, Extent, Variant
+from tocsin.lab.spec.figures import Figure, curves
+from tocsin.lab.spec.levels import between
+from tocsin.lab.spec.shapes import part_of_last, rises_at_most, straight
+from tocsin.lab.studies.tree import TREE_BY_BROKERS, TREE_BY_LOAD, TREE_BY_SLOTS
 
 BASIC, LEAF = "basic", "leaf"
 POLICIES = (BASIC, LEAF)
@@ -24,7 +24,7 @@ SETTINGS = {"messages": MESSAGES, "slots": MESSAGES * ENOUGH // 100, "client_rat
 EVERYWHERE = "everywhere on the axis, over paired seeds"
 
 SIZES = tuple(
-    Reading(
+    Variant(
         name=f"{brokers} brokers",
         meaning=f"a balanced binary tree of {brokers} brokers",
         settings={"brokers": brokers},
@@ -32,7 +32,7 @@ SIZES = tuple(
     for brokers in (7, 15, 31)
 )
 LOADS = tuple(
-    Reading(
+    Variant(
         name=f"load {load:g}",
         meaning=f"λ/μ = {load:g}",
         settings={"client_load": load},
@@ -62,12 +62,7 @@ def _figures(number: int) -> tuple[Figure, ...]:
         "delivery_ratio": ("delivery-ratio", "Delivery ratio", "answered / all requests"),
     }
     return tuple(
-        Figure(
-            name=f"{number}-{name}",
-            title=f"{title} (Figure {number})" if at < 4 else title,
-            axis=axis,
-            series=(Series(metric=metric),),
-        )
+        curves(f"{number}-{name}", f"{title} (Figure {number})" if at < 4 else title, axis, metric)
         for at, (metric, (name, title, axis)) in enumerate(titles.items())
     )
 
@@ -90,10 +85,10 @@ def _own(number: int) -> tuple[Claim, ...]:
 DYNAMICS = Experiment(
     name="overlay-load",
     purpose="message caches in a tree of brokers: client dynamics (overlay, Figure 3)",
-    source="overlay, section V, Figure 3",
-    subject=TREE_BY_LOAD,
+    source="overlay V, Figure 3",
+    study=TREE_BY_LOAD,
     axis=Axis(column="load", label="λ/μ", plural="loads", suffix="", unit=100.0),
-    readings=SIZES,
+    variants=SIZES,
     policies=POLICIES,
     full=Extent(values=(5, 10, 15, 20, 25, 30), seeds=10),
     quick=Extent(values=(10, 20, 30), seeds=4, settings={"runs": 60}),
@@ -137,12 +132,12 @@ DYNAMICS = Experiment(
 CACHE_SIZE = Experiment(
     name="overlay-slots",
     purpose="message caches in a tree of brokers: cache size (overlay, Figure 4)",
-    source="overlay, section V, Figure 4",
-    subject=TREE_BY_SLOTS,
+    source="overlay V, Figure 4",
+    study=TREE_BY_SLOTS,
     axis=Axis(
         column="slots_percent", label="cache slots (% of messages)", plural="sizes", suffix="%"
     ),
-    readings=SIZES,
+    variants=SIZES,
     policies=POLICIES,
     full=Extent(values=(5, 10, 20, ENOUGH, 40, 60, 80, 100), seeds=10, settings={"runs": 300}),
     quick=Extent(values=(10, ENOUGH, 100), seeds=4, settings={"runs": 300}),
@@ -192,10 +187,10 @@ CACHE_SIZE = Experiment(
 SCALE = Experiment(
     name="overlay-brokers",
     purpose="message caches in a tree of brokers: scale (overlay, Figure 5)",
-    source="overlay, section V, Figure 5",
-    subject=TREE_BY_BROKERS,
+    source="overlay V, Figure 5",
+    study=TREE_BY_BROKERS,
     axis=Axis(column="brokers", label="brokers", plural="numbers of brokers", suffix="brokers"),
-    readings=LOADS,
+    variants=LOADS,
     policies=POLICIES,
     full=Extent(values=(3, 7, 15, 31), seeds=10),
     quick=Extent(values=(3, 7, 15), seeds=4, settings={"runs": 300}),

@@ -1,4 +1,4 @@
-"""The *overlay* paper's testbed (section VI, Figure 6), simulated and live: seven brokers, 40
+"""The testbed of overlay VI, Figure 6, simulated and live: seven brokers, 40
 messages, a client for each message at each broker every ten seconds, 350 seconds.
 
 Delay is told in hops, as the paper itself compares the two; live, in time as well. The delivery
@@ -13,11 +13,6 @@ from __future__ import annotations
 
 import math
 
-from tocsin.lab.declaring.checks import beats, ratio
-from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.experiment import Experiment, Extent, Live, Reading
-from tocsin.lab.declaring.figures import Figure, Series
-from tocsin.lab.declaring.levels import between
 from tocsin.lab.experiments.overlay import (
     BASIC,
     CACHE_SIZE,
@@ -28,7 +23,12 @@ from tocsin.lab.experiments.overlay import (
     MEANS,
     POLICIES,
 )
-from tocsin.lab.subjects.tree import TREE_BY_LOAD, TREE_BY_SLOTS
+from tocsin.lab.spec.checks import beats, ratio
+from tocsin.lab.spec.claims import Claim
+from tocsin.lab.spec.experiment import Experiment, Extent, Live, Variant
+from tocsin.lab.spec.figures import curves
+from tocsin.lab.spec.levels import between
+from tocsin.lab.studies.tree import TREE_BY_LOAD, TREE_BY_SLOTS
 
 MESSAGES = 40
 SETTINGS = {
@@ -39,35 +39,30 @@ SETTINGS = {
     "client_load": 0.3,
 }
 DURATIONS = tuple(
-    Reading(name=f"{seconds} s", meaning=meaning, settings={"duration_s": seconds})
+    Variant(name=f"{seconds} s", meaning=meaning, settings={"duration_s": seconds})
     for seconds, meaning in (
         (350, "runs of 350 s, as the paper has them"),
         (100, "runs of 100 s: messages are there for a larger part of them"),
     )
 )
-LIVE = tuple(f"{one.name}, live" for one in DURATIONS)
-PREDICTED = tuple(f"{one.name}, predicted" for one in DURATIONS)
+LIVE = tuple(f"{variant.name}, live" for variant in DURATIONS)
+PREDICTED = tuple(f"{variant.name}, predicted" for variant in DURATIONS)
 FIGURES = (
     *(
-        Figure(
-            name=f"6-{name}",
-            title=f"{title} (Figure 6)",
-            axis=axis,
-            series=(Series(metric=metric),),
-        )
+        curves(f"6-{name}", f"{title} (Figure 6)", axis, metric)
         for metric, name, title, axis in (
             ("hops", "delay", "Delay", "hops to the nearest response"),
             ("delivery_ratio", "delivery-ratio", "Delivery ratio", "answered / all requests"),
             ("responses", "responses", "Responses per request", "responses"),
         )
     ),
-    Figure(
-        name="6-delay-live",
-        title="Delay in time (Figure 6)",
-        axis="ms to the first response",
+    curves(
+        "6-delay-live",
+        "Delay in time (Figure 6)",
+        "ms to the first response",
+        "delay_s",
         unit=1e-3,
-        series=(Series(metric="delay_s"),),
-        readings=(*LIVE, *PREDICTED),
+        variants=(*LIVE, *PREDICTED),
     ),
 )
 CLAIMS = (
@@ -99,7 +94,7 @@ CLAIMS = (
         where="6-delay-live",
         rule=f"basic's delay is below leaf's {EVERYWHERE}",
         check=beats(BASIC, (LEAF,), {"delay_s": False}),
-        readings=(*LIVE, *PREDICTED),
+        variants=(*LIVE, *PREDICTED),
     ),
     Claim(
         name="delay-is-hops",
@@ -107,7 +102,7 @@ CLAIMS = (
         where="6-delay-live",
         rule="a hop more takes longer: the slope of delay over hops, with its interval, is above 0",
         check=between("hop_s", POLICIES, 1e-6, math.inf),
-        readings=LIVE,
+        variants=LIVE,
     ),
     *(
         Claim(
@@ -119,7 +114,7 @@ CLAIMS = (
                 metric, f"foretold_{metric}", POLICIES, low=0.95, high=1.05, every_seed=True
             ),
             own=True,
-            readings=LIVE,
+            variants=LIVE,
         )
         for metric, name, what in (
             ("delivery_ratio", "delivery-ratio", "the delivery ratio"),
@@ -135,7 +130,7 @@ def _live(full: tuple[int, ...], quick: tuple[int, ...]) -> Live:
         on="seven live brokers",
         full=Extent(values=full, seeds=3, settings=settings),
         quick=Extent(values=quick, seeds=1, settings=settings),
-        readings=("100 s",),
+        variants=("100 s",),
     )
 
 
@@ -148,10 +143,10 @@ TIMES = {
 LOADS = Experiment(
     name="overlay-testbed-load",
     purpose="message caches on a testbed of 7 brokers: client dynamics (overlay, Figure 6)",
-    source="overlay, section VI, Figure 6 (left)",
-    subject=TREE_BY_LOAD,
+    source="overlay VI, Figure 6 (left)",
+    study=TREE_BY_LOAD,
     axis=DYNAMICS.axis,
-    readings=DURATIONS,
+    variants=DURATIONS,
     policies=POLICIES,
     full=Extent(values=(10, 20, 30, 40, 50, 60), seeds=10),
     quick=Extent(values=(20, 40, 60), seeds=4),
@@ -165,10 +160,10 @@ LOADS = Experiment(
 SIZES = Experiment(
     name="overlay-testbed-slots",
     purpose="message caches on a testbed of 7 brokers: cache size (overlay, Figure 6)",
-    source="overlay, section VI, Figure 6 (right)",
-    subject=TREE_BY_SLOTS,
+    source="overlay VI, Figure 6 (right)",
+    study=TREE_BY_SLOTS,
     axis=CACHE_SIZE.axis,
-    readings=DURATIONS,
+    variants=DURATIONS,
     policies=POLICIES,
     full=Extent(values=(10, 20, ENOUGH, 50, 75, 100), seeds=10),
     quick=Extent(values=(10, ENOUGH, 100), seeds=4),

@@ -1,22 +1,23 @@
-"""The *delivery* paper's evaluation: Figures 1 to 5 and Table 1, over F and SQ.
+"""The evaluation of delivery 4, Figures 1 to 5 and Table 1, over F and SQ.
 
-A reading is an F (the part of the accesses that notifications lead to), the axis is SQ (how many of
-those that are told of a page read it). Its workload is not printed whole; NOTES fills it. More
-readings show where Table 1 flips: other β, cache sizes and ways in which requests cluster.
+A variant is an F (the part of the accesses that notifications lead to), the axis is SQ (how many of
+those that are told of a page read it). Its workload is not printed whole; `docs/papers/delivery.md`
+completes it. More variants show where the winners change: other β, cache sizes and ways in which
+requests cluster.
 """
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.axis import Axis
-from tocsin.lab.declaring.checks import beats, both, changes_along, only_at, similar, within_bound
-from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.experiment import Experiment, Extent, Reading, Winners
-from tocsin.lab.declaring.figures import Figure, Series
-from tocsin.lab.subjects.pages import BASELINE, ODT, PAGES
+from tocsin.lab.spec.axis import Axis
+from tocsin.lab.spec.checks import beats, both, changes_along, only_at, similar, within_bound
+from tocsin.lab.spec.claims import Claim
+from tocsin.lab.spec.experiment import Experiment, Extent, Variant, Winners, variants_of
+from tocsin.lab.spec.figures import Figure, curves
+from tocsin.lab.studies.pages import BASELINE, ODT, PAGES
 
-SG1, RSG2, HUG, DC, DC_TA, OURS = "sg1", "rsg2", "hug", "dc", "dc-ta", "assay"
+SG1, RSG2, HUG, DC, DC_TA, OURS = "sg1", "rsg2", "hug", "dc", "dc-ta", "learned-demand"
 POLICIES = (BASELINE, SG1, RSG2, HUG, DC, DC_TA, ODT, OURS)
-COMPARED = (SG1, HUG, DC)  # of Table 1
+COMPARED = (SG1, HUG, DC)  # of delivery, Table 1
 GAIN = "gain"
 FEWER = {"miss_ratio": False}
 LOW, HIGH = (10, 25, 50), (75, 100)
@@ -25,7 +26,7 @@ OFTEN = PAPERS[:3]
 
 SHARES = (
     *(
-        Reading(
+        Variant(
             name=name,
             meaning=f"{name.removeprefix('F = ')} of the accesses are led by notifications",
             settings={"notified": float(name.removeprefix("F = "))},
@@ -34,57 +35,46 @@ SHARES = (
     ),
 )
 HALF = {"notified": 0.5}
-OTHERS = (
-    Reading(
-        name="β = 2",
-        meaning="F = 0.5, and all policies with β = 2: recency counts for more",
-        settings={**HALF, "beta": 2.0},
-    ),
-    Reading(
-        name="β = 0.5",
-        meaning="F = 0.5, and all policies with β = 0.5: popularity counts for more",
-        settings={**HALF, "beta": 0.5},
-    ),
-    Reading(
-        name="small cache",
-        meaning="F = 0.5, and caches of 1 % instead of 5 %",
-        settings={**HALF, "share": 0.01},
-    ),
-    Reading(
-        name="large cache",
-        meaning="F = 0.5, and caches of 20 % instead of 5 %",
-        settings={**HALF, "share": 0.2},
-    ),
-    Reading(
-        name="weak clustering",
-        meaning="F = 0.5, and requests come at any age alike",
-        settings={**HALF, "age_exponent": 0.0},
-    ),
-    Reading(
-        name="strong clustering",
-        meaning="F = 0.5, and requests fall with the third power of a page's age",
-        settings={**HALF, "age_exponent": 3.0},
-    ),
-    Reading(
-        name="even interest",
-        meaning="F = 0.5, and Zipf's law with exponent 1 instead of 1.5",
-        settings={**HALF, "zipf": 1.0},
-    ),
-    Reading(
-        name="ranked pages",
-        meaning="F = 0.5, and Zipf's law holds for pages instead of stories",
-        settings={**HALF, "ranked": "pages"},
-    ),
+OTHERS = variants_of(
+    {
+        "β = 2": (
+            "F = 0.5, and all policies with β = 2: recency counts for more",
+            {**HALF, "beta": 2.0},
+        ),
+        "β = 0.5": (
+            "F = 0.5, and all policies with β = 0.5: popularity counts for more",
+            {**HALF, "beta": 0.5},
+        ),
+        "small cache": ("F = 0.5, and caches of 1 % instead of 5 %", {**HALF, "share": 0.01}),
+        "large cache": ("F = 0.5, and caches of 20 % instead of 5 %", {**HALF, "share": 0.2}),
+        "weak clustering": (
+            "F = 0.5, and requests come at any age alike",
+            {**HALF, "age_exponent": 0.0},
+        ),
+        "strong clustering": (
+            "F = 0.5, and requests fall with the third power of a page's age",
+            {**HALF, "age_exponent": 3.0},
+        ),
+        "even interest": (
+            "F = 0.5, and Zipf's law with exponent 1 instead of 1.5",
+            {**HALF, "zipf": 1.0},
+        ),
+        "ranked pages": (
+            "F = 0.5, and Zipf's law holds for pages instead of stories",
+            {**HALF, "ranked": "pages"},
+        ),
+    }
 )
-READINGS = (*SHARES, *OTHERS)
+VARIANTS = (*SHARES, *OTHERS)
 
 
 def _figure(name: str, title: str, policies: tuple[str, ...]) -> Figure:
-    return Figure(
-        name=name,
-        title=title,
-        axis="of GD*'s misses spared (%)",
-        series=(Series(metric=GAIN, policies=(*policies, OURS)),),
+    return curves(
+        name,
+        title,
+        "of GD*'s misses spared (%)",
+        GAIN,
+        policies=(*policies, OURS),
         unit=0.01,
         one_scale=True,
         bound=GAIN,
@@ -97,9 +87,9 @@ def _wins(winner: str) -> tuple[str, ...]:
 
 OWN = (
     Claim(
-        name="assay",
-        says="assay misses less than SG1, HUG, DC and ODT",
-        where="6-assay",
+        name="learned-demand",
+        says="learned-demand misses less than SG1, HUG, DC and ODT",
+        where="6-learned-demand",
         rule="fewer misses than each of them at every SQ, over paired seeds",
         check=beats(OURS, (SG1, HUG, DC, ODT), FEWER),
         own=True,
@@ -128,7 +118,7 @@ CLAIMS = (
         where="1-rsg2-hug",
         rule="HUG misses less than RSG2 at every SQ (F = 1 makes them the same)",
         check=beats(HUG, (RSG2,), FEWER),
-        readings=PAPERS[1:],
+        variants=PAPERS[1:],
     ),
     Claim(
         name="same-if-all-are-notified",
@@ -136,7 +126,7 @@ CLAIMS = (
         where="1-rsg2-hug",
         rule="RSG2 and HUG have the same miss ratio",
         check=similar("miss_ratio", HUG, RSG2, 1e-12),
-        readings=PAPERS[:1],
+        variants=PAPERS[:1],
     ),
     Claim(
         name="quality-does-not-always-help",
@@ -144,7 +134,7 @@ CLAIMS = (
         where="1-rsg2-hug",
         rule="their gains fall at every step of SQ",
         check=changes_along(GAIN, (RSG2, HUG), rises=False),
-        readings=PAPERS[3:],
+        variants=PAPERS[3:],
     ),
     Claim(
         name="dc-beats-dc-ta",
@@ -152,7 +142,7 @@ CLAIMS = (
         where="2-dc-dc-ta",
         rule="DC misses less than DC-TA at every SQ, over paired seeds",
         check=beats(DC, (DC_TA,), FEWER),
-        readings=PAPERS,
+        variants=PAPERS,
     ),
     Claim(
         name="best-share-helps",
@@ -160,7 +150,7 @@ CLAIMS = (
         where="3-dc-ta-odt",
         rule="ODT misses less than DC-TA at every SQ",
         check=beats(ODT, (DC_TA,), FEWER),
-        readings=PAPERS,
+        variants=PAPERS,
     ),
     Claim(
         name="table-1-dc",
@@ -175,7 +165,7 @@ CLAIMS = (
         where="5-sg1-hug-dc",
         rule="HUG misses less than SG1 and DC at SQ = 0.75 and 1",
         check=only_at(HIGH, beats(HUG, _wins(HUG), FEWER)),
-        readings=(*OFTEN, *(one.name for one in OTHERS)),
+        variants=(*OFTEN, *(variant.name for variant in OTHERS)),
     ),
     Claim(
         name="table-1-sg1",
@@ -183,18 +173,18 @@ CLAIMS = (
         where="5-sg1-hug-dc",
         rule="SG1 misses less than HUG and DC there",
         check=only_at((100,), beats(SG1, _wins(SG1), FEWER)),
-        readings=PAPERS[3:],
+        variants=PAPERS[3:],
     ),
     *OWN,
 )
 
 EXPERIMENT = Experiment(
     name="page-delivery",
-    purpose="page caches that know the subscriptions (delivery, Figures 1–5, Table 1)",
-    source="delivery, section 4",
-    subject=PAGES,
+    purpose="page caches that know the subscriptions (delivery, Figures 1 to 5, Table 1)",
+    source="delivery 4",
+    study=PAGES,
     axis=Axis(column="quality", label="SQ", plural="qualities", suffix="", unit=100.0),
-    readings=READINGS,
+    variants=VARIANTS,
     policies=POLICIES,
     full=Extent(values=(10, 25, 50, 75, 100), seeds=10, bound_seeds=10),
     quick=Extent(
@@ -209,13 +199,13 @@ EXPERIMENT = Experiment(
         _figure("3-dc-ta-odt", "DC-TA with a fixed and the best share (Figure 3)", (DC_TA, ODT)),
         _figure("4-dc-odt", "DC and ODT (Figure 4)", (DC, ODT)),
         _figure("5-sg1-hug-dc", "SG1, HUG and DC (Figure 5)", COMPARED),
-        _figure("6-assay", "The best of the paper's, and assay", (HUG, DC, ODT)),
+        _figure("6-learned-demand", "The best of the paper's, and learned-demand", (HUG, DC, ODT)),
     ),
     claims=CLAIMS,
     winners=(
         Winners(title="Table 1: winners", policies=COMPARED, metric="miss_ratio", more=False),
         Winners(
-            title="Winners of all but assay",
+            title="Winners of all but learned-demand",
             policies=(SG1, RSG2, HUG, DC, ODT),
             metric="miss_ratio",
             more=False,

@@ -1,4 +1,4 @@
-"""How long a message survives in brokers' caches, computed instead of simulated (survival 4 to 6).
+"""How long a message survives in brokers' caches, computed, not simulated (survival 4, 5 and 6).
 
     exact      one broker: the slot of a message, and how many of its neighbours are alive
     reduced    one broker: the slot alone

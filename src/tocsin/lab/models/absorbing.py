@@ -44,13 +44,13 @@ class Steps(Struct, frozen=True):
         spread = 12 * math.sqrt(mean) + 30
         j = np.arange(max(0, int(mean - spread)), min(last, int(mean + spread)) + 1)
         weights = np.exp(j * math.log(mean) - mean - gammaln(j + 1.0))
-        found = float(weights @ self.survivors[j])
+        alive = float(weights @ self.survivors[j])
         if self.ratio > 0.0:
             scale = math.log(self.survivors[-1]) - last * math.log(self.ratio)
             beyond = float(pdtrc(last, mean * self.ratio))
             if beyond > 0.0:
-                found += math.exp(scale - mean * (1.0 - self.ratio) + math.log(beyond))
-        return min(1.0, found)
+                alive += math.exp(scale - mean * (1.0 - self.ratio) + math.log(beyond))
+        return min(1.0, alive)
 
 
 def absorbed(transient: Any, start: Values) -> Steps:
@@ -92,6 +92,6 @@ def lifetime(steps: Steps) -> Lifetime:
         mst=steps.mean,
         p_loss=1.0 - float(steps.survivors[0]),
         at_s=at_s,
-        alive=np.array([steps.survives(float(one)) for one in at_s]),
+        alive=np.array([steps.survives(float(time_s)) for time_s in at_s]),
         hazard=steps.rate * (1.0 - steps.ratio) if steps.ratio > 0 else steps.rate,
     )

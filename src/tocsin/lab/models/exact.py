@@ -46,19 +46,19 @@ def beginning(rates: Rates, start: Start) -> Values:
     """On top, among so many alive ones. The paper prints a binomial distribution of the others
     (`binomial`); what publications find is ψ (`stationary`), and then the mean is k/λb."""
     k = rates.slots
-    found = np.zeros((k + 1, k))
+    chances = np.zeros((k + 1, k))
     if start == "binomial":
         from scipy.stats import binom  # slow to load, and seldom needed
 
-        found[1:, 0] = binom.pmf(np.arange(k), k - 1, 1.0 - rates.nobody)
+        chances[1:, 0] = binom.pmf(np.arange(k), k - 1, 1.0 - rates.nobody)
     else:
-        found[1:, 0] = rates.alive_count[:-1]
-        found[k, 0] += rates.alive_count[k]
-    return np.asarray(rates.kept * found.ravel())
+        chances[1:, 0] = rates.alive_count[:-1]
+        chances[k, 0] += rates.alive_count[k]
+    return np.asarray(rates.kept * chances.ravel())
 
 
 def generator(rates: Rates) -> Any:
-    """Equation 2, corrected, among the transient states; `nop` has λg = μd = 0."""
+    """As in survival, equation 2, corrected, among the transient states; `nop` has λg = μd = 0."""
     k, g, d = rates.slots, rates.regenerated, rates.degraded
     i, j = (part.ravel() for part in np.mgrid[0 : k + 1, 1 : k + 1])
     alive = j <= i

@@ -17,7 +17,7 @@ SHOWN_POINTS = 100
 class Lifetime(Struct, frozen=True, kw_only=True):
     """From the publication of a message; one that is never cached lives 0 s."""
 
-    mst: float  # mean survival time, unconditional (survival, section 3)
+    mst: float  # mean survival time, unconditional (survival 3)
     p_loss: float
     at_s: Values  # times, from 0 …
     alive: Values  # … and P(T > t); exponential after the last
@@ -40,7 +40,7 @@ class Lifetime(Struct, frozen=True, kw_only=True):
             return float(self.at_s[-1] + more)
         return float(np.interp(-left, -self.alive, self.at_s))
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For scripts."""
         shown = np.linspace(0.0, self.quantile(SHARES[-1]), SHOWN_POINTS + 1)
         return {
@@ -48,7 +48,7 @@ class Lifetime(Struct, frozen=True, kw_only=True):
             "p_loss": self.p_loss,
             "quantiles": {f"{share:g}": self.quantile(share) for share in SHARES},
             "curve": {
-                "time_s": [float(one) for one in shown],
-                "survives": [self.survives(float(one)) for one in shown],
+                "time_s": [float(time_s) for time_s in shown],
+                "survives": [self.survives(float(time_s)) for time_s in shown],
             },
         }

@@ -24,17 +24,17 @@ def multi(rates: Rates) -> Lifetime:
 
 
 def copies_by_replicas(rates: Rates) -> Values:
-    """λcp of section 6, by the number of copies; 0 copies: nowhere."""
+    """λcp of survival 6, by the number of copies; 0 copies: nowhere."""
     copies = np.arange(1, rates.brokers + 1)
     others = np.floor(rates.slots * (rates.brokers / copies - 1.0) + 1e-9)
-    found = 1.0 if rates.floods else 1.0 - rates.nobody**copies
-    return np.concatenate([[0.0], others * found * rates.client])
+    held = 1.0 if rates.floods else 1.0 - rates.nobody**copies
+    return np.concatenate([[0.0], others * held * rates.client])
 
 
 def beginning(space: Multisets, rates: Rates) -> Values:
     """On top of the caches that keep it, any number of them."""
-    found = np.zeros(len(space.states))
+    chances = np.zeros(len(space.states))
     for copies in range(rates.brokers + 1):
         chance = rates.kept**copies * (1.0 - rates.kept) ** (rates.brokers - copies)
-        found[space.on_top(copies)] = space.choose[rates.brokers, copies] * chance
-    return found[1:]
+        chances[space.on_top(copies)] = space.choose[rates.brokers, copies] * chance
+    return chances[1:]

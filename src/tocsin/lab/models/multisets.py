@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from tocsin.errors import InvalidInput
-from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.jit.functions import compiled
 from tocsin.lab.models.rates import Rates, Values
 
 MOST_STATES = 60_000
@@ -83,10 +83,10 @@ def generator(space: Multisets, rates: Rates, pushed: Values) -> Any:
 @compiled
 def _rank(slots: Any, choose: Any) -> int:
     """Of a multiset written largest first."""
-    found, count = 0, slots.shape[0]
+    number, count = 0, slots.shape[0]
     for at in range(count):
-        found += choose[slots[at] + count - 1 - at, count - at]
-    return int(found)
+        number += choose[slots[at] + count - 1 - at, count - at]
+    return int(number)
 
 
 @compiled
@@ -107,14 +107,14 @@ def _list_states(choose: Any, most: int, states: Any) -> None:
 @compiled
 def _runs(slots: Any, first: Any, length: Any) -> int:
     """Where each slot that is held begins, and by how many brokers."""
-    found, at = 0, 0
+    runs, at = 0, 0
     while at < slots.shape[0] and slots[at] > 0:
-        first[found], length[found] = at, 0
-        while at < slots.shape[0] and slots[at] == slots[first[found]]:
-            length[found] += 1
+        first[runs], length[runs] = at, 0
+        while at < slots.shape[0] and slots[at] == slots[first[runs]]:
+            length[runs] += 1
             at += 1
-        found += 1
-    return found
+        runs += 1
+    return runs
 
 
 @compiled
@@ -135,11 +135,11 @@ def _count_moves(states: Any, together: bool, room: Any) -> None:
 def _moved(slots: Any, choose: Any, sorted_: Any) -> int:
     """The number of a multiset in any order."""
     for at in range(slots.shape[0]):
-        one, to = slots[at], at
-        while to > 0 and sorted_[to - 1] < one:
+        slot, to = slots[at], at
+        while to > 0 and sorted_[to - 1] < slot:
             sorted_[to] = sorted_[to - 1]
             to -= 1
-        sorted_[to] = one
+        sorted_[to] = slot
     return _rank(sorted_, choose)
 
 
@@ -207,21 +207,21 @@ def _fill(
             if together:
                 for other in range(runs):
                     chosen[other] = length[other]
-            chance, some = 1.0, 0
+            chance, keeping = 1.0, 0
             for other in range(runs):
-                for one in range(length[other]):
+                for member in range(length[other]):
                     slot = slots[first[other]]
-                    if one < chosen[other]:
+                    if member < chosen[other]:
                         slot = (slot + 1) % (most + 1)
-                    then[first[other] + one] = slot
+                    then[first[other] + member] = slot
                 chance *= choose[length[other], chosen[other]]
-                some += chosen[other]
-            chance *= kept**some * (1.0 - kept) ** (holders - some)
+                keeping += chosen[other]
+            chance *= kept**keeping * (1.0 - kept) ** (holders - keeping)
             columns[at] = _moved(then, choose, sorted_)
             values[at] = published * chance
             at += 1
         whole = 0.0
-        for one in range(diagonal + 1, at):
-            whole += values[one]
+        for entry in range(diagonal + 1, at):
+            whole += values[entry]
         values[diagonal] = -whole
     begins[states.shape[0]] = at

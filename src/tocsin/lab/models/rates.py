@@ -1,4 +1,4 @@
-"""What drives a message through a cache: rates of the *survival* paper, sections 3 to 5, corrected.
+"""What drives a message through a cache: rates of survival 3, 4 and 5, corrected.
 
 The paper's letters: π0 = e^−ρ, μd = λc·π0/(1−π0), λn = λb·(1−π0) for `sel` and λb for `all`, and
 λg = λc for `prt`. Under `nop` nothing moves a message but what is put on top of it.
@@ -78,7 +78,7 @@ def rates_of(load: MessageLoad, policy: MessagePolicy, copies: float = 0.0) -> R
 
 
 def _alive_count(slots: int, load: MessageLoad, incoming: float) -> Values:
-    """ψ of section 5, in its corrected form: ψ_i = ψ_0 ∏_{j<i} ((k−j)λc + λ) / (i! μd^i)."""
+    """ψ of survival 5, in its corrected form: ψ_i = ψ_0 ∏_{j<i} ((k−j)λc + λ) / (i! μd^i)."""
     i = np.arange(1, slots + 1)
     births = np.log((slots - i + 1) * load.client_rate + incoming)
     deaths = np.log(i) + np.log(load.client_rate / (1 - load.nobody)) - load.client_load

@@ -1,7 +1,7 @@
 """One broker: the slot of a message alone, its neighbours in expectation (survival 5).
 
-Equation 4 with the corrected ψ, and a beginning of 1−π0 in slot 1 (printed: π0). Its mean is k/λb
-whatever ψ is: what ψ changes is the distribution.
+As in survival, equation 4, with the corrected ψ and a beginning of 1−π0 in slot 1 (printed:
+π0). Its mean is k/λb whatever ψ is: what ψ changes is the distribution.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def reduced(rates: Rates) -> Lifetime:
 
 
 def slot_moves(rates: Rates, pushed: float) -> Any:
-    """Rates from slot to slot, 0 to k, as a matrix: equation 4, with what is put on top of the
-    cache from outside as `pushed`. From slot k it leads out, to 0."""
+    """Rates from slot to slot, 0 to k, as a matrix (survival, equation 4), with what is put on top
+    of the cache from outside as `pushed`. From slot k it leads out, to 0."""
     k, g, d = rates.slots, rates.regenerated, rates.degraded
     slot = np.arange(1, k + 1)
-    found: Values = np.zeros((k + 1, k + 1))
-    found[slot, (slot + 1) % (k + 1)] += pushed + (k - slot) * g  # t(1), t(3)
-    found[slot[1:], 1] += g  # t(2)
-    found[slot[:-1], k] += rates.alive[1:-1] * d  # t(4)
-    found[slot[1:], slot[:-1]] += rates.ahead[2:] * d  # t(5)
-    return found
+    moves: Values = np.zeros((k + 1, k + 1))
+    moves[slot, (slot + 1) % (k + 1)] += pushed + (k - slot) * g  # t(1), t(3)
+    moves[slot[1:], 1] += g  # t(2)
+    moves[slot[:-1], k] += rates.alive[1:-1] * d  # t(4)
+    moves[slot[1:], slot[:-1]] += rates.ahead[2:] * d  # t(5)
+    return moves

@@ -120,15 +120,15 @@ def _without(rates: Rates, step: Any, parts: int, length: int) -> Values:
     now = np.zeros((1 + parts, rates.slots + 1))
     now[0, :2] = 1.0 - rates.kept, rates.kept
     now[1:, 0] = 1.0
-    found = np.empty((1 + parts, length + 1))
-    found[:, 0] = now[:, 0]
+    chances = np.empty((1 + parts, length + 1))
+    chances[:, 0] = now[:, 0]
     for part in range(1, length + 1):
         now = now @ step
         _tick(now[1 + -part % parts], rates.kept)
         if part % parts == 0:
             _tick(now[0], rates.kept)
-        found[:, part] = now[:, 0]
-    return found
+        chances[:, part] = now[:, 0]
+    return chances
 
 
 def _tick(slots: Values, kept: float) -> None:
@@ -141,10 +141,10 @@ def _tick(slots: Values, kept: float) -> None:
 
 def _first(without: Values, parts: int) -> Values:
     """f, from A and G."""
-    found: Values = without[0].copy()
-    for at in range(len(found) - 1):
-        found[at + 1 :] -= found[at] * without[1 + at % parts, 1 : len(found) - at]
-    return found
+    gone: Values = without[0].copy()
+    for at in range(len(gone) - 1):
+        gone[at + 1 :] -= gone[at] * without[1 + at % parts, 1 : len(gone) - at]
+    return gone
 
 
 def _hazard(alive: Values, parts: int, end: float) -> float:

@@ -1,1 +1,1 @@
-"""The live system beside what the simulator predicts of it."""
+"""BAD's prototype experiment: the demo on a live system, beside what a recording of it predicts."""

@@ -1,4 +1,4 @@
-"""What the prototype experiment leaves: a table of its points, and the picture of Fig. 7."""
+"""What the prototype experiment leaves: a table of its points, and a picture (BAD, Figure 7)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from tocsin.lab.prototype.prototype import NONE, Row
+from tocsin.lab.prototype.comparison import NONE, Row
+from tocsin.lab.reports.frame import frame
 from tocsin.lab.reports.looks import LINE_STYLES, look
 
 TABLE = "points.parquet"
@@ -39,8 +40,7 @@ def write_prototype(rows: Sequence[Row], directory: Path) -> None:
         _draw(axes, rows, measured, predicted)
         axes.set_ylabel(name, fontsize=12)
         axes.set_xlabel("cache size of each broker (KB); 0: no cache", fontsize=11)
-        axes.grid(visible=True, color="#e6e6e6", linewidth=0.8)
-        axes.spines[["top", "right"]].set_visible(False)
+        frame(axes)
     handles, labels = grid[0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside right center", frameon=False)
     canvas.suptitle("The live system (solid) and what a recording of it predicts (dashed)")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pandas as pd
 from msgspec import Struct
 
-from tocsin.lab.declaring.axis import Axis
-from tocsin.lab.declaring.claims import Case, Judged, View, difference
-from tocsin.lab.declaring.experiment import Winners
-from tocsin.lab.declaring.statistics import Estimate, estimate
 from tocsin.lab.reports.verdicts import shown
+from tocsin.lab.spec.axis import Axis
+from tocsin.lab.spec.claims import Case, Judged, View, difference
+from tocsin.lab.spec.experiment import Winners
+from tocsin.lab.spec.statistics import Estimate, estimate
 
 WON, TIED, LOST = "✔", "≈", "✘"
 KEY = (
@@ -26,7 +26,7 @@ WINNERS_KEY = (
 
 
 class Contest(Struct, frozen=True):
-    """One claim: a row a reading, a column a size."""
+    """One claim: a row a variant, a column a size."""
 
     says: str
     columns: list[str]
@@ -36,21 +36,21 @@ class Contest(Struct, frozen=True):
 def contests(judged: Sequence[Judged]) -> list[Contest]:
     """Of our own claims that compare one policy with others in one metric."""
     by_claim: dict[str, list[Judged]] = {}
-    for one in judged:
-        cases = one.finding.cases
+    for judgement in judged:
+        cases = judgement.finding.cases
         alike = len({case.metric for case in cases}) == 1 and all(case.better for case in cases)
-        if one.claim.own and alike:
-            by_claim.setdefault(one.claim.name, []).append(one)
-    return [_contest(found) for found in by_claim.values()]
+        if judgement.claim.own and alike:
+            by_claim.setdefault(judgement.claim.name, []).append(judgement)
+    return [_contest(group) for group in by_claim.values()]
 
 
 def winners(declared: Winners, points: pd.DataFrame, axis: Axis) -> Contest:
-    """A row a reading of this axis, a column a value of it."""
-    readings = dict.fromkeys(str(reading) for reading in points["reading"])
-    views = [View(points, reading, axis) for reading in readings]
+    """A row a variant of this axis, a column a value of it."""
+    variants = dict.fromkeys(str(variant) for variant in points["variant"])
+    views = [View(points, variant, axis) for variant in variants]
     places = sorted({at for view in views for at in view.places})
-    rows = [[view.reading, *(_winners(declared, view, at) for at in places)] for view in views]
-    return Contest(declared.title, ["reading", *(axis.told(at) for at in places)], rows)
+    rows = [[view.variant, *(_winners(declared, view, at) for at in places)] for view in views]
+    return Contest(declared.title, ["variant", *(axis.in_words(at) for at in places)], rows)
 
 
 def _winners(declared: Winners, view: View, at: int) -> str:
@@ -60,7 +60,7 @@ def _winners(declared: Winners, view: View, at: int) -> str:
         for policy in declared.policies
         if policy in view.policies
     }
-    ranked = [policy for policy in sorted(means, key=lambda one: means[one]) if at in view.places]
+    ranked = [policy for policy in sorted(means, key=means.__getitem__) if at in view.places]
     first, *others = ranked or [""]
     near = [
         other
@@ -74,18 +74,22 @@ def _behind(apart: Estimate, more: bool) -> bool:
     return apart.below(0) if more else apart.above(0)
 
 
-def _contest(found: list[Judged]) -> Contest:
-    groups = list(dict.fromkeys(group for one in found for group in one.finding.groups))
+def _contest(judged: list[Judged]) -> Contest:
+    groups = list(
+        dict.fromkeys(group for judgement in judged for group in judgement.finding.groups)
+    )
     rows = []
-    for one in found:
-        cells = [[case for case in one.finding.cases if case.group == group] for group in groups]
-        rows.append([one.reading, *(_cell(cases) if cases else "" for cases in cells)])
-    return Contest(found[0].claim.says, ["reading", *groups], rows)
+    for judgement in judged:
+        cells = [
+            [case for case in judgement.finding.cases if case.group == group] for group in groups
+        ]
+        rows.append([judgement.variant, *(_cell(cases) if cases else "" for cases in cells)])
+    return Contest(judged[0].claim.says, ["variant", *groups], rows)
 
 
 def _cell(cases: list[Case]) -> str:
     hardest = min(cases, key=lambda case: case.margin)
     lost = any(case.lost for case in cases)
     mark = LOST if lost else WON if all(case.holds for case in cases) else TIED
-    rival = hardest.told.split(" − ")[-1]
+    rival = hardest.compared.split(" − ")[-1]
     return f"{mark} {rival} {shown(hardest)}"

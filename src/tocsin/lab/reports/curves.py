@@ -11,11 +11,11 @@ import pandas as pd
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tocsin.lab.declaring.axis import Axis
-from tocsin.lab.declaring.columns import bound_columns
-from tocsin.lab.declaring.figures import Dash, Drawn, Figure, Series
-from tocsin.lab.declaring.statistics import Estimate, estimate
 from tocsin.lab.reports.kinds import live_of
+from tocsin.lab.spec.axis import Axis
+from tocsin.lab.spec.columns import bound_columns
+from tocsin.lab.spec.figures import Dash, Drawn, Figure, Series
+from tocsin.lab.spec.statistics import Estimate, estimate
 
 REFERENCE = ""  # the policy of a curve that belongs to none
 
@@ -43,9 +43,9 @@ class Bound(Struct, frozen=True, kw_only=True):
 
 
 class Panel(Struct, frozen=True, kw_only=True):
-    """One reading's part of a figure."""
+    """One variant's part of a figure."""
 
-    reading: str
+    variant: str
     axis: Axis
     curves: list[Curve]
     bound: Bound | None
@@ -54,17 +54,17 @@ class Panel(Struct, frozen=True, kw_only=True):
 
 
 def panels(figure: Figure, points: pd.DataFrame, whole: Axis) -> list[Panel]:
-    """The figure's curves, reading by reading, in the order in which the points name them; what was
+    """The figure's curves, variant by variant, in the order in which the points name them; what was
     predicted of live points beside those."""
-    found: dict[str, Panel] = {}
+    merged: dict[str, Panel] = {}
     for panel in _panels(figure, points, whole):
-        live = found.get(live_of(panel.reading))
+        live = merged.get(live_of(panel.variant))
         if live is None:
-            found[panel.reading] = panel
+            merged[panel.variant] = panel
         else:
             beside = [_as_predicted(curve) for curve in panel.curves]
-            found[live.reading] = replace(live, curves=[*live.curves, *beside])
-    return list(found.values())
+            merged[live.variant] = replace(live, curves=[*live.curves, *beside])
+    return list(merged.values())
 
 
 def _as_predicted(curve: Curve) -> Curve:
@@ -72,20 +72,20 @@ def _as_predicted(curve: Curve) -> Curve:
 
 
 def _panels(figure: Figure, points: pd.DataFrame, whole: Axis) -> list[Panel]:
-    found = []
-    for reading in dict.fromkeys(str(reading) for reading in points["reading"]):
-        if figure.readings is not None and reading not in figure.readings:
+    drawn = []
+    for variant in dict.fromkeys(str(variant) for variant in points["variant"]):
+        if figure.variants is not None and variant not in figure.variants:
             continue
-        axis = whole.of(reading)
-        here = points[points["reading"] == reading]
+        axis = whole.of(variant)
+        here = points[points["variant"] == variant]
         simulated = here[here["kind"] == "simulation"]
         bounded = here[here["kind"] == "bound"]
         if figure.at is not None:
-            panel = _side_by_side(figure, reading, simulated, axis)
+            panel = _side_by_side(figure, variant, simulated, axis)
         else:
             values = sorted(simulated[axis.column].unique())
             panel = Panel(
-                reading=reading,
+                variant=variant,
                 axis=axis,
                 curves=[
                     curve
@@ -98,11 +98,11 @@ def _panels(figure: Figure, points: pd.DataFrame, whole: Axis) -> list[Panel]:
                 allowed=[value / axis.unit for value in values] if figure.allowed else [],
             )
         if panel.curves:
-            found.append(panel)
-    return found
+            drawn.append(panel)
+    return drawn
 
 
-def _side_by_side(figure: Figure, reading: str, points: pd.DataFrame, axis: Axis) -> Panel:
+def _side_by_side(figure: Figure, variant: str, points: pd.DataFrame, axis: Axis) -> Panel:
     """Policies at one value of the axis, in the order in which the figure names them."""
     here = points[points[axis.column] == figure.at]
     names: list[str] = []
@@ -118,7 +118,7 @@ def _side_by_side(figure: Figure, reading: str, points: pd.DataFrame, axis: Axis
         ]
         curves.append(_of_means(REFERENCE, series, series.label, range(len(names)), means))
     return Panel(
-        reading=reading,
+        variant=variant,
         axis=axis,
         curves=[curve for curve in curves if curve.xs],
         bound=None,
@@ -142,13 +142,13 @@ def _curves(series: Series, points: pd.DataFrame, unit: float, axis: Axis) -> li
         points = _differences(points, series.metric, series.against, axis)
     if series.pooled:
         return [_curve(REFERENCE, series.label, series, points, unit, axis)]
-    found = []
+    curves = []
     for policy in dict.fromkeys(points["policy"]):
         if series.policies is None or policy in series.policies:
             label = f"{policy} {series.label}".strip()
             mine = points[points["policy"] == policy]
-            found.append(_curve(str(policy), label, series, mine, unit, axis))
-    return found
+            curves.append(_curve(str(policy), label, series, mine, unit, axis))
+    return curves
 
 
 def _curve(
@@ -158,10 +158,10 @@ def _curve(
     for value, values in points.groupby(axis.column)[series.metric]:
         if series.pooled:  # the same for all policies: seeds are what varies
             values = values.groupby(points.loc[values.index, "seed"]).mean()
-        found = estimate(values / unit)
-        if found.seeds:
+        mean = estimate(values / unit)
+        if mean.seeds:
             xs.append(float(value) / axis.unit)  # type: ignore[arg-type]
-            means.append(found)
+            means.append(mean)
     return _of_means(policy, series, label, xs, means)
 
 
@@ -174,9 +174,9 @@ def _of_means(
         dash=series.dash,
         drawn=series.drawn,
         xs=list(xs),
-        mean=[found.mean for found in means],
-        low=[found.low for found in means],
-        high=[found.high for found in means],
+        mean=[point.mean for point in means],
+        low=[point.low for point in means],
+        high=[point.high for point in means],
     )
 
 
@@ -210,8 +210,8 @@ def bound_of(
         shifted.append((rows[[best, reached]].mean() + move) / unit)
     return Bound(
         xs=xs,
-        best=[float(one[best]) for one in shifted],
-        reached=[float(one[reached]) for one in shifted],
+        best=[float(row[best]) for row in shifted],
+        reached=[float(row[reached]) for row in shifted],
     )
 
 

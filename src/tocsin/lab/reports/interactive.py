@@ -11,20 +11,22 @@ from typing import Any
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
-from tocsin.lab.declaring.figures import Figure
 from tocsin.lab.reports.curves import Curve, Panel
 from tocsin.lab.reports.looks import (
     BAND,
     COLOURS,
+    GRID,
     PLOTLY_DASHES,
     PLOTLY_MARKERS,
     Look,
     look,
     rows_and_columns,
 )
+from tocsin.lab.spec.figures import Figure
 
 HEIGHT_PIXELS, BETWEEN_PIXELS = 480, 110
 GREY = "#666666"
+LINES = {"gridcolor": GRID, "zerolinecolor": GRID}
 Trace = dict[str, Any]
 
 
@@ -36,13 +38,13 @@ def script() -> str:
 def division(figure: Figure, panels: list[Panel], policies: list[str]) -> str:
     """The figure as a <div> for a page that has the script."""
     traces: list[Trace] = []
-    told: set[str] = set()  # one entry in the legend for all panels
+    listed: set[str] = set()  # one entry in the legend for all panels
     for number, panel in enumerate(panels, start=1):
         for trace in _traces(panel, policies):
             trace |= {"xaxis": f"x{number}", "yaxis": f"y{number}"}
             if trace["showlegend"]:
-                trace["showlegend"] = trace["legendgroup"] not in told
-                told.add(trace["legendgroup"])
+                trace["showlegend"] = trace["legendgroup"] not in listed
+                listed.add(trace["legendgroup"])
             traces.append(trace)
     return str(
         to_html(
@@ -57,12 +59,7 @@ def division(figure: Figure, panels: list[Panel], policies: list[str]) -> str:
 
 
 def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
-    gap = 0.04 if figure.one_scale else 0.07
     rows, columns = rows_and_columns(len(panels))
-    width = (1 - gap * (columns - 1)) / columns
-    between = BETWEEN_PIXELS / (rows * HEIGHT_PIXELS)
-    height = (1 - between * (rows - 1)) / rows
-    lines = {"gridcolor": "#e6e6e6", "zerolinecolor": "#e6e6e6"}
     layout: dict[str, Any] = {
         "height": rows * HEIGHT_PIXELS,
         "font": {"size": 14, "color": "#222222"},
@@ -74,30 +71,14 @@ def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
         "annotations": [],
     }
     for number, panel in enumerate(panels, start=1):
-        row, column = divmod(number - 1, columns)
-        left, top = column * (width + gap), 1 - row * (height + between)
-        layout[f"xaxis{number}"] = {
-            "domain": [left, left + width],
-            "anchor": f"y{number}",
-            "title": {"text": "" if panel.names else panel.axis.label},
-            **lines,
-        }
-        if panel.axis.logarithmic and not panel.names:
-            layout[f"xaxis{number}"] |= _ticks(panel)
-        layout[f"yaxis{number}"] = {
-            "domain": [max(0.0, top - height), top],
-            "anchor": f"x{number}",
-            **lines,
-        }
-        if column == 0:
-            layout[f"yaxis{number}"]["title"] = {"text": figure.axis}
-        if figure.one_scale and number > 1:
-            layout[f"yaxis{number}"] |= {"matches": "y", "showticklabels": column == 0}
+        across, up = _domains(number, rows, columns, 0.04 if figure.one_scale else 0.07)
+        layout[f"xaxis{number}"] = _x_axis(panel, number) | {"domain": across}
+        layout[f"yaxis{number}"] = _y_axis(figure, number, columns) | {"domain": up}
         layout["annotations"].append(
             {
-                "text": f"reading: {panel.reading}",
-                "x": left + width / 2,
-                "y": top,
+                "text": f"variant: {panel.variant}",
+                "x": sum(across) / 2,
+                "y": up[1],
                 "xref": "paper",
                 "yref": "paper",
                 "yanchor": "bottom",
@@ -107,20 +88,47 @@ def _layout(figure: Figure, panels: list[Panel]) -> dict[str, Any]:
     return layout
 
 
+def _domains(number: int, rows: int, columns: int, gap: float) -> tuple[list[float], list[float]]:
+    """From where to where a panel reaches, across and up; numbers count from 1."""
+    width = (1 - gap * (columns - 1)) / columns
+    between = BETWEEN_PIXELS / (rows * HEIGHT_PIXELS)
+    height = (1 - between * (rows - 1)) / rows
+    row, column = divmod(number - 1, columns)
+    left, top = column * (width + gap), 1 - row * (height + between)
+    return [left, left + width], [max(0.0, top - height), top]
+
+
+def _x_axis(panel: Panel, number: int) -> dict[str, Any]:
+    title = {"text": "" if panel.names else panel.axis.label}
+    axis = {"anchor": f"y{number}", "title": title, **LINES}
+    return axis | _ticks(panel) if panel.axis.logarithmic and not panel.names else axis
+
+
+def _y_axis(figure: Figure, number: int, columns: int) -> dict[str, Any]:
+    """The leftmost panels have the title."""
+    first = (number - 1) % columns == 0
+    axis: dict[str, Any] = {"anchor": f"x{number}", **LINES}
+    if first:
+        axis["title"] = {"text": figure.axis}
+    if figure.one_scale and number > 1:
+        axis |= {"matches": "y", "showticklabels": first}
+    return axis
+
+
 def _ticks(panel: Panel) -> dict[str, Any]:
     """Values on a logarithmic axis, themselves as ticks."""
     ticks = sorted({x for curve in panel.curves for x in curve.xs})
-    told = [f"{tick:,g}" for tick in ticks]
-    return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": told}
+    labels = [f"{tick:,g}" for tick in ticks]
+    return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": labels}
 
 
 def _named_traces(panel: Panel) -> list[Trace]:
     """What stands side by side: a mark and its interval each."""
-    found = []
+    traces = []
     for curve in panel.curves:
         above = [high - mean for high, mean in zip(curve.high, curve.mean, strict=True)]
         marks = _line(curve.label, curve.xs, curve.mean, curve.label or "means")
-        found.append(
+        traces.append(
             marks
             | {
                 "x": panel.names,
@@ -132,30 +140,30 @@ def _named_traces(panel: Panel) -> list[Trace]:
                 },
                 "error_y": {
                     "type": "data",
-                    "array": [0.0 if math.isnan(one) else one for one in above],
+                    "array": [0.0 if math.isnan(height) else height for height in above],
                 },
                 "hovertemplate": "%{y:.5g}",
                 "showlegend": bool(curve.label),
             }
         )
-    return found
+    return traces
 
 
 def _traces(panel: Panel, policies: list[str]) -> list[Trace]:
     if panel.names:
         return _named_traces(panel)
-    found = [trace for curve in panel.curves for trace in _curve_traces(curve, policies)]
+    traces = [trace for curve in panel.curves for trace in _curve_traces(curve, policies)]
     if panel.allowed:
         allowed = _line("allowed", panel.allowed, panel.allowed, "allowed")
         allowed["line"]["dash"] = "dash"
-        found.insert(0, allowed)
+        traces.insert(0, allowed)
     if panel.bound is not None:
         sizes = panel.bound.xs
         reached = _line("reached with foresight", sizes, panel.bound.reached, "bound")
         best = _line("optimum lies here", sizes, panel.bound.best, "bound")
         shade = {"fill": "tonexty", "fillcolor": "rgba(150,150,150,0.5)"}
-        found = [reached | {"showlegend": False}, best | shade, *found]
-    return found
+        traces = [reached | {"showlegend": False}, best | shade, *traces]
+    return traces
 
 
 def _line(name: str, sizes: list[float], values: list[float], group: str) -> Trace:

@@ -1,5 +1,5 @@
-"""Points that were played live, and predictions of them, as readings of their own: all that is made
-of a reading's points, curves and verdicts and tables, is then made of these too.
+"""Points that were played live, and predictions of them, as variants of their own: all that is made
+of a variant's points, curves and verdicts and tables, is then made of these too.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ SUFFIXES = {"live": ", live", "prediction": ", predicted"}  # by the kind of poi
 COST = "cost_"  # columns of predictions: what they were made with
 
 
-def told_apart(points: pd.DataFrame) -> pd.DataFrame:
+def label_kinds(points: pd.DataFrame) -> pd.DataFrame:
     """The simulated ones come first."""
     suffixes = points["kind"].map(SUFFIXES).fillna("")
-    readings = points["reading"] + suffixes
+    variants = points["variant"] + suffixes
     kinds = points["kind"].where(suffixes == "", "simulation")
     order = suffixes.map(["", *SUFFIXES.values()].index).argsort(kind="stable")
-    return points.assign(reading=readings, kind=kinds).iloc[order]
+    return points.assign(variant=variants, kind=kinds).iloc[order]
 
 
-def live_of(reading: str) -> str:
-    """The reading that this one is a prediction of; empty if it is none."""
-    predicted = reading.removesuffix(SUFFIXES["prediction"])
-    return predicted + SUFFIXES["live"] if predicted != reading else ""
+def live_of(variant: str) -> str:
+    """The variant that this one is a prediction of; empty if it is none."""
+    predicted = variant.removesuffix(SUFFIXES["prediction"])
+    return predicted + SUFFIXES["live"] if predicted != variant else ""
 
 
 def about_live(points: pd.DataFrame) -> list[str]:
@@ -37,6 +37,6 @@ def about_live(points: pd.DataFrame) -> list[str]:
         if name.startswith(COST)
     )
     return [
-        "Readings “…, live” were played through the whole system; “…, predicted” is the simulator "
+        "Variants “…, live” were played through the whole system; “…, predicted” is the simulator "
         f"over the same workloads with what these points show to cost: {costs}."
     ]

@@ -21,6 +21,7 @@ COLOURS = (
     "#AA4499",  # purple
     "#882255",  # wine
 )
+GRID = "#e6e6e6"
 MARKERS = ("o", "s", "^", "v", "D", "P", "X", "<", ">")
 PLOTLY_MARKERS = {
     "o": "circle",
@@ -39,7 +40,7 @@ LINE_STYLES = {"solid": "-", "dashed": (0, (5, 3)), "dotted": (0, (1.2, 1.8))}
 PLOTLY_DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
 ROW = 3  # panels side by side
 BAND = 0.12  # opacity of confidence bands
-OURS = ("homing", "assay")  # stand out: they are what the others are compared with
+OURS = ("return-rate", "learned-demand")  # stand out: they are what the others are compared with
 
 
 def rows_and_columns(panels: int) -> tuple[int, int]:

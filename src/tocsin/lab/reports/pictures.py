@@ -1,17 +1,19 @@
-"""Figures as PNG files, drawn with matplotlib: one panel a reading."""
+"""Figures as PNG files, drawn with matplotlib: one panel a variant."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from tocsin.lab.declaring.figures import Figure
 from tocsin.lab.reports.curves import Curve, Panel
+from tocsin.lab.reports.frame import frame
 from tocsin.lab.reports.looks import BAND, COLOURS, LINE_STYLES, MARKERS, look, rows_and_columns
+from tocsin.lab.spec.figures import Figure
 
 PANEL_INCHES = (5.6, 4.0)
 LEFT_INCHES, RIGHT_INCHES = 1.15, 2.3  # the legend is at the right
@@ -38,6 +40,13 @@ def draw(figure: Figure, panels: list[Panel], policies: list[str], file: Path) -
         wspace=0.06 if figure.one_scale else 0.16,
         hspace=BETWEEN_INCHES / PANEL_INCHES[1],
     )
+    _draw_panels(grid, figure, panels, policies)
+    canvas.suptitle(figure.title, fontsize=FONT_POINTS + 2, fontweight="bold")
+    _draw_legend(canvas, grid, 1 - (RIGHT_INCHES - 0.1) / wide)
+    canvas.savefig(file)
+
+
+def _draw_panels(grid: Any, figure: Figure, panels: list[Panel], policies: list[str]) -> None:
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     for axes, panel in zip(grid.flat, panels, strict=False):
@@ -48,31 +57,32 @@ def draw(figure: Figure, panels: list[Panel], policies: list[str], file: Path) -
             axes.set_xlabel(panel.axis.label, fontsize=FONT_POINTS)
             if panel.axis.logarithmic:
                 _logarithmic(axes, panel)
-        axes.set_title(f"reading: {panel.reading}", fontsize=FONT_POINTS)
+        axes.set_title(f"variant: {panel.variant}", fontsize=FONT_POINTS)
     for row in grid:
         row[0].set_ylabel(figure.axis, fontsize=FONT_POINTS)
-    canvas.suptitle(figure.title, fontsize=FONT_POINTS + 2, fontweight="bold")
+
+
+def _draw_legend(canvas: Canvas, grid: Any, left: float) -> None:
+    """One for all panels."""
     handles: dict[str, Artist] = {}
     for axes in grid.flat:
-        found, labels = axes.get_legend_handles_labels()
-        handles |= dict(zip(labels, found, strict=True))
+        artists, labels = axes.get_legend_handles_labels()
+        handles |= dict(zip(labels, artists, strict=True))
     if handles:
         canvas.legend(
             list(handles.values()),
             list(handles),
             loc="center left",
-            bbox_to_anchor=(1 - (RIGHT_INCHES - 0.1) / wide, 0.5),
+            bbox_to_anchor=(left, 0.5),
             fontsize=FONT_POINTS - 2,
             frameon=False,
         )
-    canvas.savefig(file)
 
 
 def _plain(axes: Axes) -> None:
-    axes.grid(visible=True, color="#e6e6e6", linewidth=0.8)
+    frame(axes)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=FONT_POINTS - 1)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _logarithmic(axes: Axes, panel: Panel) -> None:

@@ -17,15 +17,15 @@ import pandas as pd
 from msgspec import Struct
 
 from tocsin import __version__
-from tocsin.lab.declaring.axis import Axis
-from tocsin.lab.declaring.claims import Judged, judge
-from tocsin.lab.declaring.experiment import RECORDED, Experiment
-from tocsin.lab.declaring.plan import Conditions
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.reports import interactive, pictures, verdicts
 from tocsin.lab.reports.contests import KEY, WINNERS_KEY, contests, winners
 from tocsin.lab.reports.curves import bound_of, panels
-from tocsin.lab.reports.kinds import about_live, told_apart
+from tocsin.lab.reports.kinds import about_live, label_kinds
+from tocsin.lab.spec.axis import Axis
+from tocsin.lab.spec.claims import Judged, judge
+from tocsin.lab.spec.experiment import RECORDED, Experiment
+from tocsin.lab.spec.plan import Conditions
 from tocsin.lab.sweeps.points import read_points, write_whole
 
 BOUND_KEY = (
@@ -60,21 +60,21 @@ class Report(Struct, frozen=True):
 
 def write_report(directory: Path) -> Report:
     """Make everything anew from the directory's points."""
-    made, conditions = read_points(directory)
-    points = told_apart(made)
+    table, conditions = read_points(directory)
+    points = label_kinds(table)
     experiment = experiment_named(conditions.experiment)
     axis = experiment.axis
     judged = judge(experiment.claims, points, axis)
     policies = [policy for policy in dict.fromkeys(points["policy"]) if policy]
     drawn = [(figure, panels(figure, points, axis)) for figure in experiment.figures]
-    drawn = [(figure, found) for figure, found in drawn if found]
+    drawn = [(figure, shown) for figure, shown in drawn if shown]
     (directory / "figures").mkdir(exist_ok=True)
-    for figure, found in drawn:
-        pictures.draw(figure, found, policies, directory / "figures" / f"{figure.name}.png")
+    for figure, shown in drawn:
+        pictures.draw(figure, shown, policies, directory / "figures" / f"{figure.name}.png")
     title = f"{experiment.name}: claims"
     write_whole(directory / "claims.md", verdicts.markdown(judged, title).encode())
     verdicts.write_cases(judged, directory / "claims.parquet")
-    about = _about(experiment, conditions, made) + about_live(made)
+    about = _about(experiment, conditions, table) + about_live(table)
     parts = _by_axis(points, axis)
     tables = (
         _winners(experiment, parts)
@@ -92,7 +92,7 @@ def write_report(directory: Path) -> Report:
         directory / "report.md", _markdown(experiment, about, tables, still, judged).encode()
     )
     live = [
-        (figure.title, interactive.division(figure, found, policies)) for figure, found in drawn
+        (figure.title, interactive.division(figure, shown, policies)) for figure, shown in drawn
     ]
     write_whole(directory / "report.html", _page(experiment, about, tables, live, judged).encode())
     return Report(experiment, conditions, judged, len(points))
@@ -107,48 +107,57 @@ class _Table(Struct, frozen=True):
 
 
 def _winners(experiment: Experiment, parts: list[tuple[Axis, pd.DataFrame]]) -> list[_Table]:
-    found = [
-        winners(one, here, along)
-        for one in experiment.winners
+    standings = [
+        winners(declared, here, along)
+        for declared in experiment.winners
         for along, here in parts
-        if one.metric in here
+        if declared.metric in here
     ]
-    return [_Table(one.says, one.columns, one.rows, len(one.columns), WINNERS_KEY) for one in found]
+    return [
+        _Table(contest.says, contest.columns, contest.rows, len(contest.columns), WINNERS_KEY)
+        for contest in standings
+    ]
 
 
 def _contests(judged: list[Judged]) -> list[_Table]:
     return [
-        _Table(f"Cell by cell: {one.says}", one.columns, one.rows, len(one.columns), KEY)
-        for one in contests(judged)
+        _Table(
+            f"Cell by cell: {contest.says}",
+            contest.columns,
+            contest.rows,
+            len(contest.columns),
+            KEY,
+        )
+        for contest in contests(judged)
     ]
 
 
 def _by_axis(points: pd.DataFrame, whole: Axis) -> list[tuple[Axis, pd.DataFrame]]:
-    """Readings that go along the same axis belong into one table."""
-    readings: dict[str, list[str]] = {}
-    for reading in dict.fromkeys(str(reading) for reading in points["reading"]):
-        readings.setdefault(whole.of(reading).label, []).append(reading)
+    """Variants that go along the same axis belong into one table."""
+    variants: dict[str, list[str]] = {}
+    for variant in dict.fromkeys(str(variant) for variant in points["variant"]):
+        variants.setdefault(whole.of(variant).label, []).append(variant)
     return [
-        (whole.of(alike[0]), points[points["reading"].isin(alike)]) for alike in readings.values()
+        (whole.of(alike[0]), points[points["variant"].isin(alike)]) for alike in variants.values()
     ]
 
 
 def _means(points: pd.DataFrame, metric: str, title: str, axis: Axis) -> _Table:
-    """A metric's means: one row a reading and policy, one column a value of the axis."""
+    """A metric's means: one row a variant and policy, one column a value of the axis."""
     simulated = points[points["kind"] == "simulation"]
     values = sorted(simulated[axis.column].unique())
     rows = []
-    for reading in dict.fromkeys(simulated["reading"]):
-        here = simulated[simulated["reading"] == reading]
+    for variant in dict.fromkeys(simulated["variant"]):
+        here = simulated[simulated["variant"] == variant]
         for policy in dict.fromkeys(here["policy"]):
             by_value = here[here["policy"] == policy].groupby(axis.column)[metric].mean()
-            rows.append([str(reading), str(policy), *_cells(by_value, values)])
-        bounds = points[(points["kind"] == "bound") & (points["reading"] == reading)]
+            rows.append([str(variant), str(policy), *_cells(by_value, values)])
+        bounds = points[(points["kind"] == "bound") & (points["variant"] == variant)]
         bound = bound_of(metric, here, bounds, axis)
         if bound is not None:
             by_value = pd.Series(bound.best, index=[round(x * axis.unit) for x in bound.xs])
-            rows.append([str(reading), "(bound)", *_cells(by_value, values)])
-    columns = ["reading", "policy", *(axis.told(value) for value in values)]
+            rows.append([str(variant), "(bound)", *_cells(by_value, values)])
+    columns = ["variant", "policy", *(axis.in_words(value) for value in values)]
     bounded = any(row[1] == "(bound)" for row in rows)
     return _Table(title, columns, rows, 2, BOUND_KEY if bounded else "")
 
@@ -161,39 +170,41 @@ def _about(experiment: Experiment, conditions: Conditions, points: pd.DataFrame)
     """What was run, in sentences."""
     played = points[points["kind"].isin(["simulation", "live"])]
     kinds = points["kind"].value_counts()
-    cells = ["kind", "reading", "policy", experiment.axis.column]
+    cells = ["kind", "variant", "policy", experiment.axis.column]
     seeds = played.groupby(cells)["seed"].nunique()
-    each = f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
+    seed_range = (
+        f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
+    )
     live = f"{kinds['live']} live points, " if "live" in kinds else ""
     lines = [
         f"{experiment.purpose[0].upper()}{experiment.purpose[1:]}. Figures and claims: "
         f"{experiment.source}.",
-        f"{kinds.get('simulation', 0)} simulations, {live}{kinds.get('bound', 0)} bounds; {each} "
-        f"seeds for each policy and value; tocsin {__version__}."
+        f"{kinds.get('simulation', 0)} simulations, {live}{kinds.get('bound', 0)} bounds; "
+        f"{seed_range} seeds for each policy and value; tocsin {__version__}."
         + (" A quick look at a smaller workload." if conditions.quick else ""),
     ]
-    present = set(points["reading"])
-    for reading in experiment.readings:
-        if reading.name in present:
-            changed = _changed(experiment, conditions.readings[reading.name], set(reading.settings))
+    present = set(points["variant"])
+    for variant in experiment.variants:
+        if variant.name in present:
+            changed = _changed(experiment, conditions.variants[variant.name], set(variant.settings))
             lines.append(
-                f"Reading “{reading.name}”: {reading.meaning}."
+                f"Variant “{variant.name}”: {variant.meaning}."
                 + (f" Settings: {changed}." if changed else "")
             )
     if RECORDED in present:
-        changed = _changed(experiment, conditions.readings[RECORDED], set())
+        changed = _changed(experiment, conditions.variants[RECORDED], set())
         lines.append(
-            f"Reading “{RECORDED}”: what was recorded."
+            f"Variant “{RECORDED}”: what was recorded."
             + (f" Settings: {changed}." if changed else "")
         )
     return lines
 
 
 def _changed(experiment: Experiment, settings: dict[str, Any], but: set[str]) -> str:
-    """What is not as the subject, or the paper's table, has it."""
-    subject = experiment.subject
+    """What is not as the study, or the paper's table, has it."""
+    study = experiment.study
     defaults: dict[str, Any] = {}
-    for kind in (subject.workload, subject.surroundings):
+    for kind in (study.workload, study.environment):
         defaults |= msgspec.json.decode(msgspec.json.encode(kind()))
     return ", ".join(
         f"{key}={value}"
@@ -211,11 +222,12 @@ def _markdown(
 ) -> str:
     lines = [f"# {experiment.name}", "", *(f"{line}\n" for line in about)]
     lines += ["## Claims", "", *(f"{line}\n" for line in verdicts.tally(judged))]
-    lines += ["| | claim | reading | verdict | numbers |", "|---|---|---|---|---|"]
+    lines += ["| | claim | variant | verdict | numbers |", "|---|---|---|---|---|"]
     lines += [
-        f"| {verdicts.MARKS[one.finding.verdict]} | {_pipe(one.claim.says)} | {one.reading} "
-        f"| {verdicts.verdict(one)} | {_pipe(verdicts.numbers(one.finding))} |"
-        for one in judged
+        f"| {verdicts.MARKS[judgement.finding.verdict]} | {_pipe(judgement.claim.says)} "
+        f"| {judgement.variant} | {verdicts.verdict(judgement)} "
+        f"| {_pipe(verdicts.numbers(judgement.finding))} |"
+        for judgement in judged
     ]
     lines += ["", "What was asked for, and where each fails: claims.md.", ""]
     lines += ["## Figures", "", "Means over seeds with 95 % bands.", ""]
@@ -252,9 +264,9 @@ def _page(
         "<h2>Claims</h2><p class=quiet>Differences are paired by seed; brackets are 95 % "
         "confidence intervals. A case holds when its whole interval does.</p>",
         *(f"<p>{escape(line)}</p>" for line in verdicts.tally(judged)),
-        "<div class=wide><table><tr><th>claim</th><th>figure</th><th>reading</th><th>verdict</th>"
+        "<div class=wide><table><tr><th>claim</th><th>figure</th><th>variant</th><th>verdict</th>"
         "<th>numbers</th></tr>",
-        *(_claim_row(one) for one in judged),
+        *(_claim_row(judgement) for judgement in judged),
         "</table></div>",
         *(_table(table) for table in tables),
         "</body></html>",
@@ -262,13 +274,14 @@ def _page(
     return "\n".join(parts)
 
 
-def _claim_row(one: Judged) -> str:
-    colour = COLOURS[one.finding.verdict]
+def _claim_row(judgement: Judged) -> str:
+    colour = COLOURS[judgement.finding.verdict]
     return (
-        f"<tr><td>{escape(one.claim.says)}<br><span class=quiet>{escape(one.claim.rule)}</span>"
-        f"</td><td>{escape(one.claim.where)}</td><td>{escape(one.reading)}</td>"
-        f'<td class=verdict style="color:{colour}">{escape(verdicts.verdict(one))}</td>'
-        f"<td>{escape(verdicts.numbers(one.finding))}</td></tr>"
+        f"<tr><td>{escape(judgement.claim.says)}<br>"
+        f"<span class=quiet>{escape(judgement.claim.rule)}</span></td>"
+        f"<td>{escape(judgement.claim.where)}</td><td>{escape(judgement.variant)}</td>"
+        f'<td class=verdict style="color:{colour}">{escape(verdicts.verdict(judgement))}</td>'
+        f"<td>{escape(verdicts.numbers(judgement.finding))}</td></tr>"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure as Canvas
 
 from tocsin.errors import InvalidInput
+from tocsin.lab.reports.frame import frame
 from tocsin.lab.reports.looks import BAND, COLOURS
 
 
@@ -17,18 +18,17 @@ def draw(curves: dict[str, dict[str, Any]], file: Path) -> None:
     axes = canvas.subplots()
     for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
         axes.plot(curve["time_s"], curve["survives"], label=name, color=colour)
-        half = [one or 0.0 for one in curve.get("half_width", [])]
+        half = [width or 0.0 for width in curve.get("half_width", [])]
         if half:
             low, high = (
-                [y + sign * one for y, one in zip(curve["survives"], half, strict=True)]
+                [y + sign * width for y, width in zip(curve["survives"], half, strict=True)]
                 for sign in (-1, 1)
             )
             axes.fill_between(curve["time_s"], low, high, color=colour, alpha=2 * BAND, linewidth=0)
     axes.set_xlabel("time since publication (s)")
     axes.set_ylabel("messages that survive (share)")
     axes.set_ylim(0.0, 1.02)
-    axes.grid(visible=True, color="#e6e6e6")
-    axes.spines[["top", "right"]].set_visible(False)
+    frame(axes)
     axes.legend(frameon=False)
     try:
         canvas.savefig(file)

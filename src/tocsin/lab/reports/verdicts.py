@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tocsin.lab.declaring.claims import Case, Finding, Judged
-from tocsin.lab.declaring.statistics import Estimate
+from tocsin.lab.spec.claims import Case, Finding, Judged
+from tocsin.lab.spec.statistics import Estimate
 
 SHOWN_FAILURES = 3
 LISTED_FAILURES = 12
@@ -32,12 +32,12 @@ def numbers(finding: Finding) -> str:
     held = f"{sum(groups.values())} of {len(groups)} {finding.groups_are}"
     failing = failures(finding)
     if failing:
-        shown = "; ".join(told(case) for case in failing[:SHOWN_FAILURES])
+        shown = "; ".join(describe(case) for case in failing[:SHOWN_FAILURES])
         more = len(failing) - SHOWN_FAILURES
         return f"{held}; not: {shown}" + (f"; and {more} more" if more > 0 else "")
     ranked = sorted(finding.cases, key=lambda case: case.value.mean)
     ends = [ranked[0]] if len(ranked) == 1 else [ranked[0], ranked[-1]]
-    return f"{held}; {' … '.join(told(case) for case in ends)}"
+    return f"{held}; {' … '.join(describe(case) for case in ends)}"
 
 
 def failures(finding: Finding) -> list[Case]:
@@ -54,10 +54,10 @@ def _clearness(value: Estimate) -> float:
     return math.inf if half == 0 else abs(value.mean) / half
 
 
-def told(case: Case) -> str:
-    at = "" if case.told.startswith(case.group) else f" at {case.place}"
+def describe(case: Case) -> str:
+    at = "" if case.compared.startswith(case.group) else f" at {case.place}"
     name = "" if case.unitless else f" {case.metric}"
-    return f"{case.told}{name}{at} {shown(case)}"
+    return f"{case.compared}{name}{at} {shown(case)}"
 
 
 def shown(case: Case) -> str:
@@ -85,29 +85,34 @@ def _figure(value: float, *, signed: bool) -> str:
 
 
 def tally(judged: Sequence[Judged]) -> list[str]:
-    """How many of the paper's claims, reading by reading; nothing where there are none."""
-    found = []
-    for reading in dict.fromkeys(one.reading for one in judged):
-        words = [verdict(one) for one in judged if one.reading == reading and not one.claim.own]
+    """How many of the paper's claims, variant by variant; nothing where there are none."""
+    lines = []
+    for variant in dict.fromkeys(judgement.variant for judgement in judged):
+        words = [
+            verdict(judgement)
+            for judgement in judged
+            if judgement.variant == variant and not judgement.claim.own
+        ]
         counts = [f"{words.count(word)} {word}" for word in MARKS if word in words]
         if counts:
-            found.append(f"Of the paper's claims, reading “{reading}”: {', '.join(counts)}.")
-    return found
+            lines.append(f"Of the paper's claims, variant “{variant}”: {', '.join(counts)}.")
+    return lines
 
 
 def markdown(judged: Sequence[Judged], title: str) -> str:
     """claims.md: a table of all, then where and by how much each one fails."""
     lines = [f"# {title}", "", *(f"{line}\n" for line in tally(judged))]
     for own, heading in ((False, "The paper's claims"), (True, "Our own claims")):
-        mine = [one for one in judged if one.claim.own is own]
+        mine = [judgement for judgement in judged if judgement.claim.own is own]
         if not mine:
             continue
-        lines += [f"## {heading}", "", "| | claim | figure | reading | verdict | numbers |"]
+        lines += [f"## {heading}", "", "| | claim | figure | variant | verdict | numbers |"]
         lines += ["|---|---|---|---|---|---|"]
         lines += [
-            f"| {MARKS[one.finding.verdict]} | {_cell(one.claim.says)} | {one.claim.where} "
-            f"| {one.reading} | {verdict(one)} | {_cell(numbers(one.finding))} |"
-            for one in mine
+            f"| {MARKS[judgement.finding.verdict]} | {_cell(judgement.claim.says)} "
+            f"| {judgement.claim.where} | {judgement.variant} "
+            f"| {verdict(judgement)} | {_cell(numbers(judgement.finding))} |"
+            for judgement in mine
         ]
         lines.append("")
     lines += [
@@ -117,21 +122,21 @@ def markdown(judged: Sequence[Judged], title: str) -> str:
         "## What was asked for, and where it fails",
         "",
     ]
-    for one in judged:
-        lines += _details(one)
+    for judgement in judged:
+        lines += _details(judgement)
     return "\n".join(lines) + "\n"
 
 
-def _details(one: Judged) -> list[str]:
+def _details(judgement: Judged) -> list[str]:
     lines = [
-        f"### {one.claim.name}, reading {one.reading}: {verdict(one)}",
+        f"### {judgement.claim.name}, variant {judgement.variant}: {verdict(judgement)}",
         "",
-        f"Asked for: {one.claim.rule}.",
+        f"Asked for: {judgement.claim.rule}.",
         "",
     ]
-    failing = failures(one.finding)
-    listed = failing if one.claim.own else failing[:LISTED_FAILURES]
-    lines += [f"- fails: {told(case)}" for case in listed]
+    failing = failures(judgement.finding)
+    listed = failing if judgement.claim.own else failing[:LISTED_FAILURES]
+    lines += [f"- fails: {describe(case)}" for case in listed]
     if len(failing) > len(listed):
         lines.append(f"- and {len(failing) - len(listed)} more, in claims.parquet")
     return [*lines, ""] if failing else lines
@@ -140,23 +145,23 @@ def _details(one: Judged) -> list[str]:
 def write_cases(judged: Sequence[Judged], file: Path) -> None:
     """claims.parquet: one row a case; a claim that was not tested has one without numbers."""
     rows = []
-    for one in judged:
+    for judgement in judged:
         about = {
-            "claim": one.claim.name,
-            "says": one.claim.says,
-            "figure": one.claim.where,
-            "rule": one.claim.rule,
-            "own": one.claim.own,
-            "reading": one.reading,
-            "verdict": one.finding.verdict,
-            "missing": one.finding.missing,
+            "claim": judgement.claim.name,
+            "says": judgement.claim.says,
+            "figure": judgement.claim.where,
+            "rule": judgement.claim.rule,
+            "own": judgement.claim.own,
+            "variant": judgement.variant,
+            "verdict": judgement.finding.verdict,
+            "missing": judgement.finding.missing,
         }
         rows += [
             about
             | {
                 "group": case.group,
                 "at": case.at,
-                "case": case.told,
+                "case": case.compared,
                 "metric": case.metric,
                 "value": case.value.mean,
                 "low": case.value.low,
@@ -164,7 +169,7 @@ def write_cases(judged: Sequence[Judged], file: Path) -> None:
                 "seeds": case.value.seeds,
                 "holds": case.holds,
             }
-            for case in one.finding.cases
+            for case in judgement.finding.cases
         ] or [about]
     names = list(dict.fromkeys(name for row in rows for name in row))
     pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in names}), file)

@@ -1,6 +1,6 @@
 """The points of one directory: finished ones are never lost, and never mixed with others.
 
-    conditions.json   what all points here share: experiment, settings of each reading
+    conditions.json   what all points here share: experiment, settings of each variant
     finished/         what is not yet in the table: one small file for each batch of points
     points.parquet    the table: one row a point; carries the conditions, and is enough for a report
     workloads/        made once for all tasks; removed when nothing is left to do
@@ -24,13 +24,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tocsin.errors import Conflict, InvalidInput
-from tocsin.lab.declaring.plan import Conditions
-from tocsin.lab.declaring.subject import Row
+from tocsin.lab.spec.plan import Conditions
+from tocsin.lab.spec.study import Row
 from tocsin.lab.sweeps.tasks import Task
 
 TABLE = "points.parquet"
 METADATA = b"tocsin.lab"
-CELL = ("kind", "reading", "policy", "seed")  # and the value of the axis: which point it is
+CELL = ("kind", "variant", "policy", "seed")  # and the value of the axis: which point it is
 
 
 class Store:
@@ -115,13 +115,13 @@ class Store:
         of the policies. Gives the number of points."""
         valid = set(current)
         places = {policy: place for place, policy in enumerate(order)}
-        readings = list(self.conditions.readings)
+        variants = list(self.conditions.variants)
 
         def place(row: Row) -> tuple[Any, ...]:
             policy = places.get(row["policy"], len(places))
-            reading = readings.index(row["reading"])
+            variant = variants.index(row["variant"])
             value = row[self.conditions.axis]
-            return row["kind"], reading, policy, row["policy"], value, row["seed"]
+            return row["kind"], variant, policy, row["policy"], value, row["seed"]
 
         rows = [row for row in self._rows.values() if _code(row) in valid]
         if rows:
@@ -246,14 +246,14 @@ def _broken(file: Path, why: str) -> InvalidInput:
 
 
 def _differences(there: Conditions, here: Conditions) -> str:
-    told = []
+    differences = []
     if there.quick != here.quick:
-        told.append("a quick look" if there.quick else "a full run")
-    for name, mine in here.readings.items():
-        theirs = there.readings.get(name, {})
-        told += [
+        differences.append("a quick look" if there.quick else "a full run")
+    for name, mine in here.variants.items():
+        theirs = there.variants.get(name, {})
+        differences += [
             f"{name}: {key}={theirs.get(key)} there, {value} here"
             for key, value in mine.items()
             if theirs.get(key) != value
         ]
-    return "; ".join(dict.fromkeys(told)) or "another version's"
+    return "; ".join(dict.fromkeys(differences)) or "another version's"

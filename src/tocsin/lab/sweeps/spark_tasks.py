@@ -23,11 +23,12 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import SparkSession
 
 from tocsin.errors import SettingError, TocsinError, Unavailable
-from tocsin.pipeline.session import build_session
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
+from tocsin.spark.session import build_session
 
 T = TypeVar("T")
 R = TypeVar("R")
+Session = SparkSession  # what callers may bring
 POLL_S = 0.1
 MASTERS = "local[*], or the address of a running master such as spark://host:7077"
 

@@ -13,7 +13,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tocsin.broker.server.recorder import (
+from tocsin.errors import InvalidInput
+from tocsin.protocol.trace import (
     ACK,
     ARRIVE,
     FIELDS,
@@ -27,13 +28,12 @@ from tocsin.broker.server.recorder import (
     SIZE,
     SUBSCRIBE,
     UNSUBSCRIBE,
+    About,
 )
-from tocsin.errors import InvalidInput
 
 RECORD = np.dtype([(name, {"d": "<f8", "i": "<i4", "q": "<i8"}[code]) for name, code in FIELDS])
 """The same bytes that a broker sends."""
 
-WHO = ("subscriber", "subscription", "backend")
 COUNTS = ("size_bytes", "hits", "hit_bytes", "misses", "miss_bytes")
 NAMES_WHO = {
     "subscriber": (SUBSCRIBE, ARRIVE, LEAVE, GET, ACK),
@@ -41,16 +41,6 @@ NAMES_WHO = {
     "backend": (SUBSCRIBE, PUBLISH, SIZE, GET, ACK),
 }
 """Which kinds of event must say which subscriber, subscription and backend subscription."""
-
-
-class About(Struct, frozen=True, kw_only=True):
-    """What is known of a recording as a whole."""
-
-    recorded_at: float = 0.0  # seconds since the epoch, when it began
-    duration_s: float = 0.0
-    policy: str | None = None  # the broker's own at the beginning
-    budget_bytes: int | None = None
-    finished: bool = True  # else its recorder was killed, or is at work: it ends at `duration_s`
 
 
 class Live(Struct, frozen=True, kw_only=True):
@@ -91,13 +81,13 @@ class EventTrace:
         return int(self.of(LOST)["position"].sum())
 
     def of(self, kind: int) -> NDArray[Any]:
-        found: NDArray[Any] = self.records[self.records["kind"] == kind]
-        return found
+        events: NDArray[Any] = self.records[self.records["kind"] == kind]
+        return events
 
     def counts(self) -> dict[str, int]:
         """How many events of each kind."""
-        found = np.bincount(self.records["kind"], minlength=len(KINDS))
-        return {name: int(found[kind]) for kind, name in enumerate(KINDS) if kind != QUIET}
+        counts = np.bincount(self.records["kind"], minlength=len(KINDS))
+        return {name: int(counts[kind]) for kind, name in enumerate(KINDS) if kind != QUIET}
 
     def live(self) -> Live:
         gets, published = self.of(GET), self.of(PUBLISH)
@@ -114,8 +104,8 @@ class EventTrace:
 
     def opened(self) -> tuple[int, int]:
         """How often pages were opened at the broker, and how often they were there."""
-        found = self.of(OPEN)
-        return len(found), int(found["hits"].sum())
+        opened = self.of(OPEN)
+        return len(opened), int(opened["hits"].sum())
 
     def check(self) -> None:
         """Raise at the first record that cannot be true."""
@@ -154,8 +144,8 @@ def _check_turns(
     if len(wrong):
         place = int(wrong[0])
         number = records[who][place]
-        told = f"is {state} already" if kinds[place] == begin else f"is not {state}"
-        raise _error(records, place, f"{who} {number} {told}")
+        problem = f"is {state} already" if kinds[place] == begin else f"is not {state}"
+        raise _error(records, place, f"{who} {number} {problem}")
 
 
 def within(who: NDArray[Any], kind: NDArray[Any], begin: int, end: int) -> NDArray[Any]:

@@ -7,7 +7,6 @@ and refused with its place.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +19,9 @@ from numpy.typing import NDArray
 
 from tocsin.errors import InvalidInput
 from tocsin.lab.trace.events import RECORD
-from tocsin.lab.trace.schema import Label
+from tocsin.protocol.trace import BLOCK_CHECK, BLOCK_HEAD, JOURNAL_MARK, Label
 
-MARK = b"TOCJ"
-_HEAD = struct.Struct("<4sIIdI")  # mark, bytes, records, seconds so far, checksum of the bytes
-_CHECK = struct.Struct("<I")  # of the head
-_HEAD_BYTES = _HEAD.size + _CHECK.size
+_HEAD_BYTES = BLOCK_HEAD.size + BLOCK_CHECK.size
 _CODEC = pa.Codec("zstd")
 
 
@@ -46,8 +42,10 @@ def append(sink: BinaryIO, records: NDArray[Any], duration_s: float) -> None:
 
 def _write(sink: BinaryIO, block: Block) -> None:
     content = block.content
-    head = _HEAD.pack(MARK, len(content), block.records, block.duration_s, zlib.crc32(content))
-    sink.write(head + _CHECK.pack(zlib.crc32(head)) + content)
+    head = BLOCK_HEAD.pack(
+        JOURNAL_MARK, len(content), block.records, block.duration_s, zlib.crc32(content)
+    )
+    sink.write(head + BLOCK_CHECK.pack(zlib.crc32(head)) + content)
     sink.flush()
 
 
@@ -55,8 +53,11 @@ def blocks(file: BinaryIO, path: Path) -> Iterator[Block]:
     """The whole ones; the first holds the label."""
     place = 0
     while len(head := file.read(_HEAD_BYTES)) == _HEAD_BYTES:
-        mark, size, records, duration_s, checksum = _HEAD.unpack_from(head)
-        if mark != MARK or _CHECK.pack(zlib.crc32(head[: _HEAD.size])) != head[_HEAD.size :]:
+        mark, size, records, duration_s, checksum = BLOCK_HEAD.unpack_from(head)
+        if (
+            mark != JOURNAL_MARK
+            or BLOCK_CHECK.pack(zlib.crc32(head[: BLOCK_HEAD.size])) != head[BLOCK_HEAD.size :]
+        ):
             raise _damaged(path, place)
         content = file.read(size)
         if len(content) < size:

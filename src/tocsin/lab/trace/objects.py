@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tocsin.broker.server.recorder import PUBLISH, SIZE
 from tocsin.errors import InvalidInput
 from tocsin.lab.trace.events import EventTrace
+from tocsin.protocol.trace import PUBLISH, SIZE
 
 Numbers = NDArray[np.int64]
 
@@ -33,11 +33,11 @@ class Published:
 def published(trace: EventTrace) -> Published:
     records = trace.records
     places = np.flatnonzero(records["kind"] == PUBLISH)
-    told = records[places]
-    objects = told["position"] - told["after"]
-    backend = np.repeat(told["backend"], objects).astype(np.int64)
-    position = np.repeat(told["after"] + 1, objects) + count_up(objects)
-    size_bytes = np.repeat(told["size_bytes"], objects)
+    published = records[places]
+    objects = published["position"] - published["after"]
+    backend = np.repeat(published["backend"], objects).astype(np.int64)
+    position = np.repeat(published["after"] + 1, objects) + count_up(objects)
+    size_bytes = np.repeat(published["size_bytes"], objects)
     _tell(size_bytes, backend, position, trace.of(SIZE))
     unknown = size_bytes == 0
     guessed = int(unknown.sum())

@@ -30,11 +30,11 @@ def is_oracle_general(path: Path) -> bool:
 
 def read_oracle_general(path: Path) -> RequestTrace:
     records = _records(path, _bytes(path))
-    asked = records[records["size_bytes"] > 0]
+    requested = records[records["size_bytes"] > 0]
     trace = RequestTrace(
-        at_s=asked["time_s"].astype(np.float64),
-        object=asked["object"].astype(np.uint64),
-        size_bytes=asked["size_bytes"].astype(np.int64),
+        at_s=requested["time_s"].astype(np.float64),
+        object=requested["object"].astype(np.uint64),
+        size_bytes=requested["size_bytes"].astype(np.int64),
     )
     trace.check()
     return trace

@@ -23,12 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tocsin.broker.server.recorder import OPEN, OUTDATED, PAGE
 from tocsin.errors import InvalidInput
-from tocsin.lab.trace import journal
 from tocsin.lab.trace.events import EventTrace
 from tocsin.lab.trace.reading import MAGIC, read_trace
-from tocsin.lab.trace.schema import KEY
 from tocsin.lab.workloads.pages.operations import (
     BROWSE,
     NOTIFIED,
@@ -37,6 +34,7 @@ from tocsin.lab.workloads.pages.operations import (
     SUPERSEDED,
     Operations,
 )
+from tocsin.protocol.trace import JOURNAL_MARK, OPEN, OUTDATED, PAGE, PARQUET_KEY
 
 COLUMNS = ("operation", "page", "size", "subscriptions", "notification")
 KINDS = {"publish": PUBLISH, "request": BROWSE, "superseded": SUPERSEDED, "renewed": RENEWED}
@@ -108,8 +106,8 @@ def _is_recording(file: Path) -> bool:
         with file.open("rb") as opened:
             mark = opened.read(len(MAGIC))
         if mark == MAGIC:
-            return KEY in (pq.read_metadata(file).metadata or {})
-        return mark == journal.MARK
+            return PARQUET_KEY in (pq.read_metadata(file).metadata or {})
+        return mark == JOURNAL_MARK
     except (OSError, pa.ArrowException):
         return False  # whoever reads it says what is wrong
 
@@ -117,28 +115,28 @@ def _is_recording(file: Path) -> bool:
 def _recorded(file: Path) -> pd.DataFrame:
     """What a broker's page cache decided upon."""
     trace = read_trace(file)
-    found = None
+    events = None
     if isinstance(trace, EventTrace):
-        found = trace.records[np.isin(trace.records["kind"], (PAGE, OPEN, OUTDATED))]
-    if found is None or not len(found):
+        events = trace.records[np.isin(trace.records["kind"], (PAGE, OPEN, OUTDATED))]
+    if events is None or not len(events):
         raise InvalidInput(
             f"{file} tells nothing of pages",
             field="trace",
             hint="at that broker no attachments were mentioned or opened meanwhile",
         )
-    kind = found["kind"]
+    kind = events["kind"]
     words = np.select(
-        [kind == PAGE, kind == OPEN, found["after"] == 1],
+        [kind == PAGE, kind == OPEN, events["after"] == 1],
         ["publish", "request", "renewed"],
         "superseded",
     )
     return pd.DataFrame(
         {
             "operation": words,
-            "page": found["position"].astype(str),
-            "size": np.maximum(found["size_bytes"], 1),  # as the cache counts empty ones
-            "subscriptions": np.where(kind == PAGE, found["after"], 0),
-            "notification": np.where(kind == OPEN, found["after"], 0),
+            "page": events["position"].astype(str),
+            "size": np.maximum(events["size_bytes"], 1),  # as the cache counts empty ones
+            "subscriptions": np.where(kind == PAGE, events["after"], 0),
+            "notification": np.where(kind == OPEN, events["after"], 0),
         }
     )
 
@@ -154,8 +152,8 @@ def _table(file: Path) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         raise InvalidInput(f"{file} is empty", field="trace", hint=_HEADER) from None
     except (OSError, ValueError) as error:  # what pandas and pyarrow say of broken files, too
-        told = str(error).strip().splitlines()[0] if str(error).strip() else "it is broken"
-        raise InvalidInput(f"cannot read {file}: {told}", field="trace", hint=_HEADER) from None
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else "it is broken"
+        raise InvalidInput(f"cannot read {file}: {reason}", field="trace", hint=_HEADER) from None
     table.columns = [str(name).strip() for name in table.columns]
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
@@ -188,5 +186,5 @@ def _refuse(wrong: NDArray[np.bool_], name: str, column: Any, hint: str) -> None
     if wrong.any():
         row = int(np.argmax(wrong))
         value = column.iloc[row]
-        told = "nothing" if pd.isna(value) or value == "" else repr(str(value))
-        raise InvalidInput(f"row {row + 1}: {name} is {told}", field=name, hint=hint)
+        shown = "nothing" if pd.isna(value) or value == "" else repr(str(value))
+        raise InvalidInput(f"row {row + 1}: {name} is {shown}", field=name, hint=hint)

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from tocsin.broker.server.recorder import KINDS
 from tocsin.errors import InvalidInput
 from tocsin.lab.trace import journal
-from tocsin.lab.trace.events import RECORD, WHO, EventTrace
+from tocsin.lab.trace.events import RECORD, EventTrace
 from tocsin.lab.trace.oracle_general import is_oracle_general, read_oracle_general
 from tocsin.lab.trace.requests import RequestTrace
-from tocsin.lab.trace.schema import EVENTS, KEY, REQUESTS, SCHEMAS, VERSION, Label
+from tocsin.lab.trace.schema import EVENTS, REQUESTS, SCHEMAS
+from tocsin.protocol.trace import JOURNAL_MARK, KIND_COLUMN, KINDS, PARQUET_KEY, VERSION, WHO, Label
 
 MAGIC = b"PAR1"
 SMALLEST_BYTES = 12  # the mark twice, and the footer's length
@@ -37,7 +37,7 @@ def read_trace(path: Path) -> EventTrace | RequestTrace:
     with _reading(path), path.open("rb") as file:
         mark = file.read(len(MAGIC))
         file.seek(0)
-        trace = _unfinished(path, file) if mark == journal.MARK else _finished(path, file)
+        trace = _unfinished(path, file) if mark == JOURNAL_MARK else _finished(path, file)
     try:
         trace.check()
     except InvalidInput as error:
@@ -109,19 +109,19 @@ def _open(path: Path, file: BinaryIO) -> pq.ParquetFile:
 
 
 def _label(path: Path, file: pq.ParquetFile) -> Label:
-    told = (file.metadata.metadata or {}).get(KEY)
-    if told is None:
+    content = (file.metadata.metadata or {}).get(PARQUET_KEY)
+    if content is None:
         raise InvalidInput(
             f"{path} is a Parquet file, but not a trace of ours",
             field="trace",
             hint="tocsin lab trace record makes one, tocsin lab trace convert turns others into it",
         )
-    return _decoded(path, told)
+    return _decoded(path, content)
 
 
-def _decoded(path: Path, told: bytes) -> Label:
+def _decoded(path: Path, content: bytes) -> Label:
     try:
-        label = msgspec.json.decode(told, type=Label)
+        label = msgspec.json.decode(content, type=Label)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path}: its label cannot be read: {error}", field="trace") from None
     if label.version != VERSION:
@@ -134,16 +134,16 @@ def _decoded(path: Path, told: bytes) -> Label:
 
 def _rows(path: Path, file: pq.ParquetFile, schema: pa.Schema) -> pa.Table:
     try:
-        found = file.schema_arrow
+        stored = file.schema_arrow
     except Exception as error:
         raise InvalidInput(f"{path}: its columns cannot be read: {error}", field="trace") from None
     for field in schema:
-        place = found.get_field_index(field.name)
+        place = stored.get_field_index(field.name)
         if place < 0:
             raise InvalidInput(f"{path} has no column {field.name}", field="trace")
-        if not _fits(found.field(place).type, field.type):
+        if not _fits(stored.field(place).type, field.type):
             raise InvalidInput(
-                f"{path}: its column {field.name} is of {found.field(place).type}, not"
+                f"{path}: its column {field.name} is of {stored.field(place).type}, not"
                 f" {field.type}",
                 field="trace",
             )
@@ -167,10 +167,10 @@ def _rows(path: Path, file: pq.ParquetFile, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _fits(stored: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_dictionary(wanted):
-        return found in (pa.string(), pa.large_string()) or pa.types.is_dictionary(found)
-    return bool(found == wanted)
+        return stored in (pa.string(), pa.large_string()) or pa.types.is_dictionary(stored)
+    return bool(stored == wanted)
 
 
 def _start(group: Any) -> int:
@@ -189,7 +189,7 @@ def _check_nulls(path: Path, table: pa.Table, first: int) -> None:
 def _records_of(table: pa.Table) -> NDArray[Any]:
     records = np.empty(table.num_rows, RECORD)
     for name in EVENTS.names:
-        if name == "event":
+        if name == KIND_COLUMN:
             words = pc.index_in(table[name].cast(pa.string()), value_set=pa.array(KINDS))
             records["kind"] = words.fill_null(-1).to_numpy()
         elif name in WHO:

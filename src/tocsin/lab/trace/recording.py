@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tocsin.broker.server.trace_stream import KEEP_ALIVE_S, MEDIA_TYPE
-from tocsin.client.http import error_of, tls
+from tocsin.client.http import error_of
+from tocsin.client.transport import HttpClient
 from tocsin.errors import InvalidInput
-from tocsin.lab.trace.events import RECORD, About
+from tocsin.lab.trace.events import RECORD
 from tocsin.lab.trace.writing import EventWriter
-from tocsin.service.backoff import NO_ANSWER
+from tocsin.protocol.trace import KEEP_ALIVE_S, MEDIA_TYPE, About
 
 SILENCE_S = 5 * KEEP_ALIVE_S  # after which a broker counts as gone
 
@@ -48,13 +48,13 @@ async def record(
     *,
     seconds: float | None = None,
     stop: asyncio.Event | None = None,
-    told: Callable[[int, float], None] = lambda events, at_s: None,
+    progress: Callable[[int, float], None] = lambda events, at_s: None,
 ) -> Recorded:
     """Until `seconds` of the trace are over, `stop` is set, or the broker ends it."""
     url = broker.rstrip("/")
     headers = {"authorization": f"Bearer {token}"}
     timeout = httpx.Timeout(10.0, read=SILENCE_S)
-    async with httpx.AsyncClient(headers=headers, timeout=timeout, verify=tls()) as http:
+    async with HttpClient(headers=headers, timeout=timeout) as http:
         cache = await _cache(http, url)
         async with http.stream("GET", f"{url}/v1/trace") as answer:
             if not answer.is_success:
@@ -70,7 +70,7 @@ async def record(
                 recorded_at=time.time(), policy=cache.policy, budget_bytes=cache.budget_bytes
             )
             with EventWriter(path, about) as writer:
-                return await _drain(answer, writer, seconds, stop or asyncio.Event(), told)
+                return await _drain(answer, writer, seconds, stop or asyncio.Event(), progress)
 
 
 async def _cache(http: httpx.AsyncClient, url: str) -> Cache:
@@ -88,7 +88,7 @@ async def _drain(
     writer: EventWriter,
     seconds: float | None,
     stop: asyncio.Event,
-    told: Callable[[int, float], None],
+    progress: Callable[[int, float], None],
 ) -> Recorded:
     chunks = answer.aiter_raw()
     stopping = asyncio.ensure_future(stop.wait())
@@ -103,7 +103,7 @@ async def _drain(
                 ended = f"{seconds:g} s are over"
             records = records[records["at_s"] <= seconds]
         writer.write(records)
-        told(writer.events, writer.duration_s)
+        progress(writer.events, writer.duration_s)
     stopping.cancel()
     return Recorded(writer.events, writer.lost, writer.duration_s, ended)
 
@@ -121,5 +121,5 @@ async def _next(
         return chunk.result(), None
     except StopAsyncIteration:
         return b"", "the broker ended the recording"
-    except NO_ANSWER as error:
+    except httpx.HTTPError as error:
         return b"", f"the broker is gone: {str(error) or type(error).__name__}"

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tocsin.broker.server.recorder import GET, PUBLISH
 from tocsin.errors import InvalidInput
 from tocsin.lab.trace.events import EventTrace
 from tocsin.lab.trace.objects import count_up, number, published
+from tocsin.protocol.trace import GET, PUBLISH
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +45,37 @@ def deliveries(trace: EventTrace) -> RequestTrace:
     """One request an object and delivery: what gets answered, and what was sent at its arrival."""
     records = trace.records
     kind = records["kind"]
-    told = records[(kind == GET) | ((kind == PUBLISH) & (records["hits"] > 0))]
-    if not len(told):
+    delivered = records[(kind == GET) | ((kind == PUBLISH) & (records["hits"] > 0))]
+    if not len(delivered):
         raise InvalidInput("nothing was delivered in this trace: there are no requests")
-    is_get = told["kind"] == GET
-    objects = np.where(is_get, told["hits"] + told["misses"], 1)
-    times = np.where(is_get, 1, told["hits"])
+    is_get = delivered["kind"] == GET
+    objects = np.where(is_get, delivered["hits"] + delivered["misses"], 1)
+    times = np.where(is_get, 1, delivered["hits"])
     # Up to its position: of a get's range, retention may have taken the first objects.
-    whose = np.repeat(np.arange(len(told)), objects)
-    position = (told["position"] - objects + 1)[whose] + count_up(objects)
-    numbers, sizes = _number_and_measure(trace, told, whose, position)
-    each = times[whose]
+    whose = np.repeat(np.arange(len(delivered)), objects)
+    position = (delivered["position"] - objects + 1)[whose] + count_up(objects)
+    numbers, sizes = _number_and_measure(trace, delivered, whose, position)
+    repeats = times[whose]
     return RequestTrace(
-        at_s=np.repeat(told["at_s"][whose], each),
-        object=np.repeat(numbers, each).astype(np.uint64),
-        size_bytes=np.repeat(sizes[numbers], each),
+        at_s=np.repeat(delivered["at_s"][whose], repeats),
+        object=np.repeat(numbers, repeats).astype(np.uint64),
+        size_bytes=np.repeat(sizes[numbers], repeats),
     )
 
 
 def _number_and_measure(
-    trace: EventTrace, told: NDArray[Any], whose: NDArray[Any], position: NDArray[Any]
+    trace: EventTrace, delivered: NDArray[Any], whose: NDArray[Any], position: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Delivered objects as numbers, and the size of each number. What was published before the
     recording measures what the first get of it says: the average of its objects."""
     known = published(trace)
-    backend = told["backend"][whose]
+    backend = delivered["backend"][whose]
     numbers, count = number(
         np.concatenate((known.backend, backend)), np.concatenate((known.position, position))
     )
     there, numbers = numbers[: len(known.backend)], numbers[len(known.backend) :]
-    average = (told["hit_bytes"] + told["miss_bytes"]) // np.maximum(
-        told["hits"] + told["misses"], 1
+    average = (delivered["hit_bytes"] + delivered["miss_bytes"]) // np.maximum(
+        delivered["hits"] + delivered["misses"], 1
     )
     sizes = np.zeros(count, np.int64)
     sizes[numbers[::-1]] = np.maximum(average[whose], 1)[::-1]  # the first mention wins

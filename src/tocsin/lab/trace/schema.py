@@ -1,45 +1,23 @@
-"""Traces as Parquet: columns, and the label by which a file says what it is.
-
-Written by `writing`, read by `reading`; they share this and the `journal`.
-"""
+"""The columns of traces as Parquet. Written by `writing`, read by `reading`."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pyarrow as pa
-from msgspec import Struct
 
-from tocsin.broker.server.recorder import FIELDS
-from tocsin.lab.trace.events import About
-
-KEY = b"tocsin.trace"
-VERSION = 1
+from tocsin.protocol.trace import FIELDS, KIND_COLUMN, REQUEST_FIELDS, TraceKind
 
 _ARROW = {"d": pa.float64(), "i": pa.int32(), "q": pa.int64()}
 EVENTS = pa.schema(
     [
-        pa.field("event", pa.dictionary(pa.int8(), pa.string()))
+        pa.field(KIND_COLUMN, pa.dictionary(pa.int8(), pa.string()))
         if name == "kind"
         else pa.field(name, _ARROW[code])
         for name, code in FIELDS
     ]
 )
-"""As the records, with the kind in words and nothing for nobody."""
+"""As the records, with the kind in words and NULL for nobody."""
+_REQUEST_TYPES = (pa.float64(), pa.uint64(), pa.int64())
 REQUESTS = pa.schema(
-    [
-        pa.field("at_s", pa.float64()),
-        pa.field("object", pa.uint64()),
-        pa.field("size_bytes", pa.int64()),
-    ]
+    [pa.field(name, kind) for name, kind in zip(REQUEST_FIELDS, _REQUEST_TYPES, strict=True)]
 )
-Kind = Literal["events", "requests"]
-SCHEMAS: dict[Kind, pa.Schema] = {"events": EVENTS, "requests": REQUESTS}
-
-
-class Label(Struct, frozen=True):
-    """What a file says of itself in its footer."""
-
-    kind: Kind
-    version: int
-    about: About = About()
+SCHEMAS: dict[TraceKind, pa.Schema] = {"events": EVENTS, "requests": REQUESTS}

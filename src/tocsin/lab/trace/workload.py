@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tocsin.broker.server.recorder import ARRIVE, GET, LEAVE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tocsin.errors import InvalidInput
 from tocsin.lab.trace.events import EventTrace, within
 from tocsin.lab.trace.objects import Published, published
 from tocsin.lab.workloads import workload
 from tocsin.lab.workloads.workload import Workload
+from tocsin.protocol.trace import ARRIVE, GET, LEAVE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 LARGEST_BYTES = 2**31 - 1
 SAME = {  # kinds that both know: the workload's kind, and the field of its subject
@@ -63,8 +63,8 @@ def _visits(records: NDArray[Any]) -> NDArray[np.int64]:
     places = np.flatnonzero(np.isin(records["kind"], (ARRIVE, LEAVE, GET)))
     kind = records["kind"][places]
     online = within(records["subscriber"][places], kind, ARRIVE, LEAVE)
-    found: NDArray[np.int64] = places[(kind == GET) & (online == 0)]
-    return found
+    gets: NDArray[np.int64] = places[(kind == GET) & (online == 0)]
+    return gets
 
 
 def _dense(
@@ -88,8 +88,8 @@ def _dense(
         workload.UNSUBSCRIBE: frontends,
     }
     numbered = np.empty(len(subject), np.int32)
-    for one, known in whose.items():
-        chosen = kind == one
+    for event_kind, known in whose.items():
+        chosen = kind == event_kind
         numbered[chosen] = np.searchsorted(known, subject[chosen])
     joins = kind == workload.SUBSCRIBE
     value[joins] = np.searchsorted(backends, value[joins])

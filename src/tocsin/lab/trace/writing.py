@@ -17,12 +17,21 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from tocsin.broker.server.recorder import KINDS, LOST, QUIET
 from tocsin.errors import Conflict, InvalidInput
 from tocsin.lab.trace import journal
-from tocsin.lab.trace.events import WHO, About
 from tocsin.lab.trace.requests import RequestTrace
-from tocsin.lab.trace.schema import EVENTS, KEY, REQUESTS, VERSION, Label
+from tocsin.lab.trace.schema import EVENTS, REQUESTS
+from tocsin.protocol.trace import (
+    KIND_COLUMN,
+    KINDS,
+    LOST,
+    PARQUET_KEY,
+    QUIET,
+    VERSION,
+    WHO,
+    About,
+    Label,
+)
 
 ROWS = 100_000  # of a row group
 EVERY_S = 1.0  # what came reaches the file
@@ -62,10 +71,10 @@ class EventWriter:
     def write(self, records: NDArray[Any]) -> None:
         if len(records):
             self.duration_s = float(records["at_s"][-1])
-            told = records[records["kind"] != QUIET]
-            self.events += len(told)
-            self.lost += int(told["position"][told["kind"] == LOST].sum())
-            self._waiting.append(told)
+            events = records[records["kind"] != QUIET]
+            self.events += len(events)
+            self.lost += int(events["position"][events["kind"] == LOST].sum())
+            self._waiting.append(events)
         late = self._clock() - self._flushed_at >= EVERY_S
         if late or sum(map(len, self._waiting)) >= self._rows:
             self._flush()
@@ -157,14 +166,14 @@ def _writer(sink: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def _finish(writer: pq.ParquetWriter, label: Label) -> None:
-    writer.add_key_value_metadata({KEY.decode(): msgspec.json.encode(label).decode()})
+    writer.add_key_value_metadata({PARQUET_KEY.decode(): msgspec.json.encode(label).decode()})
     writer.close()
 
 
 def _events_table(records: NDArray[Any]) -> pa.Table:
     columns = []
     for field in EVENTS:
-        if field.name == "event":
+        if field.name == KIND_COLUMN:
             kinds = pa.array(records["kind"].astype(np.int8))
             columns.append(pa.DictionaryArray.from_arrays(kinds, pa.array(KINDS)))
         else:

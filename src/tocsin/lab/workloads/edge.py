@@ -1,6 +1,6 @@
-"""BAD's simulated day: the workload of Table II, every number of it a setting.
+"""The simulated day of BAD V, Table II: every number of it a setting.
 
-The paper leaves open how subscribers join ("a random joining process"). Two readings are offered:
+The paper leaves open how subscribers join ("a random joining process"). Two variants are offered:
 `always` keeps every subscriber at its number of subscriptions, replacing one that ends at once;
 `spread` lets each make that number in the whole run, beginning at random times.
 """

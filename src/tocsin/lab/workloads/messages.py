@@ -1,4 +1,4 @@
-"""Messages for clients that come and go: the setting of the *survival* paper (section 3).
+"""Messages for clients that come and go: the setting of survival 3.
 
 Messages are published to all brokers at a rate λb. Each has clients of its own at every broker:
 they come at a rate λc and stay for 1/μc on average (M/M/∞), and whoever comes asks for the
@@ -9,9 +9,9 @@ less popular.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tocsin.errors import InvalidInput
 
@@ -21,14 +21,22 @@ Copying = Literal["every", "first"]
 
 
 class MessageLoad(Struct, frozen=True, kw_only=True):
-    brokers: int = 3  # n
-    slots: int = 15  # k, of each broker's cache
-    publication_rate: float = 1.0  # λb, a second
-    client_rate: float = 0.1  # λc, a second, for one message at one broker
-    client_load: float = 2.0  # ρ = λc/μc: clients of one message at one broker, on average
-    copying: Copying = "every"  # which arriving client has the message copied to its broker
-    unpopular_share: float = 0.0  # of the messages
-    unpopular_rate: float = 0.0  # their λc; clients stay as long as those of the others
+    brokers: Annotated[int, Meta(description="n")] = 3
+    slots: Annotated[int, Meta(description="k, of each broker's cache")] = 15
+    publication_rate: Annotated[float, Meta(description="λb, a second")] = 1.0
+    client_rate: Annotated[
+        float,
+        Meta(description="λc: clients that come for one message to one broker, a second"),
+    ] = 0.1
+    client_load: Annotated[
+        float,
+        Meta(description="ρ = λc/μc: clients of one message at one broker, on average"),
+    ] = 2.0
+    copying: Annotated[
+        Copying, Meta(description="which client has a message copied: every or first")
+    ] = "every"
+    unpopular_share: Annotated[float, Meta(description="of the messages")] = 0.0
+    unpopular_rate: Annotated[float, Meta(description="λc of unpopular messages")] = 0.0
 
     def __post_init__(self) -> None:
         for name in ("brokers", "slots"):

@@ -1,4 +1,4 @@
-"""Clients that come and go at the brokers of a tree: the *overlay* paper's setting (section V).
+"""Clients that come and go at the brokers of a tree: the setting of overlay V.
 
 Messages are published once, all at the beginning, each at a broker drawn at random. Each has
 clients of its own at every broker: they come at a rate λ and stay for 1/μ on average (M/M/∞), and
@@ -7,9 +7,9 @@ whoever comes asks for the message, too.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tocsin.errors import InvalidInput
 
@@ -17,12 +17,20 @@ MOST_CELLS = 10_000_000  # brokers × messages: what kernels hold
 
 
 class TreeLoad(Struct, frozen=True, kw_only=True):
-    brokers: int = 7  # N
-    messages: int = 25  # M
-    slots: int = 6  # k, of each broker's cache
-    client_rate: float = 0.2  # λ, a second, for one message at one broker
-    client_load: float = 0.45  # ρ = λ/μ: clients of one message at one broker, on average
-    duration_s: float = 0.0  # when a run ends; 0: when all messages are gone
+    brokers: Annotated[int, Meta(description="N, in a balanced binary tree")] = 7
+    messages: Annotated[int, Meta(description="M: published once, at the beginning")] = 25
+    slots: Annotated[int, Meta(description="k: of each broker's cache")] = 6
+    client_rate: Annotated[
+        float,
+        Meta(description="λ: clients a second that come, for one message at one broker"),
+    ] = 0.2
+    client_load: Annotated[
+        float,
+        Meta(description="ρ = λ/μ: clients of one message at one broker, on average"),
+    ] = 0.45
+    duration_s: Annotated[
+        float, Meta(description="seconds until a run ends; 0: when all messages are gone")
+    ] = 0.0
 
     def __post_init__(self) -> None:
         for name in ("brokers", "messages", "slots"):

@@ -1,5 +1,5 @@
 """Filters over the columns of a dataset: what they mean, which of many match a record, which cover
-others. `tocsin.language` reads them from text."""
+others. `tocsin.sql` reads them from text."""
 
 from tocsin.overlay.filters.conjunction import both, conjunction, tidied
 from tocsin.overlay.filters.covering import covers, overlap

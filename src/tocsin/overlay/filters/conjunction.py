@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from tocsin.nearness import HALF_WAY_ROUND_KM
+from tocsin.geo import HALF_WAY_ROUND_KM
 from tocsin.overlay.filters.covering import ball_within
 from tocsin.overlay.filters.filter import Constraint, Filter, Near
 from tocsin.overlay.filters.ranges import EVERYTHING, intersection

@@ -7,7 +7,7 @@ centre by a metre; text that is compared by order beside a suffix or a part.
 
 from __future__ import annotations
 
-from tocsin.nearness import HALF_WAY_ROUND_KM, distance_km
+from tocsin.geo import HALF_WAY_ROUND_KM, distance_km
 from tocsin.overlay.filters.filter import Constraint, Filter, Near
 from tocsin.overlay.filters.ranges import inside, intersection, without
 from tocsin.overlay.filters.texts import implies_part, implies_suffix, is_finite, texts_in

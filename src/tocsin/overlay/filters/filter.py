@@ -2,7 +2,7 @@
 
 Each column has at most one constraint: what is asked of it in all, as a set of keys. Filters that
 ask the same are equal, but for what `covering` says. A record is a mapping of columns to kept
-values; what is not there is NULL, and no comparison holds for NULL. `language` reads filters from
+values; what is not there is NULL, and no comparison holds for NULL. `sql` reads filters from
 text and knows the columns' types; here a constraint brings all that is needed to match and tell it.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tocsin.nearness import distance_km
+from tocsin.geo import distance_km
 from tocsin.overlay.filters.keys import CONVERT, Key, Kind, count_keys
 from tocsin.overlay.filters.ranges import EVERYTHING, Ranges, holds
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from tocsin.nearness import cells, cover, level_of
+from tocsin.geo import cells, cover, level_of
 from tocsin.overlay.filters.filter import FARTHEST_DEGREES, Near, Record
 
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Any
 
-from tocsin.nearness import RADIUS_KM
+from tocsin.geo import RADIUS_KM
 from tocsin.overlay.filters.filter import Filter
 from tocsin.overlay.filters.witness import witness
 

@@ -1,4 +1,4 @@
-"""A filter as text, one for each: `language` reads it back to the same filter."""
+"""A filter as text, one for each: `sql` reads it back to the same filter."""
 
 from __future__ import annotations
 

@@ -1,8 +1,19 @@
 """Routing between brokers: subscriptions forwarded, publications passed on, old messages recalled.
 Sans-I/O: `Router` is one broker's part of it."""
 
-from tocsin.overlay.routing.effects import Asked, Deliver, Effect, Fill, Gap, Recall, Relink, Send
-from tocsin.overlay.routing.messages import (
+from tocsin.overlay.routing.effects import (
+    Asked,
+    Deliver,
+    Fill,
+    Gap,
+    Recall,
+    Relink,
+    RoutingEffect,
+    Send,
+)
+from tocsin.overlay.routing.recall import RecallCounters
+from tocsin.overlay.routing.router import Router
+from tocsin.protocol.link import (
     Assured,
     Message,
     Publication,
@@ -12,14 +23,11 @@ from tocsin.overlay.routing.messages import (
     ResultsWanted,
     Subscriptions,
 )
-from tocsin.overlay.routing.recall import RecallCounters
-from tocsin.overlay.routing.router import Router
 
 __all__ = [
     "Asked",
     "Assured",
     "Deliver",
-    "Effect",
     "Fill",
     "Gap",
     "Message",
@@ -32,6 +40,7 @@ __all__ = [
     "ResultsFound",
     "ResultsWanted",
     "Router",
+    "RoutingEffect",
     "Send",
     "Subscriptions",
 ]

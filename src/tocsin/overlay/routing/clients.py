@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from tocsin.overlay.filters import Filter
-from tocsin.overlay.routing.effects import Deliver, Effect, Fill, Gap
-from tocsin.overlay.routing.messages import Publication
+from tocsin.overlay.routing.effects import Deliver, Fill, Gap, RoutingEffect
+from tocsin.protocol.link import Publication
 
 State = Literal["waiting", "filling", "settled"]
 Stamp = Mapping[tuple[str, int], int]
@@ -39,7 +39,9 @@ class _Filling:
 
 
 class Clients:
-    def __init__(self, dataset: str, effects: Callable[[Effect], None], most_held: int) -> None:
+    def __init__(
+        self, dataset: str, effects: Callable[[RoutingEffect], None], most_held: int
+    ) -> None:
         self._dataset = dataset
         self._do = effects
         self._most_held = most_held

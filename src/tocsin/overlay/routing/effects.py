@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tocsin.overlay.routing.messages import Message, Publication, Question
+from tocsin.protocol.link import Message, Publication, Question
 
 
 class Send(Struct, frozen=True):
@@ -65,4 +65,4 @@ class Asked(Struct, frozen=True):
     question: Question
 
 
-Effect = Send | Relink | Deliver | Fill | Gap | Recall | Asked
+RoutingEffect = Send | Relink | Deliver | Fill | Gap | Recall | Asked

@@ -6,8 +6,8 @@ is dropped. So is what comes twice; and when one is missing, the link is given u
 
 from __future__ import annotations
 
-from tocsin.overlay.routing.effects import Effect, Relink, Send
-from tocsin.overlay.routing.messages import Message
+from tocsin.overlay.routing.effects import Relink, RoutingEffect, Send
+from tocsin.protocol.link import Message
 
 
 class _Link:
@@ -22,7 +22,7 @@ class _Link:
 class Links:
     def __init__(self) -> None:
         self._links: dict[str, _Link] = {}
-        self._effects: list[Effect] = []
+        self._effects: list[RoutingEffect] = []
 
     def __contains__(self, neighbour: object) -> bool:
         return neighbour in self._links
@@ -61,9 +61,9 @@ class Links:
         self.do(Send(neighbour, link.incarnation, link.sent, message))
         return link.sent
 
-    def do(self, effect: Effect) -> None:
+    def do(self, effect: RoutingEffect) -> None:
         self._effects.append(effect)
 
-    def take(self) -> list[Effect]:
+    def take(self) -> list[RoutingEffect]:
         found, self._effects = self._effects, []
         return found

@@ -17,8 +17,8 @@ from tocsin.overlay.filters import Filter
 from tocsin.overlay.filters.filter import matcher
 from tocsin.overlay.routing.effects import Recall
 from tocsin.overlay.routing.links import Links
-from tocsin.overlay.routing.messages import Publication, Request, Response
 from tocsin.overlay.routing.tables import Tables
+from tocsin.protocol.link import Publication, Request, Response
 
 Wants = Callable[[Publication], bool]
 Reaches = Callable[[int], bool]

@@ -18,8 +18,8 @@ from tocsin.overlay.filters import Filter
 from tocsin.overlay.filters.widest import Change
 from tocsin.overlay.routing.clients import Client, Clients, Stamp
 from tocsin.overlay.routing.links import Links
-from tocsin.overlay.routing.messages import Assured, Publication, Subscriptions
 from tocsin.overlay.routing.tables import Interest, Tables
+from tocsin.protocol.link import Assured, Publication, Subscriptions
 
 HERE = ""
 """Instead of a neighbour: publications enter at this broker."""

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 
 from tocsin.errors import NotFound
 from tocsin.overlay.filters import Filter
-from tocsin.overlay.routing.effects import Asked, Effect
+from tocsin.overlay.routing.effects import Asked, RoutingEffect
 from tocsin.overlay.routing.links import Links
-from tocsin.overlay.routing.messages import (
+from tocsin.overlay.routing.recall import Cache, Reaches, Recalls, wants
+from tocsin.overlay.routing.route import HERE, Route
+from tocsin.protocol.link import (
     Assured,
     Message,
     Publication,
@@ -27,8 +29,6 @@ from tocsin.overlay.routing.messages import (
     Response,
     Subscriptions,
 )
-from tocsin.overlay.routing.recall import Cache, Reaches, Recalls, wants
-from tocsin.overlay.routing.route import HERE, Route
 
 MOST_HELD = 1000
 
@@ -62,7 +62,7 @@ class Router:
 
     # -- links ------------------------------------------------------------------------------------
 
-    def linked(self, neighbour: str, incarnation: int) -> list[Effect]:
+    def linked(self, neighbour: str, incarnation: int) -> list[RoutingEffect]:
         """A link is open, both ways. Incarnations of a link grow."""
         if neighbour in self._links:
             if self._links.incarnation(neighbour) >= incarnation:
@@ -73,7 +73,7 @@ class Router:
             route.link(neighbour)
         return self._links.take()
 
-    def unlinked(self, neighbour: str, incarnation: int) -> list[Effect]:
+    def unlinked(self, neighbour: str, incarnation: int) -> list[RoutingEffect]:
         if self._links.is_open(neighbour, incarnation):
             self._unlink(neighbour)
         return self._links.take()
@@ -85,7 +85,7 @@ class Router:
 
     def heard(
         self, neighbour: str, incarnation: int, sequence: int, message: Message
-    ) -> list[Effect]:
+    ) -> list[RoutingEffect]:
         """What a neighbour's Send has brought."""
         if self._links.counts(neighbour, incarnation, sequence):
             match message:
@@ -107,7 +107,7 @@ class Router:
 
     # -- clients ----------------------------------------------------------------------------------
 
-    def subscribed(self, subscription: int, filter_: Filter, after: int) -> list[Effect]:
+    def subscribed(self, subscription: int, filter_: Filter, after: int) -> list[RoutingEffect]:
         """A client wants what matches, of all after a position of the dataset's log."""
         if subscription not in self._datasets:
             self._datasets[subscription] = filter_.dataset
@@ -115,7 +115,7 @@ class Router:
             self.cache.came(wants(filter_))
         return self._links.take()
 
-    def unsubscribed(self, subscription: int) -> list[Effect]:
+    def unsubscribed(self, subscription: int) -> list[RoutingEffect]:
         dataset = self._datasets.pop(subscription, None)
         if dataset is not None:
             route = self._routes[dataset]
@@ -133,32 +133,32 @@ class Router:
 
     # -- publications -----------------------------------------------------------------------------
 
-    def entered(self, dataset: str, position: int) -> list[Effect]:
+    def entered(self, dataset: str, position: int) -> list[RoutingEffect]:
         """All publications of the dataset after the position will be `published` here, in order of
         the log. Of those before it, some may have been published elsewhere, or nowhere."""
         self.route(dataset).entered(position)
         return self._links.take()
 
-    def published(self, publication: Publication, after: int) -> list[Effect]:
+    def published(self, publication: Publication, after: int) -> list[RoutingEffect]:
         """`after` is the position before it in the log, so that nothing is left out unnoticed."""
         self.route(publication.dataset).follows(after)
         self._publication(publication, HERE)
         return self._links.take()
 
-    def passed(self, dataset: str, position: int) -> list[Effect]:
+    def passed(self, dataset: str, position: int) -> list[RoutingEffect]:
         """Everything up to the position was published. To be told now and then: what must be filled
         when a link breaks is what came after."""
         self.route(dataset).passed(position)
         return self._links.take()
 
-    def left(self, dataset: str) -> list[Effect]:
+    def left(self, dataset: str) -> list[RoutingEffect]:
         """The dataset's publications enter elsewhere."""
         self.route(dataset).left()
         return self._links.take()
 
     def filled(
         self, dataset: str, fill: int, publications: Sequence[Publication], floor: int = -1
-    ) -> list[Effect]:
+    ) -> list[RoutingEffect]:
         """What the log has between the positions of a Fill; up to `floor` it keeps nothing."""
         self.route(dataset).filled(fill, publications, floor)
         return self._links.take()
@@ -172,17 +172,17 @@ class Router:
 
     # -- old messages -----------------------------------------------------------------------------
 
-    def requested(self, request: int, filter_: Filter) -> list[Effect]:
+    def requested(self, request: int, filter_: Filter) -> list[RoutingEffect]:
         """A client asks for what is still cached somewhere; a Recall follows for each found."""
         self._recalls.requested(request, filter_, self.route(filter_.dataset).tables)
         return self._links.take()
 
-    def ask(self, neighbour: str, question: Question) -> list[Effect]:
+    def ask(self, neighbour: str, question: Question) -> list[RoutingEffect]:
         """A question about results, or the answer to one; lost if the link is."""
         if neighbour in self._links:
             self._links.send(neighbour, question)
         return self._links.take()
 
-    def request_ended(self, request: int) -> list[Effect]:
+    def request_ended(self, request: int) -> list[RoutingEffect]:
         self._recalls.ended(request)
         return self._links.take()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tocsin.policies.admission import ADMISSION, Memory
+from tocsin.policies.admission import ADMISSION
 
 
-@ADMISSION.register("all")
-def everything(memory: Memory, waiting: int, first: float, second: float) -> bool:
-    """Cache whatever somebody waits for (BAD, Algorithm 1, PUT; kafka's "unlimited")."""
+@ADMISSION.register("all", admits=True)
+def everything(waiting: int) -> bool:
+    """Cache whatever somebody waits for (BAD, Algorithm 1; kafka, "Data Flow")."""
     return True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tocsin.policies.admission import ADMISSION, Memory
+from tocsin.policies.admission import ADMISSION
 
 
-@ADMISSION.register("none")
-def nothing(memory: Memory, waiting: int, first: float, second: float) -> bool:
-    """No cache at all: every get goes to the result store (BAD's "NC", Fig. 7; kafka's "none")."""
+@ADMISSION.register("none", admits=False)
+def nothing(waiting: int) -> bool:
+    """No cache at all: every get goes to the result store (BAD, Figure 7; kafka, "Data Flow")."""
     return False

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from tocsin.policies.admission import ADMISSION, Memory
+from msgspec import Struct
+
+from tocsin.policies.admission import ADMISSION
 from tocsin.policies.registry import Parameter
 
 
-@ADMISSION.register("threshold", Parameter("lambda", 0.2), Parameter("mu", 0.8))
-def threshold(memory: Memory, waiting: int, rise: float, fall: float) -> bool:
-    """Cache if n is at least the threshold, which then rises by λ·n, else falls by μ·n (kafka)."""
-    admitted = waiting >= memory.level
-    memory.level += rise * waiting if admitted else -fall * waiting
+class Threshold(Struct):
+    """Moved by every object."""
+
+    level: float = 0.0  # fewer subscribers are not enough
+
+
+@ADMISSION.register("threshold", Parameter("lambda", 0.2), Parameter("mu", 0.8), state=Threshold)
+def threshold(state: Threshold, waiting: int, rise: float, fall: float) -> bool:
+    """Cache if n ≥ the threshold: then it rises by λ·n, else it falls by μ·n (kafka, Figure 5)."""
+    admitted = waiting >= state.level
+    state.level += rise * waiting if admitted else -fall * waiting
     return admitted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from tocsin.policies.page.design import (
     BETA,
     PAGE,
@@ -12,9 +14,12 @@ from tocsin.policies.page.design import (
 )
 from tocsin.policies.page.gdstar import accesses
 
+LEAST_SHARE = Fraction(1, 4)
+"""What each portion keeps of the cache: the other has 75 % at most (delivery 2.3.1)."""
+
 
 def subscriptions(page: Page) -> float:
-    """f_S of equation 5."""
+    """f_S of delivery, equation 5."""
     return float(page.subscriptions)
 
 
@@ -23,8 +28,8 @@ def dc(text: str, beta: float) -> PagePolicy:
     """A push portion by subscriptions, an access portion by GD*; bytes move between them, and each
     keeps a quarter (delivery 2.3.1, DC).
 
-    Pushed pages are worth s·c/size (equation 5: no L, no β). One that is asked for moves to the
-    access portion with its bytes. A push that fails takes the bytes of stale pages from there.
+    Pushed pages are worth s·c/size (delivery, equation 5: no L, no β). One that is asked for moves
+    to the access portion with its bytes. A push that fails takes the bytes of stale pages there.
     """
     return PagePolicy(
         text,
@@ -32,4 +37,5 @@ def dc(text: str, beta: float) -> PagePolicy:
         Rule(accesses, beta, aborts=False),
         layout=PUSHED_REQUESTED,
         share=0.5,
+        least_share=LEAST_SHARE,
     )

@@ -17,7 +17,7 @@ PHI = Parameter("phi", 0.5, at_most=1.0)
 
 
 def frequency(page: Page) -> float:
-    """max(0, s − a_S): SG2 over subscribers alone (NOTES: never below 0)."""
+    """max(0, s − a_S): SG2 over subscribers alone (delivery 2.3.2), never below 0."""
     return float(max(0, page.subscriptions - page.notified))
 
 

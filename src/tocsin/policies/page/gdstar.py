@@ -15,6 +15,6 @@ def gdstar(text: str, beta: float) -> PagePolicy:
     """Store what is asked for; f is its accesses since then (delivery 2.1, GD*). Nothing is pushed.
 
     On a miss the smallest values leave until the page fits, and L is the value of the last one
-    (equation 1; NOTES: the new page's V is made with the new L).
+    (delivery, equation 1); the new page's V is made with the new L.
     """
     return undivided(text, Rule(accesses, beta, aborts=False), pushes=False)

@@ -6,7 +6,7 @@ from tocsin.policies.page.design import BETA, PAGE, Page, PagePolicy, Rule, undi
 
 
 def frequency(page: Page) -> float:
-    """a_NS + max(0, s − a_S) (equation 4; NOTES: its second part is never below 0)."""
+    """a_NS + max(0, s − a_S) (delivery, equation 4): its second part is never below 0."""
     return float(page.browsed + max(0, page.subscriptions - page.notified))
 
 

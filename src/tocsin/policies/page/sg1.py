@@ -6,7 +6,7 @@ from tocsin.policies.page.design import BETA, PAGE, Page, PagePolicy, Rule, undi
 
 
 def frequency(page: Page) -> float:
-    """s + a (equation 2)."""
+    """s + a (delivery, equation 2)."""
     return float(page.subscriptions + page.notified + page.browsed)
 
 

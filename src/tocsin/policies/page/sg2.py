@@ -6,7 +6,7 @@ from tocsin.policies.page.design import BETA, PAGE, Page, PagePolicy, Rule, undi
 
 
 def frequency(page: Page) -> float:
-    """s − a (equation 3); below 0 when more have asked for it than subscribed."""
+    """s − a (delivery, equation 3); below 0 when more have asked for it than subscribed."""
     return float(page.subscriptions - page.notified - page.browsed)
 
 

@@ -23,7 +23,7 @@ class Claim:
         """Mark the folder if nobody has; SettingError if it is somebody else's."""
         mark = self._medium.mark()
         if mark is None:
-            newest = max((one.modified_at for one in self._medium.kept()), default=0.0)
+            newest = max((kept.modified_at for kept in self._medium.kept()), default=0.0)
             if newest and not self._expected:
                 raise SettingError(
                     f"there are attachments in {self._medium.shown}, and no dataset of the store"

@@ -22,10 +22,10 @@ class DirectoryMedium:
 
     def info(self, id: str) -> Kept | None:
         try:
-            found = self._path(id).stat()
+            stat = self._path(id).stat()
         except FileNotFoundError:
             return None
-        return Kept(id, found.st_size, found.st_mtime)
+        return Kept(id, stat.st_size, stat.st_mtime)
 
     def take(self, file: Path, id: str) -> None:
         target = self._path(id)
@@ -54,9 +54,9 @@ class DirectoryMedium:
 
     def kept(self) -> Iterator[Kept]:
         for path in self._root.glob("??/??/*"):
-            found = self.info(path.name) if is_attachment_id(path.name) else None
-            if found is not None:
-                yield found
+            kept = self.info(path.name) if is_attachment_id(path.name) else None
+            if kept is not None:
+                yield kept
 
     def _path(self, id: str) -> Path:
         return self._root / id[:2] / id[2:4] / id

@@ -1,7 +1,7 @@
 """An object store from its address: s3://bucket/folder, or what else fsspec speaks with.
 
 What no waiting mends (no such bucket, a wrong key) is raised at once. A store that does not answer
-is told in the log alone: everything but attachments works without it, and they do when it is back.
+is reported in the log alone: everything but attachments works without it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 import structlog
 
-from tocsin.errors import SettingError
+from tocsin.errors import SettingError, is_bug
 from tocsin.settings import without_secrets
 from tocsin.storage.content.remote import RemoteMedium, why
 
@@ -104,7 +104,9 @@ def _check(files: Any, root: str, shown: str) -> None:
         raise _refused(shown, f"{bucket!r} cannot name a bucket", _SHAPE) from None
     except ValueError as error:
         raise _refused(shown, why(error), _SHAPE) from None
-    except Exception as error:
+    except Exception as error:  # of libraries that s3fs uses
+        if is_bug(error):
+            raise
         if isinstance(error, OSError) and error.errno in _REFUSALS:
             raise _refused(shown, why(error), _SHAPE) from None
         log.warning("attachments cannot be reached yet", at=shown, reason=why(error))

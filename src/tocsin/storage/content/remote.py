@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tocsin.errors import Unavailable
+from tocsin.errors import Unavailable, is_bug
 from tocsin.model import is_attachment_id
 from tocsin.storage import identity
 from tocsin.storage.content.port import PIECE_BYTES, Kept
@@ -85,10 +85,10 @@ class RemoteMedium:
     def kept(self) -> Iterator[Kept]:
         try:
             with self._reached():
-                found = self._files.find(self._root, detail=True)
+                files = self._files.find(self._root, detail=True)
         except FileNotFoundError as error:
             raise self._away(error) from None
-        for path, info in found.items():
+        for path, info in files.items():
             name = path.rpartition("/")[2]
             if is_attachment_id(name):
                 yield _kept(name, info)
@@ -104,6 +104,8 @@ class RemoteMedium:
         except FileNotFoundError:
             raise
         except Exception as error:  # of libraries that only the address chooses
+            if is_bug(error):
+                raise
             raise self._away(error) from None
 
     def _away(self, error: Exception) -> Unavailable:
@@ -121,6 +123,6 @@ def why(error: Exception) -> str:
 
 def _kept(id: str, info: dict[str, Any]) -> Kept:
     # Without a time it never grows old, and is never collected.
-    told = next((info[word] for word in _TIMES if info.get(word)), math.inf)
-    at = told.timestamp() if isinstance(told, datetime) else float(told)
+    modified = next((info[word] for word in _TIMES if info.get(word)), math.inf)
+    at = modified.timestamp() if isinstance(modified, datetime) else float(modified)
     return Kept(id, int(info["size"]), at)

@@ -46,21 +46,21 @@ class Incoming:
     def commit(self, wanted: str | None = None) -> tuple[str, bool]:
         """The id, and whether the bytes are new here. `wanted` is what the id must be."""
         assert self._file is not None
-        found = self.id
+        digest = self.id
         try:
-            if wanted is not None and found != wanted:
+            if wanted is not None and digest != wanted:
                 raise InvalidInput(
-                    f"the SHA-256 of the {self.size_bytes} bytes that came is {found}",
+                    f"the SHA-256 of the {self.size_bytes} bytes that came is {digest}",
                     field="id",
                     hint="send them whole, under the hash of what you send",
                 )
             self._file.flush()
             os.fsync(self._file.fileno())
-            known = self._medium.info(found) is not None
-            self._medium.take(self._path, found)  # also if known: it mends what is damaged
+            known = self._medium.info(digest) is not None
+            self._medium.take(self._path, digest)  # also if known: it mends what is damaged
         finally:
             self.discard()
-        return found, not known
+        return digest, not known
 
     def discard(self) -> None:
         if self._file is not None:
@@ -105,7 +105,7 @@ class ContentStore:
 
     def read(self, id: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """The bytes in [start, stop), in pieces. Read whole, they are checked: the last piece only
-        comes if all are what their id says. Else the content is dropped, and NotFound told."""
+        comes if all are what their id says. Else the content is dropped, and NotFound raised."""
         kept = self.info(id)
         if kept is None:
             raise unknown(id)

@@ -1,4 +1,4 @@
-"""The publication log: records per dataset, durable before anyone is told.
+"""The publication log: records per dataset, durable before they are acknowledged.
 
 `PublicationLog` is the one writer; a `Reader` serves any number of processes. What holds the
 records is a medium: segment files in a directory, or topics of a Kafka cluster.
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tocsin.storage.identity import Mark
-from tocsin.storage.log.kafka import RECORD_LIMIT_BYTES, Kafka, KafkaAddress, KafkaReader
-from tocsin.storage.log.port import Appended, Cut, Reader, stamp_of
+from tocsin.storage.log.kafka import RECORD_LIMIT_BYTES, KafkaAddress
+from tocsin.storage.log.port import Appended, Cut, Reader
 from tocsin.storage.log.segments import SegmentReader, Segments
 from tocsin.storage.log.writer import PublicationLog
 
@@ -22,7 +22,6 @@ __all__ = [
     "Reader",
     "open_log",
     "open_reader",
-    "stamp_of",
 ]
 
 
@@ -40,6 +39,8 @@ def open_log(
     """
     kafka = _kafka(str(address))
     if kafka is not None:
+        from tocsin.storage.log.kafka import Kafka
+
         medium = Kafka(kafka, owner=owner, record_limit_bytes=record_limit_bytes)
         return PublicationLog(medium, **options)
     return PublicationLog(Segments(Path(address), segment_bytes=segment_bytes), **options)
@@ -47,7 +48,11 @@ def open_log(
 
 def open_reader(address: str) -> Reader:
     kafka = _kafka(address)
-    return SegmentReader(Path(address)) if kafka is None else KafkaReader(kafka)
+    if kafka is None:
+        return SegmentReader(Path(address))
+    from tocsin.storage.log.kafka import KafkaReader
+
+    return KafkaReader(kafka)
 
 
 def _kafka(address: str) -> KafkaAddress | None:

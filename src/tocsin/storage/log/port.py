@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from tocsin.errors import Gone
 
 Record = bytes | tuple[bytes, bytes | None]
@@ -52,7 +50,7 @@ class DatasetLog(Protocol):
     to anybody. They differ only inside a commit.
     """
 
-    last_us: int  # when its newest record was taken, as far as the medium tells
+    last_us: int  # when its newest record was taken, as far as the medium knows
     durable_end: int
     written_end: int
 
@@ -95,7 +93,7 @@ class Medium(Protocol):
         """By which `open_reader` finds it, from any process."""
 
     def known_us(self) -> int:
-        """The newest time that was handed out, as far as the medium tells."""
+        """The newest time that was handed out, as far as the medium knows."""
 
     def open(self, dataset: str, primary_key: Sequence[str]) -> DatasetLog:
         """Open or create, and recover: afterwards every record is whole and durable."""
@@ -125,7 +123,7 @@ class Reader(Protocol):
         """
 
     def record_at(self, dataset: str, position: int) -> int:
-        """Where the record begins that `position`, below the end, is in: it may be nobody's."""
+        """Where the record begins that `position`, below the end, is in."""
 
     def end_of(self, position: int, body: bytes) -> int:
         """Where a record ends, by its position and JSON."""
@@ -153,15 +151,6 @@ class Reader(Protocol):
         """[start, end) in pieces of about that size, cut where it suits the medium."""
 
     def close(self) -> None: ...
-
-
-class _Stamp(msgspec.Struct):
-    t: int
-
-
-def stamp_of(body: bytes) -> int:
-    """When the log took a record, by its JSON: microseconds since the epoch."""
-    return msgspec.json.decode(body, type=_Stamp).t
 
 
 def gone(dataset: str, position: int) -> Gone:

@@ -77,10 +77,10 @@ class PublicationLog:
         """Append all records, one after the other. Resolves when they are durable, never before.
 
         The future fails with Unavailable if the medium refuses; then nothing is kept of this call.
-        It fails with Unconfirmed if the medium does not tell: then it may be kept, or (Kafka) come
-        to be kept yet, in part or whole. Sent again under the same key it is made whole, and is
-        there once. If an earlier call with the same key was kept, that one is told, and nothing is
-        appended.
+        It fails with Unconfirmed if the medium does not answer: then it may be kept, or (Kafka)
+        become kept later, in part or whole. Sent again under the same key it is made whole, and is
+        there once. If an earlier call with the same key was kept, its place is returned, and
+        nothing is appended.
         """
         if key is not None and not _KEY.fullmatch(key):
             raise InvalidInput(f"{key!r} cannot be a request's key", field=dataset)
@@ -99,7 +99,7 @@ class PublicationLog:
         return self._command(lambda: self._open(name, primary_key))
 
     def create_dataset(self, name: str, primary_key: Sequence[str] = ()) -> int:
-        """Open a dataset's log with nothing in it, though a drop was cut short by a crash."""
+        """Open a dataset's log with nothing in it, also after a crash in the middle of a drop."""
         self.open_dataset(name, primary_key)
         self.drop_dataset(name)
         return self.open_dataset(name, primary_key)
@@ -128,12 +128,12 @@ class PublicationLog:
         return dict(self._ends)
 
     def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Have `moved` called whenever `ends` may be others, on the log's own thread: it must not
-        wait. What comes back ends that."""
+        """Have `moved` called whenever `ends` may have changed, on the log's own thread: it must
+        not block. Returns a function that ends the watch."""
         self._watchers = (*self._watchers, moved)
 
         def end() -> None:
-            self._watchers = tuple(one for one in self._watchers if one is not moved)
+            self._watchers = tuple(watcher for watcher in self._watchers if watcher is not moved)
 
         return end
 
@@ -195,16 +195,16 @@ class PublicationLog:
         try:
             command.future.set_result(command.run())
         except Exception as error:
-            command.future.set_exception(_told(error))
+            command.future.set_exception(_for_publishers(error))
 
     def _commit(self, waiting: list[_Append]) -> None:
-        """Stage and commit all, show the new ends, then tell everybody."""
-        told: list[tuple[Future[Appended], Appended | Exception]] = []
+        """Stage and commit all, show the new ends, then resolve all futures."""
+        outcomes: list[tuple[Future[Appended], Appended | Exception]] = []
         for batch in _batches(waiting, self._medium.batch_bytes):
-            told += self._write(batch)
-        if told:
+            outcomes += self._write(batch)
+        if outcomes:
             self._show_ends()
-        for future, outcome in told:
+        for future, outcome in outcomes:
             if isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:
@@ -225,22 +225,22 @@ class PublicationLog:
                 yield item.future, done if isinstance(done, Exception) else done[number]
 
     def _attempt(self, dataset: str, act: Callable[..., _T], *given: Any) -> _T | Exception:
-        """What came of it, or why not; then the dataset is as before."""
+        """The outcome, or the failure; after a failure the dataset is as before."""
         try:
             log = self._mended(dataset)
         except (NotFound, OSError, Unavailable) as error:
-            return _told(error)
+            return _for_publishers(error)
         try:
             return act(log, *given)
         except Exception as error:
             _logger.error("log.write_failed", dataset=dataset, error=str(error))
-            told = _told(error)
+            failure = _for_publishers(error)
             try:
                 log.cut_back()
             except (OSError, Unavailable) as second:
                 _logger.error("log.poisoned", dataset=dataset, error=str(second))
-                return Unconfirmed.after(told) if isinstance(told, TocsinError) else told
-            return told
+                return Unconfirmed.after(failure) if isinstance(failure, TocsinError) else failure
+            return failure
 
     def _stage(self, log: DatasetLog, items: list[_Append]) -> list[Appended | Exception]:
         log.make_room()
@@ -338,8 +338,8 @@ def _parts(record: Record) -> tuple[bytes, bytes | None]:
     return record if isinstance(record, tuple) else (record, None)
 
 
-def _told(error: Exception) -> Exception:
-    """As publishers hear of it."""
+def _for_publishers(error: Exception) -> Exception:
+    """The error that publishers get."""
     if not isinstance(error, OSError):
         return error
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)

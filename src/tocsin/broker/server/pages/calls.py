@@ -4,37 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from tocsin.broker.server.pages.pages import Pages
-from tocsin.caching.page_cache import PageCounters
-from tocsin.client.frames import Position
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import check_attachment_id
-from tocsin.service.content import begin_of, content_response, names_tag
+from tocsin.protocol.client import PagesChange, PagesInfo
+from tocsin.protocol.queries import LedByQuery
+from tocsin.service.content import ANY_BYTES, begin_of, content_response, names_tag
 from tocsin.service.web import Call, Route
-
-
-class PagesInfo(Struct, frozen=True):
-    policy: str
-    capacity_bytes: int
-    size_bytes: int
-    pages: int
-    filling: int
-    hit_ratio: float
-    byte_hit_ratio: float
-    served_bytes: int
-    fetched_bytes: int
-    saved_bytes: int
-    counters: PageCounters
-
-
-class PagesChange(Struct, frozen=True, forbid_unknown_fields=True):
-    policy: str | None = None
-    capacity_bytes: Annotated[int, Meta(ge=0)] | None = None
 
 
 class PageCalls:
@@ -75,14 +56,15 @@ class PageCalls:
     def _led_by_result(self, call: Call) -> bool:
         """Is it an access that a notification led to? A subscription that just moved elsewhere
         tells no more than browsing does; another subscriber's may not be told at all."""
-        subscription, position = call.query("subscription", int), call.query("position", Position)
-        if (subscription is None) != (position is None):
+        query = call.query(LedByQuery)
+        subscription = query.subscription
+        if (subscription is UNSET) != (query.position is UNSET):
             raise InvalidInput(
                 "subscription and position go together",
                 field="position",
                 hint="both of the result that led here, or none",
             )
-        owner = None if subscription is None else self._owner(subscription)
+        owner = None if subscription is UNSET else self._owner(subscription)
         if owner not in (None, call.identity.subject):
             raise NotFound(f"you have no subscription {subscription}", field="subscription")
         return owner is not None
@@ -100,7 +82,7 @@ class PageCalls:
             served_bytes=pages.served_bytes,
             fetched_bytes=pages.fetched_bytes,
             saved_bytes=pages.saved_bytes,
-            counters=cache.counters,
+            counters=asdict(cache.counters),
         )
 
     async def change(self, call: Call) -> PagesInfo:
@@ -117,8 +99,19 @@ def _nothing(start: int, stop: int) -> AsyncIterator[bytes]:
 def page_routes(calls: PageCalls) -> list[Route]:
     told = "An attachment's bytes; subscription and position of the result that led to it"
     return [
-        Route("GET", "/v1/attachments/{id}", calls.attachment, ("subscribe",), told),
-        Route("GET", "/attachments/{id}", calls.attachment, ("subscribe",), told),
+        *(
+            Route(
+                "GET",
+                path,
+                calls.attachment,
+                ("subscribe",),
+                told,
+                answers=ANY_BYTES,
+                also={206: ANY_BYTES, 304: None},
+                query=LedByQuery,
+            )
+            for path in ("/v1/attachments/{id}", "/attachments/{id}")
+        ),
         Route("GET", "/v1/pages", calls.show, (), "The page cache", None, PagesInfo),
         Route(
             "PUT",

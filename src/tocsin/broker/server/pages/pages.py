@@ -15,12 +15,12 @@ from typing import NamedTuple, Protocol
 import msgspec
 import structlog
 
-from tocsin.broker.effects import NewPages
+from tocsin.broker.machine.effects import NewPages
+from tocsin.broker.machine.watching import NOBODY, Watcher
 from tocsin.broker.server.pages.fill import Fill
 from tocsin.broker.server.pages.shelf import Shelf
 from tocsin.broker.server.pages.stories import Stories
 from tocsin.broker.server.pages.whole import Whole
-from tocsin.broker.watching import NOBODY, Watcher
 from tocsin.caching.page_cache import PageCache, PageCounters, Step
 from tocsin.errors import TocsinError, Unavailable
 from tocsin.model import Attachment, is_attachment_id

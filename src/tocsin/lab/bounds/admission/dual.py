@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tocsin.lab.bounds.admission.windows import Windows
-from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.jit.functions import compiled
 
 ROUNDS = 300
 IDLE = 1e-5  # a round that lowers the bound by a smaller part is idle

@@ -20,10 +20,10 @@ def certify_retention(
     """Hits, of the choice that has the most. `also` are measures of other runs of the same."""
     windows = windows_of(offers, logs)
     matched = offers.waiting > 0
-    hits, choice = improved(windows, matched)
+    hits, first = improved(windows, matched)
     limit, shares = limit_of(windows, hits, rounds)
-    choices = [choice, improved(windows, (shares > 0.5) & matched)[1]]
-    runs = [*(play(offers, one, logs)[0] for one in choices), *also]
+    choices = [first, improved(windows, (shares > 0.5) & matched)[1]]
+    runs = [*(play(offers, choice, logs)[0] for choice in choices), *also]
     reached = max(run.hits for run in runs)
     if reached > limit * (1 + ROUNDING):
         raise AssertionError("a run beats the bound: measures of other offers or logs?")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tocsin.lab.bounds.admission.windows import Windows
-from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.jit.functions import compiled
 
 PASSES = 8  # at most
 
@@ -38,9 +38,9 @@ def _improve(
 ) -> int:  # fmt: skip
     windows = first.shape[0] - 1
     hits = np.zeros(windows, np.int64)
-    for one in range(windows):
-        hits[one] = _hits(
-            first[one], first[one + 1], record, size_bytes, admitted, retention_bytes, reference
+    for at in range(windows):
+        hits[at] = _hits(
+            first[at], first[at + 1], record, size_bytes, admitted, retention_bytes, reference
         )
     for _ in range(passes):
         changed = False
@@ -48,19 +48,19 @@ def _improve(
             admitted[number] = not admitted[number]
             gain = 0
             for place in range(first_of[number], first_of[number + 1]):
-                one = window[entry_of[place]]
+                at = window[entry_of[place]]
                 gain += _hits(
-                    first[one], first[one + 1], record, size_bytes, admitted, retention_bytes,
+                    first[at], first[at + 1], record, size_bytes, admitted, retention_bytes,
                     reference,
-                ) - hits[one]  # fmt: skip
+                ) - hits[at]  # fmt: skip
             if gain <= 0:
                 admitted[number] = not admitted[number]
                 continue
             changed = True
             for place in range(first_of[number], first_of[number + 1]):
-                one = window[entry_of[place]]
-                hits[one] = _hits(
-                    first[one], first[one + 1], record, size_bytes, admitted, retention_bytes,
+                at = window[entry_of[place]]
+                hits[at] = _hits(
+                    first[at], first[at + 1], record, size_bytes, admitted, retention_bytes,
                     reference,
                 )  # fmt: skip
         if not changed:

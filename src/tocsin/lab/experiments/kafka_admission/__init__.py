@@ -1,4 +1,4 @@
-"""The *kafka* paper's evaluation, simulated and live: Figures 8 to 14, and every sentence that
+"""The evaluation of kafka, Figures 8 to 14, simulated and live, and every sentence that
 claims something.
 
 The paper prints tuples as (mu, lambda); a policy is written threshold(lambda, mu).
@@ -6,12 +6,12 @@ The paper prints tuples as (mu, lambda); a policy is written threshold(lambda, m
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.axis import Axis
-from tocsin.lab.declaring.experiment import Experiment, Extent, Live, Reading
 from tocsin.lab.experiments.kafka_admission import admitted, parameters, speed
 from tocsin.lab.experiments.kafka_admission.figures import FIGURES
 from tocsin.lab.experiments.kafka_admission.policies import FIVE, OTHERS, STUDIED
-from tocsin.lab.subjects.consumer_logs import PAPERS_LOGS, recordings
+from tocsin.lab.spec.axis import Axis
+from tocsin.lab.spec.experiment import Experiment, Extent, Live, variants_of
+from tocsin.lab.studies.consumer_logs import PAPERS_LOGS, recordings
 
 AXIS = Axis(
     column="records",
@@ -21,17 +21,11 @@ AXIS = Axis(
     logarithmic=True,
 )
 
-READINGS = (
-    Reading(
-        name="half",
-        meaning="half of the records are shared, as in the authors' files",
-        settings={"shared": 0.5},
-    ),
-    Reading(
-        name="printed",
-        meaning="70 % of the records are shared, as the paper says",
-        settings={"shared": 0.7},
-    ),
+VARIANTS = variants_of(
+    {
+        "half": ("half of the records are shared, as in the authors' files", {"shared": 0.5}),
+        "printed": ("70 % of the records are shared, as the paper says", {"shared": 0.7}),
+    }
 )
 
 STUDIES: dict[str, tuple[int, ...]] = dict.fromkeys(OTHERS, (STUDIED,))
@@ -40,9 +34,9 @@ EXPERIMENT = Experiment(
     name="kafka-admission",
     purpose="what to write into consumers' logs (kafka, Figures 8 to 14)",
     source="kafka, Figures 8 to 14 and their analysis",
-    subject=PAPERS_LOGS,
+    study=PAPERS_LOGS,
     axis=AXIS,
-    readings=READINGS,
+    variants=VARIANTS,
     policies=(*FIVE, *OTHERS),
     full=Extent(values=(500, 1_000, 5_000, 10_000), seeds=10),
     quick=Extent(values=(500, 1_000, 2_000), seeds=4),

@@ -1,8 +1,7 @@
-"""Figures 8 to 14."""
+"""The figures of the evaluation (kafka, Figures 8 to 14)."""
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.figures import Figure, Series
 from tocsin.lab.experiments.kafka_admission.policies import (
     BUFFERS,
     FIVE,
@@ -11,42 +10,48 @@ from tocsin.lab.experiments.kafka_admission.policies import (
     STUDIED,
     THRESHOLDS,
 )
+from tocsin.lab.spec.figures import curves
 
 FIGURES = (
-    Figure(
-        name="8-hit-rate",
-        title="Figure 8: cache hit rate by policy",
-        axis="admitted records (share)",
-        series=(Series(metric="hit_rate", policies=FIVE),),
+    curves(
+        "8-hit-rate",
+        "Figure 8: cache hit rate by policy",
+        "admitted records (share)",
+        "hit_rate",
+        policies=FIVE,
         one_scale=True,
     ),
-    Figure(
-        name="9-duplication-factor",
-        title="Figure 9: duplication factor by policy",
-        axis="copies of an admitted record",
-        series=(Series(metric="duplication_factor", policies=FIVE),),
+    curves(
+        "9-duplication-factor",
+        "Figure 9: duplication factor by policy",
+        "copies of an admitted record",
+        "duplication_factor",
+        policies=FIVE,
         one_scale=True,
     ),
-    Figure(
-        name="10-latency",
-        title="Figure 10: end-to-end latency by policy",
-        axis="mean latency (s)",
-        series=(Series(metric="latency_mean_s", policies=FIVE),),
+    curves(
+        "10-latency",
+        "Figure 10: end-to-end latency by policy",
+        "mean latency (s)",
+        "latency_mean_s",
+        policies=FIVE,
         one_scale=True,
     ),
-    Figure(
-        name="11-throughput",
-        title="Figure 11: throughput by policy",
-        axis="records a second",
-        series=(Series(metric="throughput_per_s", policies=FIVE),),
+    curves(
+        "11-throughput",
+        "Figure 11: throughput by policy",
+        "records a second",
+        "throughput_per_s",
+        policies=FIVE,
         one_scale=True,
     ),
     *(
-        Figure(
-            name=f"{number}-{policy}-parameters",
-            title=f"Figure {number}: {policy}, by its parameters ({what}), 1,000 records",
-            axis="mean latency (s)",
-            series=(Series(metric="latency_mean_s", policies=policies),),
+        curves(
+            f"{number}-{policy}-parameters",
+            f"Figure {number}: {policy}, by its parameters ({what}), 1,000 records",
+            "mean latency (s)",
+            "latency_mean_s",
+            policies=policies,
             one_scale=True,
             at=STUDIED,
         )
@@ -56,12 +61,13 @@ FIGURES = (
             (14, "buffer", "gamma, alpha", BUFFERS),
         )
     ),
-    Figure(
-        name="bytes-in-logs",
-        title="Bytes in all logs, mean over the run",
-        axis="KB",
+    curves(
+        "bytes-in-logs",
+        "Bytes in all logs, mean over the run",
+        "KB",
+        "stored_mean_bytes",
+        policies=FIVE,
         unit=1e3,
-        series=(Series(metric="stored_mean_bytes", policies=FIVE),),
         one_scale=True,
     ),
 )

@@ -1,10 +1,7 @@
-"""What the paper says of its policies' parameters (Figures 12 to 14), and what we found of them."""
+"""The policies' parameters (kafka, Figures 12 to 14), and what we found of them."""
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.checks import beats, both, only_at, ordered, similar, times
-from tocsin.lab.declaring.claims import Check, Claim
-from tocsin.lab.declaring.levels import between
 from tocsin.lab.experiments.kafka_admission.policies import (
     BATCHES,
     BUFFER,
@@ -16,6 +13,9 @@ from tocsin.lab.experiments.kafka_admission.policies import (
     STUDIED,
     THRESHOLDS,
 )
+from tocsin.lab.spec.checks import beats, both, only_at, ordered, similar, times
+from tocsin.lab.spec.claims import Check, Claim
+from tocsin.lab.spec.levels import between
 
 AT_1000 = "at 1,000 records, over paired seeds"
 
@@ -40,7 +40,7 @@ CLAIMS = (
         check=studied(
             beats(
                 "threshold(0.1,0.3)",
-                [one for one in THRESHOLDS if one != "threshold(0.2,0.8)"],
+                [policy for policy in THRESHOLDS if policy != "threshold(0.2,0.8)"],
                 {"latency_mean_s": False},
             )
         ),

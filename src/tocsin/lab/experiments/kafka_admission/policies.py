@@ -22,6 +22,8 @@ BUFFERS = tuple(
 )
 OTHERS = tuple(
     dict.fromkeys(
-        one for one in (*THRESHOLDS, PRINTED_WORST, "mean(2)", *MEANS, *BUFFERS) if one not in FIVE
+        policy
+        for policy in (*THRESHOLDS, PRINTED_WORST, "mean(2)", *MEANS, *BUFFERS)
+        if policy not in FIVE
     )
 )

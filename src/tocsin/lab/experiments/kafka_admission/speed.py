@@ -1,11 +1,7 @@
-"""What the paper says of latency and throughput (Figures 10 and 11): true or not of the costs in
-`Logs`."""
+"""Latency and throughput (kafka, Figures 10 to 11): true or not of the costs in `Logs`."""
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.checks import beats, gap_grows, goes_with, ordered, times
-from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.levels import lowest_at
 from tocsin.lab.experiments.kafka_admission.admitted import AGREEING, EVERYWHERE
 from tocsin.lab.experiments.kafka_admission.policies import (
     BUFFER,
@@ -15,6 +11,9 @@ from tocsin.lab.experiments.kafka_admission.policies import (
     STUDIED,
     THRESHOLD,
 )
+from tocsin.lab.spec.checks import beats, gap_grows, goes_with, ordered, times
+from tocsin.lab.spec.claims import Claim
+from tocsin.lab.spec.levels import lowest_at
 
 CLAIMS = (
     Claim(

@@ -1,21 +1,21 @@
-"""The *survival* paper's evaluation (section 7): Figures 4 to 7, and every sentence about them."""
+"""The evaluation of survival 7, Figures 4 to 7, and every sentence about them."""
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.experiment import Experiment
 from tocsin.lab.experiments.survival import comparison, validation
 from tocsin.lab.experiments.survival.figures import FIGURES
-from tocsin.lab.experiments.survival.readings import AXIS, FULL, POLICIES, QUICK, READINGS
-from tocsin.lab.subjects.message_cache import MESSAGE_CACHE
+from tocsin.lab.experiments.survival.variants import AXIS, FULL, POLICIES, QUICK, VARIANTS
+from tocsin.lab.spec.experiment import Experiment
+from tocsin.lab.studies.message_cache import MESSAGE_CACHE
 
 EXPERIMENT = Experiment(
     name="survival",
     purpose="how long a message survives in brokers' caches, simulated and modelled",
     source="Modeling the dynamics of caching in content-based publish/subscribe systems, "
     "SAC 2011, sections 3 to 8, Figures 4 to 7",
-    subject=MESSAGE_CACHE,
+    study=MESSAGE_CACHE,
     axis=AXIS,
-    readings=READINGS,
+    variants=VARIANTS,
     policies=POLICIES,
     full=FULL,
     quick=QUICK,

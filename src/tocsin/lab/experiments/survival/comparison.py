@@ -1,20 +1,8 @@
-"""What the paper says of the policies (sections 3 and 7.3, and its conclusion)."""
+"""What the paper says of the policies (survival 3, 7.3 and 8)."""
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.checks import (
-    beats,
-    both,
-    changes_along,
-    gap_grows,
-    only_at,
-    ratio,
-    similar,
-    times,
-)
-from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.levels import at_most, between
-from tocsin.lab.experiments.survival.readings import (
+from tocsin.lab.experiments.survival.variants import (
     CLASSES,
     FLOODING,
     FULL,
@@ -26,6 +14,18 @@ from tocsin.lab.experiments.survival.readings import (
     RATIOS,
     YARDSTICK,
 )
+from tocsin.lab.spec.checks import (
+    beats,
+    both,
+    changes_along,
+    gap_grows,
+    only_at,
+    ratio,
+    similar,
+    times,
+)
+from tocsin.lab.spec.claims import Claim
+from tocsin.lab.spec.levels import at_most, between
 
 SELECTIVE = (PAPERS, FLOODING, PLAIN)
 HIGHER = {"mst_little": True}
@@ -38,7 +38,7 @@ CLAIMS = (
         says="The only policy which guarantees … P_loss = 0 is the all-fld-nop policy",
         where="6",
         rule="none of its messages was lost, in any point",
-        readings=MULTI,
+        variants=MULTI,
         check=between("p_loss", (YARDSTICK,), 0.0, 0.0, every_seed=True),
     ),
     Claim(
@@ -47,7 +47,7 @@ CLAIMS = (
         "survival time … The rest of the policies behave similarly",
         where="6",
         rule="P_loss of the three differs by at most 0.005, with the interval",
-        readings=("load", "brokers"),
+        variants=("load", "brokers"),
         check=both(*(similar("p_loss", PAPERS, other, 0.005) for other in (FLOODING, PLAIN))),
     ),
     Claim(
@@ -55,17 +55,17 @@ CLAIMS = (
         says="P_loss is quite small when ρc > 2",
         where="6",
         rule="at most 0.01 at 2 clients and more",
-        readings=("load",),
-        check=only_at([one for one in LOADS if one >= 2000], at_most("p_loss", SELECTIVE, 0.01)),
+        variants=("load",),
+        check=only_at([load for load in LOADS if load >= 2000], at_most("p_loss", SELECTIVE, 0.01)),
     ),
     Claim(
         name="loss-small-from-four-brokers",
         says="or n > 3 in the shown examples",
         where="6",
         rule="at most 0.01 with 4 brokers and more",
-        readings=("brokers",),
+        variants=("brokers",),
         check=only_at(
-            [one for one in FULL.of("brokers") if one > 3],
+            [brokers for brokers in FULL.of("brokers") if brokers > 3],
             at_most("p_loss", SELECTIVE, 0.01),
         ),
     ),
@@ -74,8 +74,8 @@ CLAIMS = (
         says="the all-fld-nop policy performs strictly worse in almost all settings",
         where="6",
         rule=f"each of the three others is above it {EVERYWHERE}",
-        readings=MULTI,
-        check=both(*(beats(one, (YARDSTICK,), HIGHER) for one in SELECTIVE)),
+        variants=MULTI,
+        check=both(*(beats(policy, (YARDSTICK,), HIGHER) for policy in SELECTIVE)),
     ),
     Claim(
         name="priority-gains",
@@ -83,7 +83,7 @@ CLAIMS = (
         "cases",
         where="6",
         rule=f"sel-sub-prt is at least 2 % above sel-sub-nop {EVERYWHERE}",
-        readings=MULTI,
+        variants=MULTI,
         check=times("mst_little", PAPERS, (PLAIN,), low=1.02),
     ),
     Claim(
@@ -91,7 +91,7 @@ CLAIMS = (
         says="priority gain increases importantly when n increases",
         where="6",
         rule="sel-sub-prt − sel-sub-nop grows at each step",
-        readings=("brokers",),
+        variants=("brokers",),
         check=gap_grows("mst_little", PAPERS, PLAIN),
     ),
     Claim(
@@ -99,7 +99,7 @@ CLAIMS = (
         says="and slowly when k increases",
         where="6",
         rule="sel-sub-prt − sel-sub-nop grows at each step",
-        readings=("slots",),
+        variants=("slots",),
         check=gap_grows("mst_little", PAPERS, PLAIN),
     ),
     Claim(
@@ -107,7 +107,7 @@ CLAIMS = (
         says="for small ρc, a case of interest, the priority gain is very small",
         where="6",
         rule="at 0.25 and 0.5 clients, sel-sub-prt / sel-sub-nop is at most 1.05",
-        readings=("load",),
+        variants=("load",),
         check=only_at(LOW_LOADS, times("mst_little", PAPERS, (PLAIN,), high=1.05)),
     ),
     Claim(
@@ -115,7 +115,7 @@ CLAIMS = (
         says="while the gain from selective caching is very large",
         where="6",
         rule="at 0.25 and 0.5 clients, sel-sub-nop / all-fld-nop is at least 1.5",
-        readings=("load",),
+        variants=("load",),
         check=only_at(LOW_LOADS, times("mst_little", PLAIN, (YARDSTICK,), low=1.5)),
     ),
     Claim(
@@ -123,7 +123,7 @@ CLAIMS = (
         says="for large ρc, a priority gain is retained",
         where="6",
         rule="at 3 and 4 clients, sel-sub-prt / sel-sub-nop is at least 1.05",
-        readings=("load",),
+        variants=("load",),
         check=only_at(HIGH_LOADS, times("mst_little", PAPERS, (PLAIN,), low=1.05)),
     ),
     Claim(
@@ -131,7 +131,7 @@ CLAIMS = (
         says="while selective caching does not offer that much",
         where="6",
         rule="at 3 and 4 clients, sel-sub-nop / all-fld-nop is at most 1.1",
-        readings=("load",),
+        variants=("load",),
         check=only_at(HIGH_LOADS, times("mst_little", PLAIN, (YARDSTICK,), high=1.1)),
     ),
     Claim(
@@ -139,7 +139,7 @@ CLAIMS = (
         says="the copying rate is higher, leading to higher replication degree",
         where="3 (section)",
         rule=f"sel-fld-prt has more copies of a message than sel-sub-prt {EVERYWHERE}",
-        readings=MULTI,
+        variants=MULTI,
         check=beats(FLOODING, (PAPERS,), {"replicas": True}),
     ),
     Claim(
@@ -147,7 +147,7 @@ CLAIMS = (
         says="less messages in the system and smaller MST",
         where="3 (section)",
         rule=f"sel-fld-prt is below sel-sub-prt {EVERYWHERE}",
-        readings=MULTI,
+        variants=MULTI,
         check=beats(FLOODING, (PAPERS,), {"mst_little": False}),
     ),
     Claim(
@@ -155,7 +155,7 @@ CLAIMS = (
         says="we propose the sel-sub-prt policy which … yields the most efficient results",
         where="8 (section)",
         rule=f"above each of the three others {EVERYWHERE}",
-        readings=MULTI,
+        variants=MULTI,
         check=beats(PAPERS, POLICIES, HIGHER),
     ),
     Claim(
@@ -164,7 +164,7 @@ CLAIMS = (
         "unpopular messages survival time",
         where="7",
         rule="at ratios from 2, popular / unpopular is at least 1.5 under sel-sub-prt",
-        readings=CLASSES,
+        variants=CLASSES,
         check=only_at(RATIOS[1:], ratio("popular_mst", "unpopular_mst", (PAPERS,), low=1.5)),
     ),
     Claim(
@@ -172,7 +172,7 @@ CLAIMS = (
         says="and allowing the use of cache space by the popular ones",
         where="7",
         rule="the survival time of popular messages rises with the ratio, under sel-sub-prt",
-        readings=CLASSES,
+        variants=CLASSES,
         check=changes_along("popular_mst", (PAPERS,), rises=True),
     ),
     Claim(
@@ -180,7 +180,7 @@ CLAIMS = (
         says="selective caching provides an important tool for differentiating",
         where="7",
         rule="at ratios from 2, popular / unpopular is at least 1.2 under sel-sub-nop",
-        readings=CLASSES,
+        variants=CLASSES,
         check=only_at(RATIOS[1:], ratio("popular_mst", "unpopular_mst", (PLAIN,), low=1.2)),
     ),
     Claim(
@@ -189,7 +189,7 @@ CLAIMS = (
         "ratio of 2)",
         where="7",
         rule="at a ratio of 2, sel-sub-prt / sel-sub-nop of popular messages lies in 1.3 to 1.5",
-        readings=CLASSES,
+        variants=CLASSES,
         check=only_at([2], times("popular_mst", PAPERS, (PLAIN,), low=1.3, high=1.5)),
     ),
 )

@@ -1,15 +1,15 @@
-"""Figures 4 to 7, models as lines beside simulated points; and how far the models are off."""
+"""Models as lines beside simulated points, and how far they are off (survival, Figures 4 to 7)."""
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.figures import Drawn, Figure, Series
-from tocsin.lab.experiments.survival.readings import (
+from tocsin.lab.experiments.survival.variants import (
     CLASSES,
     MULTI,
     PAPERS,
     PLAIN,
     SINGLE,
 )
+from tocsin.lab.spec.figures import Drawn, Figure, Series, curves
 
 SECONDS = "mean survival time (s)"
 POINTS: Drawn = "points"
@@ -20,13 +20,15 @@ QUARTILES: tuple[tuple[str, str, Drawn], ...] = (
     ("exact_q25", "exact quartile", LINE),
     ("exact_q75", "exact quartile", LINE),
 )
+ERRORS = "How far the models are off the simulation"
+DISTANCES = "How far the models' distributions are off (Kolmogorov and Smirnov)"
 
 FIGURES = (
     Figure(
         name="4-single-broker",
         title="Figure 4: one broker, the mean and the middle half of all messages",
         axis="survival time (s)",
-        readings=SINGLE,
+        variants=SINGLE,
         series=(
             Series(metric="mst", label="simulated", drawn=POINTS, policies=(PAPERS,)),
             Series(metric="exact_mst", label="exact", drawn=LINE, policies=(PAPERS,)),
@@ -36,19 +38,20 @@ FIGURES = (
             ),
         ),
     ),
-    Figure(
-        name="4-reduced-error",
-        title="Figure 4: the reduced model against the exact one, with the printed start",
-        axis="relative difference of the means",
-        readings=SINGLE,
-        series=(Series(metric="reduced_off", policies=(PAPERS,)),),
+    curves(
+        "4-reduced-error",
+        "Figure 4: the reduced model against the exact one, with the printed start",
+        "relative difference of the means",
+        "reduced_off",
+        policies=(PAPERS,),
+        variants=SINGLE,
         one_scale=True,
     ),
     Figure(
         name="5-multi-broker",
         title="Figure 5: several brokers, simulation and models",
         axis=SECONDS,
-        readings=MULTI,
+        variants=MULTI,
         series=(
             Series(metric="mst_little", label="simulated", drawn=POINTS, policies=(PAPERS,)),
             Series(
@@ -64,7 +67,7 @@ FIGURES = (
         name="6-loss",
         title="Figure 6: published and never cached",
         axis="P_loss",
-        readings=("load", "brokers"),
+        variants=("load", "brokers"),
         series=(
             Series(metric="p_loss", drawn=POINTS),
             Series(metric="never_cached", label="e^−ρn", dash="dashed", pooled=True),
@@ -75,7 +78,7 @@ FIGURES = (
         name="6-policies",
         title="Figure 6: policies, simulation and the balanced model",
         axis=SECONDS,
-        readings=MULTI,
+        variants=MULTI,
         series=(
             Series(metric="mst_little", label="simulated", drawn=POINTS),
             Series(metric="balanced_mst", label="balanced", drawn=LINE),
@@ -85,7 +88,7 @@ FIGURES = (
         name="6-first-client",
         title="Copies for every client, and for a broker's first one alone",
         axis=SECONDS,
-        readings=("load", "load-first"),
+        variants=("load", "load-first"),
         series=(
             Series(metric="mst_little", label="simulated", drawn=POINTS),
             Series(metric="balanced_mst", label="balanced", drawn=LINE),
@@ -96,7 +99,7 @@ FIGURES = (
         name="7-classes",
         title="Figure 7: popular and unpopular messages",
         axis=SECONDS,
-        readings=CLASSES,
+        variants=CLASSES,
         series=(
             Series(metric="popular_mst", label="popular", policies=(PAPERS, PLAIN)),
             Series(
@@ -104,35 +107,29 @@ FIGURES = (
             ),
         ),
     ),
-    Figure(
-        name="errors",
-        title="How far the models are off the simulation",
-        axis="relative error of the mean survival time",
-        readings=MULTI,
-        series=(
-            Series(metric="multi_error", label="multi", dash="dashed", drawn=LINE),
-            Series(metric="balanced_error", label="balanced"),
-            Series(metric="wide_error", label="wide", dash="dotted", drawn=LINE),
-        ),
-        one_scale=True,
+    *(
+        Figure(
+            name=name,
+            title=title,
+            axis=axis,
+            variants=MULTI,
+            series=(
+                Series(metric=f"multi_{ending}", label="multi", dash="dashed", drawn=LINE),
+                Series(metric=f"balanced_{ending}", label="balanced"),
+                Series(metric=f"wide_{ending}", label="wide", dash="dotted", drawn=LINE),
+            ),
+            one_scale=True,
+        )
+        for name, ending, title, axis in (
+            ("errors", "error", ERRORS, "relative error of the mean survival time"),
+            ("distances", "ks", DISTANCES, "largest difference of the curves"),
+        )
     ),
-    Figure(
-        name="distances",
-        title="How far the models' distributions are off (Kolmogorov and Smirnov)",
-        axis="largest difference of the curves",
-        readings=MULTI,
-        series=(
-            Series(metric="multi_ks", label="multi", dash="dashed", drawn=LINE),
-            Series(metric="balanced_ks", label="balanced"),
-            Series(metric="wide_ks", label="wide", dash="dotted", drawn=LINE),
-        ),
-        one_scale=True,
-    ),
-    Figure(
-        name="replicas",
-        title="Copies of a message, on average over its life",
-        axis="copies",
-        readings=MULTI,
-        series=(Series(metric="replicas"),),
+    curves(
+        "replicas",
+        "Copies of a message, on average over its life",
+        "copies",
+        "replicas",
+        variants=MULTI,
     ),
 )

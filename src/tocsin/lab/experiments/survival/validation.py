@@ -1,11 +1,8 @@
-"""What the paper says of its models (sections 3 to 6, 7.1 and 7.2), and what we say of ours."""
+"""What the paper says of its models (survival 3, 4, 5, 6, 7.1 and 7.2), and what we say of ours."""
 
 from __future__ import annotations
 
-from tocsin.lab.declaring.checks import both, changes_along, ratio
-from tocsin.lab.declaring.claims import Claim
-from tocsin.lab.declaring.levels import at_most, on_a_line, steady
-from tocsin.lab.experiments.survival.readings import (
+from tocsin.lab.experiments.survival.variants import (
     FLOODING,
     MULTI,
     PAPERS,
@@ -13,6 +10,9 @@ from tocsin.lab.experiments.survival.readings import (
     POLICIES,
     SINGLE,
 )
+from tocsin.lab.spec.checks import both, changes_along, ratio
+from tocsin.lab.spec.claims import Claim
+from tocsin.lab.spec.levels import at_most, on_a_line, steady
 
 MOVING = (PAPERS, FLOODING)
 
@@ -22,7 +22,7 @@ CLAIMS = (
         says="Equation (1) implies MST = k/λb, independently of the caching mechanisms",
         where="4",
         rule="simulated mean / (k/λb) lies, with its interval, in 0.99 to 1.01",
-        readings=SINGLE,
+        variants=SINGLE,
         check=ratio("mst", "one_cache_s", POLICIES, low=0.99, high=1.01),
     ),
     Claim(
@@ -30,7 +30,7 @@ CLAIMS = (
         says="the proposed models predict very accurately the MST for several settings",
         where="4",
         rule="simulated / exact lies, with its interval, in 0.98 to 1.02",
-        readings=SINGLE,
+        variants=SINGLE,
         check=ratio("mst", "exact_mst", (PAPERS,), low=0.98, high=1.02),
     ),
     Claim(
@@ -38,7 +38,7 @@ CLAIMS = (
         says="The relative error is always smaller than 1%",
         where="4",
         rule="of the means of reduced and exact model, with the printed start, at every value",
-        readings=SINGLE,
+        variants=SINGLE,
         check=at_most("reduced_off", (PAPERS,), 0.01),
     ),
     Claim(
@@ -46,7 +46,7 @@ CLAIMS = (
         says="in many cases is lower than 1e-4",
         where="4",
         rule="below 0.0001 at every value (“many”: partly will do)",
-        readings=SINGLE,
+        variants=SINGLE,
         check=at_most("reduced_off", (PAPERS,), 1e-4),
     ),
     Claim(
@@ -54,7 +54,7 @@ CLAIMS = (
         says="k/λb ≤ MST ≤ nk/λb",
         where="5",
         rule="simulated mean / (k/λb) at least 0.999, simulated mean / (nk/λb) at most 1.001",
-        readings=MULTI,
+        variants=MULTI,
         check=both(
             ratio("mst_little", "one_cache_s", POLICIES, low=0.999),
             ratio("mst_little", "all_caches_s", POLICIES, high=1.001),
@@ -65,7 +65,7 @@ CLAIMS = (
         says="MST decreases fast with λb and ρc",
         where="5",
         rule="each step lowers it",
-        readings=("load", "rate"),
+        variants=("load", "rate"),
         check=changes_along("mst_little", (PAPERS,), rises=False),
     ),
     Claim(
@@ -73,7 +73,7 @@ CLAIMS = (
         says="and increases linearly with n and k",
         where="5",
         rule="within 2 % of a straight line, at every value",
-        readings=("slots", "brokers"),
+        variants=("slots", "brokers"),
         check=on_a_line("mst_little", (PAPERS,), 0.02),
     ),
     Claim(
@@ -81,7 +81,7 @@ CLAIMS = (
         says="the model is close to simulation having an error of at most 10%",
         where="5",
         rule="|multi / simulated − 1| ≤ 0.1, with its interval, at every value",
-        readings=MULTI,
+        variants=MULTI,
         check=at_most("multi_error", (PAPERS,), 0.1),
     ),
     Claim(
@@ -89,7 +89,7 @@ CLAIMS = (
         says="The error seems to increase when n and k increase",
         where="5",
         rule="each step to a larger value raises it",
-        readings=("slots", "brokers"),
+        variants=("slots", "brokers"),
         check=changes_along("multi_error", (PAPERS,), rises=True),
     ),
     Claim(
@@ -97,7 +97,7 @@ CLAIMS = (
         says="the accuracy seems to be rather invariant to λb, ρc",
         where="5",
         rule="the error is within ± 0.03 of its mean over all values",
-        readings=("load", "rate"),
+        variants=("load", "rate"),
         check=steady("multi_error", (PAPERS,), 0.03),
     ),
     Claim(
@@ -105,7 +105,7 @@ CLAIMS = (
         says="the number of replicas in the network has very small variance",
         where="6 (section)",
         rule="its deviation between messages is at most a tenth of the mean",
-        readings=MULTI,
+        variants=MULTI,
         check=ratio("replicas_deviation", "replicas", (PAPERS,), high=0.1),
     ),
     Claim(
@@ -113,7 +113,7 @@ CLAIMS = (
         says="and has quasi-stationary behavior soon after the publication of each message",
         where="6 (section)",
         rule="from half to twice the mean survival time their number moves by a tenth at most",
-        readings=MULTI,
+        variants=MULTI,
         check=at_most("replicas_drift", (PAPERS,), 0.1),
     ),
     Claim(
@@ -121,7 +121,7 @@ CLAIMS = (
         says="the exact model's distribution is the simulated one",
         where="4",
         rule="Kolmogorov and Smirnov's distance at most 0.03, at every value",
-        readings=SINGLE,
+        variants=SINGLE,
         check=at_most("exact_ks", (PAPERS, PLAIN), 0.03),
         own=True,
     ),
@@ -130,7 +130,7 @@ CLAIMS = (
         says="the reduced model's distribution is the exact one's",
         where="4",
         rule="Kolmogorov and Smirnov's distance between the two at most 0.01, at every value",
-        readings=SINGLE,
+        variants=SINGLE,
         check=at_most("reduced_off_ks", (PAPERS,), 0.01),
         own=True,
     ),
@@ -139,7 +139,7 @@ CLAIMS = (
         says="the balanced model is within 10 % of the simulation for all policies",
         where="errors",
         rule="|balanced / simulated − 1| ≤ 0.1, with its interval, at every value",
-        readings=MULTI,
+        variants=MULTI,
         check=at_most("balanced_error", POLICIES, 0.1),
         own=True,
     ),
@@ -148,7 +148,7 @@ CLAIMS = (
         says="and within 3 % for those that follow the clients",
         where="errors",
         rule="|balanced / simulated − 1| ≤ 0.03, with its interval, at every value",
-        readings=MULTI,
+        variants=MULTI,
         check=at_most("balanced_error", MOVING, 0.03),
         own=True,
     ),
@@ -157,7 +157,7 @@ CLAIMS = (
         says="the wide model is within 10 % of the simulation for all policies",
         where="errors",
         rule="|wide / simulated − 1| ≤ 0.1, with its interval, at every value",
-        readings=MULTI,
+        variants=MULTI,
         check=at_most("wide_error", POLICIES, 0.1),
         own=True,
     ),
@@ -166,7 +166,7 @@ CLAIMS = (
         says="the balanced model's distribution is near the simulated one",
         where="distances",
         rule="Kolmogorov and Smirnov's distance at most 0.05, at every value",
-        readings=MULTI,
+        variants=MULTI,
         check=at_most("balanced_ks", POLICIES, 0.05),
         own=True,
     ),

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tocsin.lab.compiling.functions import compiled
-from tocsin.lab.compiling.heap import place, remove
-from tocsin.lab.compiling.records import record_dtype
+from tocsin.lab.jit.functions import compiled
+from tocsin.lab.jit.heap import place, remove
+from tocsin.lab.jit.records import record_dtype
 
 CONSUMER = record_dtype(
     [
@@ -73,14 +73,12 @@ class World(NamedTuple):
 
 
 @compiled
-def decide(
-    waiting: Any, memories: Any, first: float, second: float, admit: Any, found: Any
-) -> None:
+def decide(waiting: Any, policies: Any, admit: Any, admitted: Any) -> None:
     """What the policy says of each record that somebody waits for, in their order."""
-    memory = memories[0]
+    policy = policies[0]
     for record in range(waiting.shape[0]):
         if waiting[record] > 0:
-            found[record] = admit(memory, waiting[record], first, second)
+            admitted[record] = admit(policy, waiting[record])
 
 
 @compiled

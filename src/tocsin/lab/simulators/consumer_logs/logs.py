@@ -51,7 +51,7 @@ class Logs(Struct, frozen=True, kw_only=True):
             if name.endswith("_bytes") and not 0 <= value < 2**63:
                 raise SettingError(f"{name} is {value}", field=name, hint="0 or more bytes")
         if not 0 < self.log_bytes_per_s < float("inf"):
-            told = f"log_bytes_per_s is {self.log_bytes_per_s}"
-            raise SettingError(told, field="log_bytes_per_s", hint="more than 0")
+            message = f"log_bytes_per_s is {self.log_bytes_per_s}"
+            raise SettingError(message, field="log_bytes_per_s", hint="more than 0")
         if self.batch < 1:
             raise SettingError(f"batch is {self.batch}", field="batch", hint="1 or more")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
+import numba
 import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from tocsin.lab.compiling.functions import callback
-from tocsin.lab.compiling.heap import new_heap
-from tocsin.lab.compiling.records import records
-from tocsin.lab.simulators.admitting import ADMIT, new_memory
+from tocsin.lab.jit.heap import new_heap
+from tocsin.lab.jit.policies import chosen_callback, record_of_chosen
+from tocsin.lab.jit.records import records
 from tocsin.lab.simulators.consumer_logs import kernel
 from tocsin.lab.simulators.consumer_logs.logs import Logs
 from tocsin.lab.simulators.consumer_logs.measures import Measures
@@ -27,10 +27,10 @@ def simulate(offers: Offers, policy: AdmissionPolicy, logs: Logs) -> Measures:
 
 def decide(offers: Offers, policy: AdmissionPolicy) -> Flags:
     """Which records the policy admits."""
-    found = np.zeros(len(offers), np.bool_)
-    admit = callback(policy.admit, ADMIT)
-    kernel.decide(offers.waiting, new_memory(), *policy.parameters, admit, found)
-    return found
+    admitted = np.zeros(len(offers), np.bool_)
+    admit = chosen_callback(policy.admit, numba.boolean, numba.int64)
+    kernel.decide(offers.waiting, record_of_chosen(policy.admit), admit, admitted)
+    return admitted
 
 
 def play(offers: Offers, admitted: Flags, logs: Logs) -> tuple[Measures, kernel.World]:
@@ -46,9 +46,9 @@ def play(offers: Offers, admitted: Flags, logs: Logs) -> tuple[Measures, kernel.
 
 def read_times(offers: Offers, logs: Logs) -> NDArray[np.float64]:
     """When each delivery, record by record, is read if every record is admitted."""
-    found = np.zeros(offers.deliveries)
-    kernel.read_times(_run(logs), _world(offers, np.ones(len(offers), np.bool_)), found)
-    return found
+    read_at_s = np.zeros(offers.deliveries)
+    kernel.read_times(_run(logs), _world(offers, np.ones(len(offers), np.bool_)), read_at_s)
+    return read_at_s
 
 
 def _run(logs: Logs) -> NDArray[np.void]:
@@ -65,18 +65,6 @@ def _world(offers: Offers, admitted: Flags) -> kernel.World:
     """Before the first record. A log's entries are at most twice its deliveries: what is not
     admitted comes again from the database."""
     deliveries = offers.deliveries
-    by_content = np.bincount(offers.content, minlength=len(offers.first) - 1)
-    of_each = np.bincount(
-        offers.consumer,
-        np.repeat(by_content, np.diff(offers.first)),
-        minlength=offers.consumers,
-    ).astype(np.int64)
-    consumers = records(offers.consumers, kernel.CONSUMER)
-    begins = np.concatenate([[0], 2 * np.cumsum(of_each)[:-1]])
-    for name in ("oldest", "unread", "shown", "end"):
-        consumers[name] = begins
-    consumers["behind_at"] = np.inf
-    consumers["read_every_s"], consumers["read_at_s"] = offers.read_every_s, offers.read_at_s
     heap, places, count = new_heap(offers.consumers)
     return kernel.World(
         at=np.asarray(offers.at),
@@ -85,7 +73,7 @@ def _world(offers: Offers, admitted: Flags) -> kernel.World:
         first=np.asarray(offers.first),
         consumer=np.asarray(offers.consumer),
         admitted=np.asarray(admitted),
-        consumers=consumers,
+        consumers=_consumers(offers),
         kinds=np.zeros(2 * deliveries, np.int8),
         entries=np.zeros(2 * deliveries, np.int64),
         record_of=np.zeros(deliveries, np.int64),
@@ -102,6 +90,23 @@ def _world(offers: Offers, admitted: Flags) -> kernel.World:
         latencies=np.zeros(deliveries),
         hit=np.zeros(deliveries, np.bool_),
     )
+
+
+def _consumers(offers: Offers) -> NDArray[np.void]:
+    """Nobody has read anything; their logs lie one after the other."""
+    by_content = np.bincount(offers.content, minlength=len(offers.first) - 1)
+    deliveries = np.bincount(
+        offers.consumer,
+        np.repeat(by_content, np.diff(offers.first)),
+        minlength=offers.consumers,
+    ).astype(np.int64)
+    consumers: NDArray[np.void] = records(offers.consumers, kernel.CONSUMER)
+    begins = np.concatenate([[0], 2 * np.cumsum(deliveries)[:-1]])
+    for name in ("oldest", "unread", "shown", "end"):
+        consumers[name] = begins
+    consumers["behind_at"] = np.inf
+    consumers["read_every_s"], consumers["read_at_s"] = offers.read_every_s, offers.read_at_s
+    return consumers
 
 
 def _measures(

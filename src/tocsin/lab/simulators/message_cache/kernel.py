@@ -2,7 +2,7 @@
 
 Everything is memoryless, so there is no queue of events: the next one is drawn by the rates, a
 publication, a client that comes (any message at any broker, alike) or one that leaves (any client,
-alike). A cache is a list with links both ways: to the top, to the bottom and out are all O(1).
+alike). A cache is a linked list.
 
 A message that is in no cache is forgotten, and its place used again. Its clients stay listed until
 one of them is drawn, and do not count.
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tocsin.lab.compiling.functions import borrow, compiled, fused
-from tocsin.lab.compiling.records import record_dtype
+from tocsin.lab.jit import linked_list
+from tocsin.lab.jit.functions import borrow, compiled, fused
+from tocsin.lab.jit.linked_list import NONE
+from tocsin.lab.jit.records import record_dtype
 from tocsin.policies.message.priority import BOTTOM, STAY, TOP
 
-NONE = -1
 CLASSES = 2  # popular, unpopular
 
 RUN = record_dtype(
@@ -68,43 +69,6 @@ class World(NamedTuple):
 
 
 @fused
-def _unlink(world: Any, broker: int, cell: int) -> None:
-    above, below = world.cells[cell].above, world.cells[cell].below
-    if above == NONE:
-        world.caches[broker].top = below
-    else:
-        world.cells[above].below = below
-    if below == NONE:
-        world.caches[broker].bottom = above
-    else:
-        world.cells[below].above = above
-
-
-@fused
-def _link_top(world: Any, broker: int, cell: int) -> None:
-    cache = world.caches[broker]
-    first = cache.top
-    world.cells[cell].above, world.cells[cell].below = NONE, first
-    if first == NONE:
-        cache.bottom = cell
-    else:
-        world.cells[first].above = cell
-    cache.top = cell
-
-
-@fused
-def _link_bottom(world: Any, broker: int, cell: int) -> None:
-    cache = world.caches[broker]
-    last = cache.bottom
-    world.cells[cell].above, world.cells[cell].below = last, NONE
-    if last == NONE:
-        cache.top = cell
-    else:
-        world.cells[last].below = cell
-    cache.bottom = cell
-
-
-@fused
 def _count(run: Any, world: Any, message: Any, copies: int) -> None:
     """The message has so many copies from now on. What is kept by age are the changes, and how
     far into the bin each came: sums of them give the seconds."""
@@ -150,7 +114,7 @@ def _forget(run: Any, world: Any, place: int) -> None:
 
 @fused
 def _drop(run: Any, world: Any, broker: int, cell: int) -> None:
-    _unlink(world, broker, cell)
+    linked_list.unlink(world.cells, world.caches[broker], cell)
     world.cells[cell].cached = 0
     world.caches[broker].filled -= 1
     place = cell // run.brokers
@@ -170,16 +134,16 @@ def _put(run: Any, world: Any, broker: int, cell: int) -> None:
         _drop(run, world, broker, world.caches[broker].bottom)
     world.cells[cell].cached = 1
     world.caches[broker].filled += 1
-    _link_top(world, broker, cell)
+    linked_list.link_top(world.cells, world.caches[broker], cell)
 
 
 @fused
 def _interested(run: Any, world: Any, place: int) -> int:
     """Brokers with clients of the message."""
-    found = 0
+    holders = 0
     for broker in range(run.brokers):
-        found += world.cells[place * run.brokers + broker].clients > 0
-    return found
+        holders += world.cells[place * run.brokers + broker].clients > 0
+    return holders
 
 
 @fused
@@ -244,13 +208,9 @@ def _copy(run: Any, world: Any, place: int, broker: int, keeps: Any, reaches: An
 @fused
 def _move(run: Any, world: Any, broker: int, cell: int, where: int) -> None:
     if where == TOP:
-        if world.caches[broker].top != cell:
-            _unlink(world, broker, cell)
-            _link_top(world, broker, cell)
+        linked_list.move_to_top(world.cells, world.caches[broker], cell)
     elif where == BOTTOM:
-        if world.caches[broker].bottom != cell:
-            _unlink(world, broker, cell)
-            _link_bottom(world, broker, cell)
+        linked_list.move_to_bottom(world.cells, world.caches[broker], cell)
     elif where != STAY:
         _drop(run, world, broker, cell)
 

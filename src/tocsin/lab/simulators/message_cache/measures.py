@@ -2,30 +2,22 @@
 
 Neighbours in time share their fate, so intervals are over batches of messages (Student's t), long
 against a message's life. The mean survival time is measured twice: over messages, and by Little's
-law (survival, section 3) over time, as the number of messages in the caches divided by λb.
+law (survival 3) over time, as the number of messages in the caches divided by λb.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
-from scipy.special import stdtrit
 
+from tocsin.lab.simulators.means import UNKNOWN, Mean, half_width, number
 from tocsin.lab.simulators.message_cache.simulator import Lives, Values
 
 BATCHES = 20
-CONFIDENCE = 0.95
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 POINTS = 100
 SHOWN_LEFT = 0.001  # replicas are told up to the age that so many messages reach
-
-
-class Mean(Struct, frozen=True):
-    value: float
-    half: float  # of its confidence interval; NaN: too few messages to tell
 
 
 def mean_survival(lives: Lives) -> Mean:
@@ -52,8 +44,8 @@ def survives(lives: Lives, at_s: float) -> Mean:
 
 def quantile(lives: Lives, share: float) -> Mean:
     """The time after which this share of all messages was gone."""
-    found = _over_batches([float(np.quantile(one, share)) for one in _batches(lives.survival_s)])
-    return Mean(float(np.quantile(lives.survival_s, share)), found.half)
+    mean = _over_batches([float(np.quantile(batch, share)) for batch in _batches(lives.survival_s)])
+    return Mean(float(np.quantile(lives.survival_s, share)), mean.half)
 
 
 def of_class(lives: Lives, *, unpopular: bool) -> Mean:
@@ -62,7 +54,7 @@ def of_class(lives: Lives, *, unpopular: bool) -> Mean:
     return _over_batches([float(batch.mean()) for batch in _batches(mine)])
 
 
-def told(lives: Lives) -> dict[str, Any]:
+def to_dict(lives: Lives) -> dict[str, Any]:
     """For scripts: as models answer, with half-widths of 95 % confidence intervals."""
     mst, by_little, loss = mean_survival(lives), little(lives), lost(lives)
     quantiles = {f"{share:g}": quantile(lives, share) for share in SHARES}
@@ -76,17 +68,17 @@ def told(lives: Lives) -> dict[str, Any]:
         "mst_by_little_half_width": number(by_little.half),
         "p_loss": loss.value,
         "p_loss_half_width": number(loss.half),
-        "quantiles": {share: one.value for share, one in quantiles.items()},
-        "quantile_half_widths": {share: number(one.half) for share, one in quantiles.items()},
+        "quantiles": {share: mean.value for share, mean in quantiles.items()},
+        "quantile_half_widths": {share: number(mean.half) for share, mean in quantiles.items()},
         "curve": {
             "time_s": [float(at_s) for at_s in times],
-            "survives": [one.value for one in curve],
-            "half_width": [number(one.half) for one in curve],
+            "survives": [point.value for point in curve],
+            "half_width": [number(point.half) for point in curve],
         },
         "replicas": {
-            "age_s": [float(one) for one in lives.age_s[reached]],
-            "mean": [float(one) for one in lives.replicas[reached]],
-            "deviation": [float(one) for one in lives.replicas_deviation[reached]],
+            "age_s": [float(age_s) for age_s in lives.age_s[reached]],
+            "mean": [float(mean) for mean in lives.replicas[reached]],
+            "deviation": [float(deviation) for deviation in lives.replicas_deviation[reached]],
         },
         "messages": len(lives.survival_s),
         "events": lives.events,
@@ -101,14 +93,8 @@ def _batches(values: Values) -> list[Values]:
 def _over_batches(means: list[float]) -> Mean:
     count = len(means)
     if count == 0:
-        return Mean(math.nan, math.nan)
+        return UNKNOWN
     value = float(np.mean(means))
     if count < BATCHES:
-        return Mean(value, math.nan)
-    spread = float(np.std(means, ddof=1)) / math.sqrt(count)
-    return Mean(value, float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * spread)
-
-
-def number(value: float) -> float | None:
-    """JSON knows no NaN."""
-    return None if math.isnan(value) else value
+        return Mean(value, UNKNOWN.half)
+    return Mean(value, half_width(float(np.std(means, ddof=1)), count))

@@ -16,8 +16,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tocsin.errors import InvalidInput
-from tocsin.lab.compiling.functions import JIT, callback
-from tocsin.lab.compiling.records import records
+from tocsin.lab.jit.functions import JIT, callback
+from tocsin.lab.jit.linked_list import NONE
+from tocsin.lab.jit.records import records
 from tocsin.lab.simulators.message_cache import kernel
 from tocsin.lab.workloads.messages import MessageLoad
 from tocsin.policies.message import MessagePolicy
@@ -71,15 +72,15 @@ def simulate(
     )
     started = time.perf_counter()
     stretch = max(STRETCH, (warm + messages) // 100) if progress else warm + messages
-    told = 0
-    while told < warm + messages:
-        before, told = told, min(told + stretch, warm + messages)
-        run["upto"] = told
-        run["resolve"] = told == warm + messages
+    target = 0
+    while target < warm + messages:
+        before, target = target, min(target + stretch, warm + messages)
+        run["upto"] = target
+        run["resolve"] = target == warm + messages
         while not kernel.play(run, world, *functions, random):
             world = _more_room(run, world)
         if progress is not None:
-            progress(told - before)
+            progress(target - before)
     seconds = time.perf_counter() - started
     return _lives(load, run, world, slice(warm, warm + messages), seconds)
 
@@ -105,11 +106,11 @@ def _begin(load: MessageLoad, warm: int, messages: int) -> tuple[Any, kernel.Wor
     rates = np.array([load.client_rate, load.unpopular_rate])
     loads = rates / load.departure_rate
     cells = records(places * brokers, kernel.CELL)
-    cells["above"] = cells["below"] = kernel.NONE
+    cells["above"] = cells["below"] = NONE
     caches = records(brokers, kernel.CACHE)
-    caches["top"] = caches["bottom"] = kernel.NONE
+    caches["top"] = caches["bottom"] = NONE
     known = records(places, kernel.MESSAGE)
-    known["number"] = kernel.NONE
+    known["number"] = NONE
     return run, kernel.World(
         messages=known,
         cells=cells,

@@ -34,9 +34,9 @@ def absorption_without_eviction_s(load: TreeLoad) -> float:
 
 
 def _one_less_s(number: int, clients: float, rate: float) -> float:
-    term, found, more = 1.0, 0.0, number
-    while term > 1e-18 * found:
-        found += term
+    term, total, more = 1.0, 0.0, number
+    while term > 1e-18 * total:
+        total += term
         more += 1
         term *= clients / more
-    return found / (number * rate)
+    return total / (number * rate)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tocsin.lab.compiling.functions import borrow, compiled, fused
-from tocsin.lab.compiling.records import record_dtype
+from tocsin.lab.jit import linked_list
+from tocsin.lab.jit.functions import borrow, compiled, fused
+from tocsin.lab.jit.linked_list import NONE
+from tocsin.lab.jit.records import record_dtype
 from tocsin.policies.message.priority import BOTTOM, STAY, TOP
 
-NONE = -1
 PUBLISHES, COMES, LEAVES = range(3)
 
 COUNTS = (
@@ -66,43 +67,6 @@ class World(NamedTuple):
 
 
 @fused
-def _unlink(world: Any, broker: int, cell: int) -> None:
-    above, below = world.cells[cell].above, world.cells[cell].below
-    if above == NONE:
-        world.brokers[broker].top = below
-    else:
-        world.cells[above].below = below
-    if below == NONE:
-        world.brokers[broker].bottom = above
-    else:
-        world.cells[below].above = above
-
-
-@fused
-def _link_top(world: Any, broker: int, cell: int) -> None:
-    cache = world.brokers[broker]
-    first = cache.top
-    world.cells[cell].above, world.cells[cell].below = NONE, first
-    if first == NONE:
-        cache.bottom = cell
-    else:
-        world.cells[first].above = cell
-    cache.top = cell
-
-
-@fused
-def _link_bottom(world: Any, broker: int, cell: int) -> None:
-    cache = world.brokers[broker]
-    last = cache.bottom
-    world.cells[cell].above, world.cells[cell].below = last, NONE
-    if last == NONE:
-        cache.top = cell
-    else:
-        world.cells[last].below = cell
-    cache.bottom = cell
-
-
-@fused
 def _forget(run: Any, world: Any, message: int) -> None:
     """It is in no cache any more."""
     world.messages[message].absorbed_s = run.now
@@ -115,7 +79,7 @@ def _forget(run: Any, world: Any, message: int) -> None:
 
 @fused
 def _drop(run: Any, world: Any, broker: int, cell: int) -> None:
-    _unlink(world, broker, cell)
+    linked_list.unlink(world.cells, world.brokers[broker], cell)
     world.cells[cell].cached = 0
     world.brokers[broker].filled -= 1
     message = cell // run.brokers
@@ -132,19 +96,15 @@ def _put(run: Any, world: Any, broker: int, cell: int) -> None:
     world.messages[cell // run.brokers].copies += 1
     world.cells[cell].cached = 1
     world.brokers[broker].filled += 1
-    _link_top(world, broker, cell)
+    linked_list.link_top(world.cells, world.brokers[broker], cell)
 
 
 @fused
 def _move(run: Any, world: Any, broker: int, cell: int, where: int) -> None:
     if where == TOP:
-        if world.brokers[broker].top != cell:
-            _unlink(world, broker, cell)
-            _link_top(world, broker, cell)
+        linked_list.move_to_top(world.cells, world.brokers[broker], cell)
     elif where == BOTTOM:
-        if world.brokers[broker].bottom != cell:
-            _unlink(world, broker, cell)
-            _link_bottom(world, broker, cell)
+        linked_list.move_to_bottom(world.cells, world.brokers[broker], cell)
     elif where != STAY:
         _drop(run, world, broker, cell)
 
@@ -174,12 +134,12 @@ def _behind(run: Any, world: Any, broker: int, neighbour: int, message: int) -> 
 @fused
 def _interested(run: Any, world: Any, broker: int, besides: int, message: int) -> int:
     """Neighbours that subscribed to the message, but for one."""
-    found = 0
+    subscribed = 0
     for at in range(world.brokers[broker].first, world.brokers[broker].end):
         neighbour = world.beside[at]
         if neighbour != besides and _behind(run, world, broker, neighbour, message) > 0:
-            found += 1
-    return found
+            subscribed += 1
+    return subscribed
 
 
 @fused

@@ -12,7 +12,7 @@ from tocsin.caching import MessageCache
 from tocsin.lab.simulators.overlay.kernel import COUNTS
 from tocsin.lab.simulators.overlay.story import Happening, Step
 from tocsin.overlay.filters import Constraint, Filter
-from tocsin.overlay.routing import Effect, Publication, Recall, Router, Send
+from tocsin.overlay.routing import Publication, Recall, Router, RoutingEffect, Send
 from tocsin.overlay.topology import Tree
 from tocsin.policies.message import MessagePolicy
 
@@ -33,29 +33,31 @@ class LiveTree:
         self._subscriptions: dict[tuple[int, int], list[int]] = {}
         self._next = 0
         self._counts = dict.fromkeys(COUNTS, 0)
-        for one, other in tree.links:
-            for here, there in ((one, other), (other, one)):
+        for broker, other in tree.links:
+            for here, there in ((broker, other), (other, broker)):
                 self._do(here, self.routers[here].linked(there, 1))
         for name in tree.brokers:
             self._do(name, self.routers[name].entered(name, -1))
         self._settle()
 
-    def step(self, one: Happening, published_at: int) -> Step:
+    def step(self, happening: Happening, published_at: int) -> Step:
         """`published_at`: the broker where the message of the happening is, or will be."""
-        name, dataset = self.names[one.broker], self.names[published_at]
-        router, filter_ = self.routers[name], _asks(dataset, one.message)
-        if one.kind == "publishes":
+        name, dataset = self.names[happening.broker], self.names[published_at]
+        router, filter_ = self.routers[name], _asks(dataset, happening.message)
+        if happening.kind == "publishes":
             self._positions += 1
-            publication = Publication(dataset, self._positions, {"number": one.message})
+            publication = Publication(dataset, self._positions, {"number": happening.message})
             self._do(name, router.published(publication, -1))
-        elif one.kind == "comes":
+        elif happening.kind == "comes":
             self._next += 1
-            self._subscriptions.setdefault((one.broker, one.message), []).append(self._next)
+            self._subscriptions.setdefault((happening.broker, happening.message), []).append(
+                self._next
+            )
             self._do(name, router.subscribed(self._next, filter_, self._positions))
             self._settle()
             self._request(name, filter_)
         else:
-            gone = self._subscriptions[one.broker, one.message].pop()
+            gone = self._subscriptions[happening.broker, happening.message].pop()
             self._do(name, router.unsubscribed(gone))
         self._settle()
         return Step(dict(self._counts), [_cached(cache) for cache in self._caches])
@@ -76,11 +78,11 @@ class LiveTree:
     def _counted(self) -> dict[str, int]:
         counters = [router.counters for router in self.routers.values()]
         return {
-            name: sum(getattr(one, name) for one in counters)
+            name: sum(getattr(counts, name) for counts in counters)
             for name in ("responses", "delivered", "slots_searched", "links")
         }
 
-    def _do(self, name: str, effects: list[Effect]) -> None:
+    def _do(self, name: str, effects: list[RoutingEffect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
                 self._under_way.append((name, effect))
@@ -89,19 +91,21 @@ class LiveTree:
 
     def _settle(self) -> None:
         while self._under_way:
-            sender, told = self._under_way.popleft()
-            heard = self.routers[told.neighbour].heard(
-                sender, told.incarnation, told.sequence, told.message
+            sender, sent = self._under_way.popleft()
+            heard = self.routers[sent.neighbour].heard(
+                sender, sent.incarnation, sent.sequence, sent.message
             )
-            self._do(told.neighbour, heard)
+            self._do(sent.neighbour, heard)
 
 
-def told_live(
+def play_live(
     story: list[Happening], tree: Tree, messages: int, slots: int, policy: MessagePolicy
 ) -> list[Step]:
-    published = {one.message: one.broker for one in story if one.kind == "publishes"}
+    published = {
+        happening.message: happening.broker for happening in story if happening.kind == "publishes"
+    }
     live = LiveTree(tree, slots, policy)
-    return [live.step(one, published.get(one.message, 0)) for one in story]
+    return [live.step(happening, published.get(happening.message, 0)) for happening in story]
 
 
 def _asks(dataset: str, message: int) -> Filter:
@@ -110,5 +114,5 @@ def _asks(dataset: str, message: int) -> Filter:
 
 
 def _cached(cache: MessageCache[tuple[str, int], Publication]) -> list[int]:
-    found = cache.search(lambda _: True)
-    return [publication.record["number"] for publication in reversed(found)]
+    publications = cache.search(lambda _: True)
+    return [publication.record["number"] for publication in reversed(publications)]

@@ -6,21 +6,12 @@ requests of all runs together: a quotient of two sums, and its interval that of 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
-from scipy.special import stdtrit
 
+from tocsin.lab.simulators.means import UNKNOWN, Mean, half_width, number
 from tocsin.lab.simulators.overlay.simulator import Seen, Values
-
-CONFIDENCE = 0.95
-
-
-class Mean(Struct, frozen=True):
-    value: float
-    half: float  # of its confidence interval; NaN: one run
 
 
 def measures(seen: Seen) -> dict[str, Mean]:
@@ -36,13 +27,13 @@ def measures(seen: Seen) -> dict[str, Mean]:
     }
 
 
-def told(seen: Seen) -> dict[str, Any]:
+def to_dict(seen: Seen) -> dict[str, Any]:
     """For scripts: each measure, and the half-width of its 95 % confidence interval."""
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for name, mean in measures(seen).items():
-        found[name], found[f"{name}_half_width"] = _number(mean.value), _number(mean.half)
+        row[name], row[f"{name}_half_width"] = number(mean.value), number(mean.half)
     return {
-        **found,
+        **row,
         "gone": float(seen.gone.mean()),
         "requests": int(seen.requests.sum()),
         "events": seen.events,
@@ -55,14 +46,8 @@ def _quotient(parts: Values, wholes: Values) -> Mean:
     count = len(parts)
     whole = float(wholes.mean())
     if whole == 0.0:
-        return Mean(math.nan, math.nan)
+        return UNKNOWN
     value = float(parts.mean()) / whole
     if count < 2:
-        return Mean(value, math.nan)
-    spread = float((parts - value * wholes).std(ddof=1)) / whole / math.sqrt(count)
-    return Mean(value, float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * spread)
-
-
-def _number(value: float) -> float | None:
-    """JSON knows no NaN."""
-    return None if math.isnan(value) else value
+        return Mean(value, UNKNOWN.half)
+    return Mean(value, half_width(float((parts - value * wholes).std(ddof=1)) / whole, count))

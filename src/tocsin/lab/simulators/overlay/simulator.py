@@ -16,8 +16,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tocsin.errors import InvalidInput
-from tocsin.lab.compiling.functions import JIT, callback
-from tocsin.lab.compiling.records import records
+from tocsin.lab.jit.functions import JIT, callback
+from tocsin.lab.jit.linked_list import NONE
+from tocsin.lab.jit.records import records
 from tocsin.lab.simulators.overlay import kernel
 from tocsin.lab.workloads.tree import TreeLoad
 from tocsin.overlay.topology import Tree, balanced
@@ -60,13 +61,8 @@ def simulate(
     progress: Callable[[int], None] | None = None,
 ) -> Seen:
     """So many runs, in a balanced binary tree if no other is given."""
-    if runs < 1:
-        raise InvalidInput(f"runs is {runs}", field="runs", hint="1 or more")
     tree = tree or balanced(numbered(load.brokers))
-    if len(tree.brokers) != load.brokers:
-        raise InvalidInput(
-            f"the tree has {len(tree.brokers)} brokers, not {load.brokers}", field="brokers"
-        )
+    _check(load, tree, runs)
     random = np.random.default_rng(seed)
     keeps, moves = callback(policy.keeps, KEEPS), callback(policy.moves, MOVES)
     run, world = new_world(load, policy, tree)
@@ -93,6 +89,15 @@ def simulate(
     )
 
 
+def _check(load: TreeLoad, tree: Tree, runs: int) -> None:
+    if runs < 1:
+        raise InvalidInput(f"runs is {runs}", field="runs", hint="1 or more")
+    if len(tree.brokers) != load.brokers:
+        raise InvalidInput(
+            f"the tree has {len(tree.brokers)} brokers, not {load.brokers}", field="brokers"
+        )
+
+
 def new_world(load: TreeLoad, policy: MessagePolicy, tree: Tree) -> tuple[Any, kernel.World]:
     """Nobody is there, nothing is cached."""
     brokers = load.brokers
@@ -104,7 +109,7 @@ def new_world(load: TreeLoad, policy: MessagePolicy, tree: Tree) -> tuple[Any, k
     run["client_rate"], run["departure_rate"] = load.client_rate, load.departure_rate
     run["load"], run["duration_s"] = load.client_load, load.duration_s
     cells = records(brokers * load.messages, kernel.CELL)
-    cells["above"] = cells["below"] = kernel.NONE
+    cells["above"] = cells["below"] = NONE
     return run, kernel.World(
         *rooted(tree),
         cells=cells,
@@ -121,7 +126,7 @@ def rooted(tree: Tree) -> tuple[Any, Any]:
     places = {name: place for place, name in enumerate(tree.brokers)}
     beside = [[places[name] for name in tree.neighbours(broker)] for broker in tree.brokers]
     brokers = records(len(beside), kernel.BROKER)
-    brokers["top"] = brokers["bottom"] = brokers["parent"] = kernel.NONE
+    brokers["top"] = brokers["bottom"] = brokers["parent"] = NONE
     waiting = [0]
     while waiting:
         here = waiting.pop()
@@ -129,6 +134,6 @@ def rooted(tree: Tree) -> tuple[Any, Any]:
             if neighbour != brokers["parent"][here]:
                 brokers["parent"][neighbour] = here
                 waiting.append(neighbour)
-    brokers["end"] = np.cumsum([len(one) for one in beside])
+    brokers["end"] = np.cumsum([len(neighbours) for neighbours in beside])
     brokers["first"][1:] = brokers["end"][:-1]
-    return brokers, np.array([place for one in beside for place in one], np.uint32)
+    return brokers, np.array([place for neighbours in beside for place in neighbours], np.uint32)

@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from tocsin.lab.compiling.functions import callback
+from tocsin.lab.jit.functions import callback
+from tocsin.lab.jit.linked_list import NONE
 from tocsin.lab.simulators.overlay import kernel
 from tocsin.lab.simulators.overlay.simulator import KEEPS, MOVES, new_world
 from tocsin.lab.workloads.tree import TreeLoad
@@ -35,27 +36,28 @@ class Step(Struct, frozen=True):
     caches: list[list[int]]
 
 
-def told_by_kernel(
+def play_compiled(
     story: list[Happening], tree: Tree, messages: int, slots: int, policy: MessagePolicy
 ) -> list[Step]:
     load = TreeLoad(brokers=len(tree.brokers), messages=messages, slots=slots)
     run, world = new_world(load, policy, tree)
     keeps, moves = callback(policy.keeps, KEEPS), callback(policy.moves, MOVES)
     counts = np.zeros((1, len(kernel.COUNTS)), np.int64)
-    found = []
-    for one in story:
+    steps = []
+    for happening in story:
         kind, broker, message = (
-            np.array([value]) for value in (KINDS[one.kind], one.broker, one.message)
+            np.array([value])
+            for value in (KINDS[happening.kind], happening.broker, happening.message)
         )
         kernel.tell(run, world, kind, broker, message, keeps, moves, counts)
         counted = dict(zip(kernel.COUNTS, counts[0].tolist(), strict=True))
-        found.append(Step(counted, [_cached(world, broker) for broker in range(load.brokers)]))
-    return found
+        steps.append(Step(counted, [_cached(world, broker) for broker in range(load.brokers)]))
+    return steps
 
 
 def _cached(world: kernel.World, broker: int) -> list[int]:
-    found, cell = [], int(world.brokers["top"][broker])
-    while cell != kernel.NONE:
-        found.append(cell // len(world.brokers))
+    messages, cell = [], int(world.brokers["top"][broker])
+    while cell != NONE:
+        messages.append(cell // len(world.brokers))
         cell = int(world.cells["below"][cell])
-    return found
+    return messages

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tocsin.lab.simulators.overlay.live import told_live
+from tocsin.lab.simulators.overlay.live import play_live
 from tocsin.lab.simulators.overlay.simulator import numbered
 from tocsin.lab.simulators.overlay.story import Happening, Kind
 from tocsin.lab.workloads.visits import Visits
@@ -44,14 +44,14 @@ def foretell(visits: Visits, policy: MessagePolicy) -> Foretold:
     early, later = _story(visits)
     publish = [Happening("publishes", ROOT, message) for message in range(load.messages)]
     story = [*early, *publish, *later]
-    steps = told_live(story, balanced(numbered(load.brokers)), load.messages, load.slots, policy)
+    steps = play_live(story, balanced(numbered(load.brokers)), load.messages, load.slots, policy)
     begun = len(early) + len(publish)
     hops = []
     for at in range(begun, len(story)):
         if story[at].kind == "comes":
             before, after = steps[at - 1].counts, steps[at].counts
-            found = after["answered"] > before["answered"]
-            hops.append(after["hops"] - before["hops"] if found else NOBODY)
+            answered = after["answered"] > before["answered"]
+            hops.append(after["hops"] - before["hops"] if answered else NOBODY)
     last = steps[-1].counts
     return Foretold(
         held=sum(len(cache) for cache in steps[begun - 1].caches),
@@ -65,16 +65,16 @@ def foretell(visits: Visits, policy: MessagePolicy) -> Foretold:
 
 def measures_of(visits: Visits, answers: Answers) -> dict[str, float]:
     """As those of the simulator; what there is no request for is not among them."""
-    asked, answered = len(answers.hops), int(answers.answered.sum())
-    found = {"absorption_time": _absorption_s(visits, answers)}
-    if asked:
-        found["delivery_ratio"] = answered / asked
+    requests, answered = len(answers.hops), int(answers.answered.sum())
+    row = {"absorption_time": _absorption_s(visits, answers)}
+    if requests:
+        row["delivery_ratio"] = answered / requests
     if answered:
-        found["hops"] = float(answers.hops[answers.answered].mean())
-        found["responses"] = answers.responses / answered
-        found["delivered"] = answers.delivered / answered
-    found["there_share"] = found["absorption_time"] / visits.load.duration_s
-    return found
+        row["hops"] = float(answers.hops[answers.answered].mean())
+        row["responses"] = answers.responses / answered
+        row["delivered"] = answers.delivered / answered
+    row["there_share"] = row["absorption_time"] / visits.load.duration_s
+    return row
 
 
 def _absorption_s(visits: Visits, answers: Answers) -> float:
@@ -84,18 +84,18 @@ def _absorption_s(visits: Visits, answers: Answers) -> float:
     message, at_s = visits.message[early:], visits.came_s[early:]
     wanted = np.unique(visits.message[:early])
     gone_s = [
-        _gone_s(at_s[message == one], answers.answered[message == one], load.duration_s)
-        for one in wanted
+        _gone_s(at_s[message == number], answers.answered[message == number], load.duration_s)
+        for number in wanted
     ]
     return float(sum(gone_s)) / load.messages
 
 
 def _gone_s(at_s: NDArray[np.float64], answered: NDArray[np.bool_], duration_s: float) -> float:
-    found = np.flatnonzero(answered)
-    last = int(found[-1]) if len(found) else -1
-    if last == len(at_s) - 1 and len(found):
+    places = np.flatnonzero(answered)
+    last = int(places[-1]) if len(places) else -1
+    if last == len(at_s) - 1 and len(places):
         return duration_s
-    before = float(at_s[last]) if len(found) else 0.0
+    before = float(at_s[last]) if len(places) else 0.0
     after = float(at_s[last + 1]) if last + 1 < len(at_s) else duration_s
     return (before + after) / 2
 
@@ -105,14 +105,16 @@ def _story(visits: Visits) -> tuple[list[Happening], list[Happening]]:
     cells = list(zip(visits.broker.tolist(), visits.message.tolist(), strict=True))
     came = _timed("comes", visits.came_s, cells)
     left = _timed("leaves", visits.left_s, cells)
-    later = sorted([*came[visits.early :], *left], key=lambda one: one[0])
+    later = sorted([*came[visits.early :], *left], key=lambda timed: timed[0])
     return (
-        [one for _, one in came[: visits.early]],
-        [one for at_s, one in later if at_s < visits.load.duration_s],
+        [happening for _, happening in came[: visits.early]],
+        [happening for at_s, happening in later if at_s < visits.load.duration_s],
     )
 
 
 def _timed(
     kind: Kind, at_s: NDArray[np.float64], cells: list[tuple[int, int]]
 ) -> list[tuple[float, Happening]]:
-    return [(one, Happening(kind, *cell)) for one, cell in zip(at_s.tolist(), cells, strict=True)]
+    return [
+        (time_s, Happening(kind, *cell)) for time_s, cell in zip(at_s.tolist(), cells, strict=True)
+    ]

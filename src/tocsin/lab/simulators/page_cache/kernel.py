@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from tocsin.lab.compiling.functions import borrow, compiled, fused, inlined
-from tocsin.lab.compiling.records import record_dtype, records
+from tocsin.lab.jit.functions import borrow, compiled, fused, inlined
+from tocsin.lab.jit.records import record_dtype, records
 from tocsin.lab.simulators.page_cache.ranking import ENTRY, SPARE, front, is_own, pop, push
 from tocsin.lab.workloads.pages.operations import NOTIFIED, PUBLISH
 from tocsin.lab.workloads.pages.operations import RENEWED as RENEW
 from tocsin.lab.workloads.pages.operations import SUPERSEDED as SUPERSEDE
-from tocsin.policies.page import assay
-from tocsin.policies.page.assay import AGES, ENDS
 from tocsin.policies.page.design import (
     NOTIFIED_BROWSED,
     PUSHED_REQUESTED,
+    Event,
     Page,
     worth,
 )
@@ -32,10 +31,12 @@ ITEM = record_dtype(
         ("value", "f8"),
         ("set_at", "i4"),  # when the value was set
         ("ranked_at", "i4"),  # and when the one by which it is ranked was
-        ("portion", "i4"),  # + 1: 0 is nowhere
-        ("superseded", "i4"),
+        ("portion", "i2"),  # + 1: 0 is nowhere
+        ("superseded", "i2"),
     ],
+    age="i4",
 )
+"""64 bytes: a cache line."""
 PORTION = record_dtype(
     [
         ("limit_bytes", "i8"),
@@ -54,13 +55,10 @@ SETTING = record_dtype(
         ("least_bytes", "i8"),
         ("cost", "f8"),
         ("steps", "i8"),
-        ("learns", "i8"),
+        ("observed", "i8"),  # the policy keeps state
         ("born", "i8"),  # pages, so far
         ("due", "i8"),  # the operation when the next page comes to an age
     ]
-)
-LIFE = record_dtype(
-    [("born_at", "i8"), ("weight", "i8"), ("age", "i4"), ("group", "i4")]  # born_at 0: not yet
 )
 _COUNTS = ("request_bytes", "hit_bytes", "evicted", "evicted_bytes", "max_bytes", "size_bytes")
 TOTALS = record_dtype([(name, "i8") for name in _COUNTS])
@@ -68,16 +66,18 @@ STORED, ABORTED, NONE, HIT, MISS_STORED, MISS_NOT_STORED = range(6)
 FIRST, SECOND = range(2)
 UNINTERESTING = -np.inf
 NEVER = 2**62
+BORN, PUBLISHED, LED, BROWSED, OLDER = (
+    int(event)
+    for event in (Event.BORN, Event.PUBLISHED, Event.NOTIFIED, Event.BROWSED, Event.OLDER)
+)
 _worth = fused(worth)
-_expected, _group_of = fused(assay.expected), fused(assay.group_of)
-_moves, _surprises, _looks = fused(assay.moves), fused(assay.surprises), compiled(assay.looks)
 
 
-def new_state(pages: int, steps: int, learning: int) -> tuple[Any, ...]:
+def new_state(pages: int, steps: int, ages: tuple[int, ...], observed: int) -> tuple[Any, ...]:
     """Pages, both portions' rankings, and how many entries they have; portions, setting, totals,
     counts of outcomes, room for thought; what is told of steps: outcomes, evicted pages and
-    their portions, up to which each; and, for so many pages, what is learnt: their lives, the order
-    in which they began, how many have passed each age, and all that is known."""
+    their portions, up to which each; and, for so many pages as a policy that keeps state is told
+    of: the operation when each was born, their order, how many have passed each age, the ages."""
     portions = records(2, PORTION)
     portions["evicted_at"] = -1
     room = 2 * pages + SPARE
@@ -95,25 +95,21 @@ def new_state(pages: int, steps: int, learning: int) -> tuple[Any, ...]:
         np.zeros(steps, np.uint8),
         np.zeros(steps, np.int64),
         (
-            records(learning, LIFE),
-            np.zeros(learning, np.int32),
-            np.zeros(AGES, np.int64),
-            assay.new_knowledge(),
+            np.zeros(observed, np.int64),
+            np.zeros(observed, np.int32),
+            np.zeros(len(ages), np.int64),
+            np.array(ages, np.int64),
         ),
     )
 
 
 @fused
 def _value_now(
-    items: Any, number: int, at: int, portion: Any, cost: float, first: Any, second: Any,
-    learns: bool, lives: Any, known: Any,
+    items: Any, number: int, at: int, portion: Any, cost: float, policy: Any, first: Any,
+    second: Any,
 ) -> float:  # fmt: skip
     item = items[number]
-    if learns:
-        life = lives[number]
-        frequency = _expected(known, life.age, life.group, life.weight, item.notified, item.browsed)
-    else:
-        frequency = first(item) if at == FIRST else second(item)
+    frequency = first(policy, item) if at == FIRST else second(policy, item)
     value: float = portion.age + _worth(frequency, cost, item.size_bytes, portion.beta)
     return value
 
@@ -147,23 +143,23 @@ def _bytes_below(
     items: Any, entries: Any, count: int, at: int, value: float, enough_bytes: int, waiting: Any
 ) -> int:
     """Of pages worth less, but no more than is enough. Below an entry are only larger ones."""
-    found = 0
+    below_bytes = 0
     depth = 0
     if count > 0:
         waiting[0] = 0
         depth = 1
-    while depth > 0 and found < enough_bytes:
+    while depth > 0 and below_bytes < enough_bytes:
         depth -= 1
         place = waiting[depth]
         entry = entries[place]
         if entry.score < value:
             item = items[entry.key]
             if item.value < value and is_own(items, entry, at):
-                found += item.size_bytes
+                below_bytes += item.size_bytes
             for child in range(4 * place + 1, min(4 * place + 5, count)):
                 waiting[depth] = child
                 depth += 1
-    return found
+    return below_bytes
 
 
 @inlined
@@ -174,7 +170,7 @@ def _leave(items: Any, number: int, portion: Any) -> None:
 
 
 @fused
-def _tell(
+def _note(
     items: Any, number: int, at: int, total: Any, setting: Any, gone: Any, gone_from: Any
 ) -> None:
     """An eviction."""
@@ -195,7 +191,7 @@ def _evict_until(
         value = items[number].value
         pop(entries, count, at)
         _leave(items, number, portion)
-        _tell(items, number, at, total, setting, gone, gone_from)
+        _note(items, number, at, total, setting, gone, gone_from)
         if portion.ages and value != UNINTERESTING:
             portion.age = value
         portion.evicted_at = now
@@ -209,8 +205,8 @@ def _stale(
     """How many stale pages are chosen; 0 if they are not enough."""
     if needed_bytes > most_bytes:
         return 0
-    looked, taken, found = 0, 0, 0
-    while found < needed_bytes:
+    looked, taken, stale_bytes = 0, 0, 0
+    while stale_bytes < needed_bytes:
         number = front(items, entries, count, SECOND)
         if number < 0:
             break
@@ -219,105 +215,88 @@ def _stale(
         looked += 1
         item = items[number]
         stale = item.superseded != 0 or item.set_at < evicted_at
-        if stale and found + item.size_bytes <= most_bytes:
+        if stale and stale_bytes + item.size_bytes <= most_bytes:
             chosen[taken] = number
             taken += 1
-            found += item.size_bytes
-    for one in range(looked):
-        push(items, seen[one], SECOND, entries, count)
-    return taken if found >= needed_bytes else 0
-
-
-@inlined
-def _borrowed(known: Any) -> Any:
-    return assay.Knowledge(
-        borrow(known.there), borrow(known.since), borrow(known.time), borrow(known.asked),
-        borrow(known.means), borrow(known.rate), borrow(known.before), borrow(known.surprise),
-        borrow(known.scatter), borrow(known.clock),
-    )  # fmt: skip
+            stale_bytes += item.size_bytes
+    for place in range(looked):
+        push(items, seen[place], SECOND, entries, count)
+    return taken if stale_bytes >= needed_bytes else 0
 
 
 @compiled
-def _learn(
-    items: Any, number: int, what: int, subscriptions: int, operation: int, entries: Any,
-    count: Any, portion: Any, first: Any, setting: Any, lives: Any, order: Any, passed: Any,
-    known: Any,
+def _begin(
+    items: Any, operation: int, entries: Any, count: Any, portion: Any, setting: Any,
+    order: Any, born: Any, passed: Any, ages: Any, policy: Any, first: Any, begin: Any,
+    observe: Any,
 ) -> None:  # fmt: skip
-    """An operation begins: pages come to other ages, and its own teaches."""
-    _looks(known, operation)
-    if operation >= setting.due:
-        _grow_older(
-            items, operation, entries, count, portion, first, setting, lives, order, passed, known
-        )
-    if what in (SUPERSEDE, RENEW):
+    """An operation begins: pages come to other ages, and are valued anew."""
+    begin(policy, operation)
+    if operation < setting.due:
         return
-    life = lives[number]
-    if life.born_at == 0:
-        life.born_at = operation
-        order[setting.born] = number
-        setting.born += 1
-        setting.due = min(setting.due, operation + ENDS[0])
-        life.weight = 1
-        _moves(known, 0, 0, 1, operation)
-    if what == PUBLISH:
-        _moves(known, life.age, life.group, -life.weight, operation)
-        life.group = _group_of(subscriptions)
-        life.weight = max(1, subscriptions)
-        _moves(known, life.age, life.group, life.weight, operation)
-    if what != PUBLISH:
-        kind = assay.NOTIFIED if what == NOTIFIED else assay.BROWSED
-        known.asked[life.age, life.group, kind] += 1
-
-
-@compiled
-def _grow_older(
-    items: Any, operation: int, entries: Any, count: Any, portion: Any, first: Any, setting: Any,
-    lives: Any, order: Any, passed: Any, known: Any,
-) -> None:  # fmt: skip
     setting.due = NEVER
-    for age in range(AGES - 1):
+    for age in range(ages.shape[0]):
         while passed[age] < setting.born:
             number = order[passed[age]]
-            item, life = items[number], lives[number]
-            if operation < life.born_at + ENDS[age]:
-                setting.due = min(setting.due, life.born_at + ENDS[age])
+            item = items[number]
+            if operation < born[number] + ages[age]:
+                setting.due = min(setting.due, born[number] + ages[age])
                 break
             passed[age] += 1
-            _surprises(known, age, life.group, life.weight, item.browsed)
-            _moves(known, age, life.group, -life.weight, operation)
-            _moves(known, age + 1, life.group, life.weight, operation)
-            life.age = age + 1
+            item.age = age + 1
+            observe(policy, item, OLDER, 0, operation)
             if item.portion > 0 and not item.superseded:
                 value = _value_now(
-                    items, number, FIRST, portion, setting.cost, first, first, True, lives, known
+                    items, number, FIRST, portion, setting.cost, policy, first, first
                 )
                 _value_anew(items, number, FIRST, value, 2 * operation - 1, entries, count)
 
 
 @compiled
+def _tell(
+    items: Any, number: int, what: int, before: int, operation: int, setting: Any, order: Any,
+    born: Any, ages: Any, policy: Any, observe: Any,
+) -> None:  # fmt: skip
+    """Tell a policy that keeps state of a page; its own counts are set already."""
+    item = items[number]
+    if born[number] == 0:
+        born[number] = operation
+        order[setting.born] = number
+        setting.born += 1
+        if ages.shape[0] > 0:
+            setting.due = min(setting.due, operation + ages[0])
+        observe(policy, item, BORN, 0, operation)
+    elif what == PUBLISH:
+        observe(policy, item, PUBLISHED, before, operation)
+    if what != PUBLISH:
+        observe(policy, item, LED if what == NOTIFIED else BROWSED, 0, operation)
+
+
+@compiled
 def run(
-    kind: Any, page: Any, size_bytes: Any, subscriptions: Any, state: Any, first: Any, second: Any
-) -> None:
+    kind: Any, page: Any, size_bytes: Any, subscriptions: Any, state: Any, policies: Any,
+    first: Any, second: Any, begin: Any, observe: Any,
+) -> None:  # fmt: skip
     items, count, portions = borrow(state[0]), borrow(state[2]), borrow(state[3])
     heaps = (borrow(state[1][0]), borrow(state[1][1]))
     setting, total = state[4][0], state[5][0]
     counts, room = borrow(state[6]), borrow(state[7])
-    told, gone, gone_from, until = (
+    outcomes, gone, gone_from, until = (
         borrow(state[8]), borrow(state[9]), borrow(state[10]), borrow(state[11]),
     )  # fmt: skip
     cost, layout, dual = setting.cost, setting.layout, setting.layout == PUSHED_REQUESTED
     waiting, chosen = room[0], room[1]
-    lives, order, passed = borrow(state[12][0]), borrow(state[12][1]), borrow(state[12][2])
-    known, learns = _borrowed(state[12][3]), setting.learns != 0
+    born, order, passed = borrow(state[12][0]), borrow(state[12][1]), borrow(state[12][2])
+    ages, observed, policy = borrow(state[12][3]), setting.observed != 0, policies[0]
     for row in range(kind.shape[0]):
         now = 2 * row + 2
         what = kind[row]
         number = page[row]
         item = items[number]
-        if learns:
-            _learn(
-                items, number, what, subscriptions[row], row + 1, heaps[0], count, portions[0],
-                first, setting, lives, order, passed, known,
+        if observed:
+            _begin(
+                items, row + 1, heaps[0], count, portions[0], setting, order, born, passed, ages,
+                policy, first, begin, observe,
             )  # fmt: skip
         there = item.portion - 1
         outcome = NONE
@@ -331,15 +310,20 @@ def run(
                 value = UNINTERESTING
                 if what == RENEW:
                     value = _value_now(
-                        items, number, there, portions[there], cost, first, second, learns, lives,
-                        known,
+                        items, number, there, portions[there], cost, policy, first, second,
                     )  # fmt: skip
                 _value_anew(
                     items, number, there, value, now,
                     heaps[0] if there == FIRST else heaps[1], count,
                 )  # fmt: skip
         elif what == PUBLISH:
+            before = item.subscriptions
             item.subscriptions = subscriptions[row]
+            if observed:
+                _tell(
+                    items, number, what, before, row + 1, setting, order, born, ages, policy,
+                    observe,
+                )  # fmt: skip
             if setting.pushes and subscriptions[row] > 0 and not item.superseded:
                 if there < 0:
                     placing = True
@@ -347,8 +331,7 @@ def run(
                     item.accesses = 0
                 elif there == FIRST:
                     value = _value_now(
-                        items, number, FIRST, portions[0], cost, first, second, learns, lives,
-                        known,
+                        items, number, FIRST, portions[0], cost, policy, first, second,
                     )  # fmt: skip
                     _value_anew(items, number, FIRST, value, now, heaps[0], count)
         else:
@@ -357,6 +340,10 @@ def run(
                 item.notified += 1
             else:
                 item.browsed += 1
+            if observed:
+                _tell(
+                    items, number, what, 0, row + 1, setting, order, born, ages, policy, observe,
+                )  # fmt: skip
             total.request_bytes += item.size_bytes
             if there >= 0:
                 outcome = HIT
@@ -366,13 +353,13 @@ def run(
                 elif dual and there == FIRST:
                     _move(
                         items, number, now, heaps, count, portions, total, setting, gone,
-                        gone_from, first, second, lives, known,
+                        gone_from, policy, first, second,
                     )  # fmt: skip
                 elif layout != NOTIFIED_BROWSED or notified == (there == FIRST):
                     item.accesses += 1
                     portion = portions[there]
                     value = _value_now(
-                        items, number, there, portion, cost, first, second, learns, lives, known,
+                        items, number, there, portion, cost, policy, first, second,
                     )  # fmt: skip
                     _value_anew(
                         items, number, there, value, now,
@@ -394,7 +381,7 @@ def run(
             below = 0
             if needed > 0 and portion.aborts:
                 value = _value_now(
-                        items, number, at, portion, cost, first, second, learns, lives, known,
+                        items, number, at, portion, cost, policy, first, second,
                     )  # fmt: skip
                 below = _bytes_below(items, entries, count[at], at, value, needed, waiting)
                 fits = fits and below >= needed
@@ -404,10 +391,10 @@ def run(
                         portions[1].limit_bytes - setting.least_bytes, waiting, chosen,
                     )  # fmt: skip
                     fits = stale > 0
-                    for one in range(stale):
-                        moved = items[chosen[one]].size_bytes
-                        _leave(items, chosen[one], portions[1])
-                        _tell(items, chosen[one], SECOND, total, setting, gone, gone_from)
+                    for place in range(stale):
+                        moved = items[chosen[place]].size_bytes
+                        _leave(items, chosen[place], portions[1])
+                        _note(items, chosen[place], SECOND, total, setting, gone, gone_from)
                         portions[1].limit_bytes -= moved
                         portion.limit_bytes += moved
             if fits:
@@ -416,7 +403,7 @@ def run(
                     items, entries, count, portion, at, size, now, total, setting, gone, gone_from,
                 )  # fmt: skip
                 value = _value_now(
-                        items, number, at, portion, cost, first, second, learns, lives, known,
+                        items, number, at, portion, cost, policy, first, second,
                     )  # fmt: skip
                 _put(items, number, at, value, now, entries, count, portion)
                 total.max_bytes = max(
@@ -424,7 +411,7 @@ def run(
                 )
         counts[outcome] += 1
         if setting.steps:
-            told[row] = outcome
+            outcomes[row] = outcome
             until[row] = total.evicted
     total.size_bytes = portions[0].size_bytes + portions[1].size_bytes
 
@@ -432,7 +419,7 @@ def run(
 @compiled
 def _move(
     items: Any, number: int, now: int, heaps: Any, count: Any, portions: Any, total: Any,
-    setting: Any, gone: Any, gone_from: Any, first: Any, second: Any, lives: Any, known: Any,
+    setting: Any, gone: Any, gone_from: Any, policy: Any, first: Any, second: Any,
 ) -> None:  # fmt: skip
     """DC: a pushed page is asked for, and belongs to the access portion now."""
     item, pushed, requested = items[number], portions[0], portions[1]
@@ -448,6 +435,6 @@ def _move(
         )  # fmt: skip
         item.accesses = 1
         value = _value_now(
-            items, number, SECOND, requested, setting.cost, first, second, False, lives, known,
+            items, number, SECOND, requested, setting.cost, policy, first, second,
         )  # fmt: skip
         _put(items, number, SECOND, value, now, heaps[1], count, requested)

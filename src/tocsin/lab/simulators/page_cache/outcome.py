@@ -58,7 +58,7 @@ class Steps:
     portion: NDArray[np.uint8]
     until: NDArray[np.int64]
 
-    def told(self) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    def in_words(self) -> Iterator[tuple[str, list[tuple[int, int]]]]:
         """Each step in words: its outcome, and who left which portion."""
         evicted = list(zip(self.evicted.tolist(), self.portion.tolist(), strict=True))
         begin = 0

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tocsin.lab.compiling.functions import compiled, fused, inlined
-from tocsin.lab.compiling.records import record_dtype
+from tocsin.lab.jit.functions import compiled, fused, inlined
+from tocsin.lab.jit.records import record_dtype
 
 ENTRY = record_dtype([("score", "f8"), ("tie", "i4"), ("key", "i4")])
 SPARE = 64  # entries that no longer hold, at least, before they are cleared away
@@ -18,7 +18,7 @@ SPARE = 64  # entries that no longer hold, at least, before they are cleared awa
 
 @inlined
 def _precedes(score: float, tie: int, key: int, other: Any) -> bool:
-    """Of equal values, the one set longest ago comes first (delivery; NOTES). Those set at once,
+    """Of equal values, the one set longest ago comes first (delivery 2.2.1). Those set at once,
     since they came to an age together, go by their numbers."""
     if score != other.score:
         return bool(score < other.score)
@@ -51,8 +51,8 @@ def _least_child(entries: Any, count: int, place: int) -> int:
         return -1
     least = begin
     for child in range(begin + 1, min(begin + 4, count)):
-        one = entries[child]
-        if _precedes(one.score, one.tie, one.key, entries[least]):
+        entry = entries[child]
+        if _precedes(entry.score, entry.tie, entry.key, entries[least]):
             least = child
     return least
 

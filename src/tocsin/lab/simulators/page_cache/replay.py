@@ -30,13 +30,13 @@ def write_steps(steps: Steps, trace: PageTrace, policy: PagePolicy, file: Path) 
     """A row an operation: its outcome, and the pages that left for it, in order and separated by
     blanks, in a divided cache each with its portion: `a:push b:access`."""
     labels = [f":{name}" if name else "" for name in portion_names(policy)]
-    told = io.StringIO()
-    table = csv.writer(told, lineterminator="\n")
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
     table.writerow(("outcome", "evicted"))
-    for outcome, evicted in steps.told():
+    for outcome, evicted in steps.in_words():
         gone = " ".join(trace.names[page] + labels[portion] for page, portion in evicted)
         table.writerow((outcome, gone))
     try:
-        file.write_text(told.getvalue(), encoding="utf-8")
+        file.write_text(text.getvalue(), encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"cannot write {file}: {error.strerror}", field="steps") from None

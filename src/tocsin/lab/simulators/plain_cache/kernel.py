@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tocsin.lab.compiling.functions import borrow, compiled, inlined
-from tocsin.lab.compiling.heap import ENTRY, new_heap, place, precedes, remove
-from tocsin.lab.compiling.records import record_dtype, records
+from tocsin.lab.jit.functions import borrow, compiled, inlined
+from tocsin.lab.jit.heap import ENTRY, new_heap, place, precedes, remove
+from tocsin.lab.jit.records import record_dtype, records
 from tocsin.policies import Candidate
 
 CANDIDATE = record_dtype(Candidate)
@@ -43,7 +43,7 @@ def new_ranking(objects: int) -> tuple[Any, ...]:
 
 
 @inlined
-def _score(item: Any, number: int, candidate: Any, score: Any) -> float:
+def _score(item: Any, number: int, candidate: Any, policy: Any, score: Any) -> float:
     candidate.backend = number
     candidate.waiting = item.requests
     candidate.fetch_delay_s = 1.0
@@ -51,8 +51,8 @@ def _score(item: Any, number: int, candidate: Any, score: Any) -> float:
     candidate.tail_cached_at = item.cached_at
     candidate.last_access_at = item.last_access_at
     candidate.inflation = item.inflation
-    found: float = score(candidate)
-    return found
+    value: float = score(policy, candidate)
+    return value
 
 
 @inlined
@@ -106,7 +106,7 @@ def _rank(
 @inlined
 def _victim(
     objects: Any, queue: Any, span: Any, entries: Any, places: Any, count: Any,
-    candidate: Any, score: Any,
+    candidate: Any, policy: Any, score: Any,
 ) -> int:  # fmt: skip
     """The object with the smallest score; taken out of the ranking."""
     last = queue.shape[0] - 1
@@ -119,7 +119,7 @@ def _victim(
             heaped = precedes(entries[0].score, entries[0].tie, entries[0].key, front)
         number = entries[0].key if heaped else front.key
         item = objects[number]
-        now = _score(item, number, candidate, score)
+        now = _score(item, number, candidate, policy, score)
         if now == item.ranked:
             if heaped:
                 remove(entries, places, count, number)
@@ -130,14 +130,14 @@ def _victim(
 
 @compiled
 def run(
-    asked: Any, size_bytes: Any, state: Any, budget_bytes: int, score: Any,
+    requested: Any, size_bytes: Any, state: Any, budget_bytes: int, policies: Any, score: Any,
 ) -> None:  # fmt: skip
     objects, queue, span = borrow(state[0]), borrow(state[1]), borrow(state[2])
     entries, places, count = borrow(state[3]), borrow(state[4]), borrow(state[5])
     candidates, totals = state[6], state[7]
-    total, candidate = totals[0], candidates[0]
-    for event in range(asked.shape[0]):
-        number = asked[event]
+    total, candidate, policy = totals[0], candidates[0], policies[0]
+    for event in range(requested.shape[0]):
+        number = requested[event]
         item = objects[number]
         if item.lane != NOT_CACHED:
             total.hits += 1
@@ -145,7 +145,7 @@ def run(
             item.requests += 1
             item.last_access_at = event
             item.inflation = total.inflation
-            now = _score(item, number, candidate, score)
+            now = _score(item, number, candidate, policy, score)
             if now < item.ranked or (
                 now > item.ranked and _is_largest(item, number, now, queue, span)
             ):
@@ -159,7 +159,7 @@ def run(
             continue
         while total.size_bytes + size > budget_bytes:
             victim = objects[
-                _victim(objects, queue, span, entries, places, count, candidate, score)
+                _victim(objects, queue, span, entries, places, count, candidate, policy, score)
             ]
             total.inflation = victim.ranked
             total.size_bytes -= victim.size_bytes
@@ -170,7 +170,7 @@ def run(
         item.last_access_at = event
         item.requests = 1
         item.inflation = total.inflation
-        now = _score(item, number, candidate, score)
+        now = _score(item, number, candidate, policy, score)
         _rank(objects, queue, span, entries, places, count, number, now)
         total.inserted += 1
         total.size_bytes += size

@@ -18,19 +18,22 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from tocsin.errors import SettingError
-from tocsin.lab.compiling.functions import JIT, callback
-from tocsin.lab.compiling.records import records
+from tocsin.lab.jit.functions import JIT
+from tocsin.lab.jit.policies import chosen_callback, record_of_chosen
+from tocsin.lab.jit.records import records
 from tocsin.lab.simulators.plain_cache import kernel
 from tocsin.lab.trace.requests import RequestTrace
-from tocsin.policies import CachePolicy, Candidate, parse_policy
+from tocsin.policies import CachePolicy, Candidate
+from tocsin.policies.registry import Chosen
+from tocsin.policies.result.eviction import Score
 
-SCORE = numba.float64(numba.from_dtype(kernel.CANDIDATE)) if JIT else "score of a request"
+CANDIDATE_TYPE = numba.from_dtype(kernel.CANDIDATE) if JIT else "candidate"
 
 KNOWN = {"backend", "tail_size_bytes", "tail_cached_at", "last_access_at", "inflation"}
 """What a plain cache can tell a policy of an object."""
-COUNT_REQUESTS = {"gdsf"}
-"""Policies whose f was a number of requests before it was one of subscribers: here it is again
-(and the cost of a fetch is 1 for all)."""
+COUNTED = {"waiting", "fetch_delay_s"}
+"""What it can tell a policy that counts requests where nobody subscribes: each waits, and a fetch
+takes 1 for all."""
 
 
 class RequestOutcome(Struct, frozen=True, kw_only=True):
@@ -53,8 +56,8 @@ class RequestOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def byte_hit_ratio(self) -> float:
-        asked = self.hit_bytes + self.miss_bytes
-        return self.hit_bytes / asked if asked else 0.0
+        request_bytes = self.hit_bytes + self.miss_bytes
+        return self.hit_bytes / request_bytes if request_bytes else 0.0
 
     def row(self) -> dict[str, int | float]:
         return {
@@ -80,7 +83,8 @@ class Requests:
 def simulate_requests(requests: Requests, policy: CachePolicy, budget_bytes: int) -> RequestOutcome:
     if budget_bytes < 0:
         raise SettingError(f"the cache size is {budget_bytes} bytes", field="size")
-    score = callback(score_of(policy), SCORE)
+    evict = score_of(policy)
+    score = chosen_callback(evict, numba.float64, CANDIDATE_TYPE)
     totals = records(1, kernel.TOTALS)
     state = (
         records(requests.objects, kernel.OBJECT),
@@ -89,27 +93,32 @@ def simulate_requests(requests: Requests, policy: CachePolicy, budget_bytes: int
         totals,
     )
     started = time.perf_counter()
-    kernel.run(requests.object, requests.size_bytes, state, budget_bytes, score)
+    policies = record_of_chosen(evict)
+    kernel.run(requests.object, requests.size_bytes, state, budget_bytes, policies, score)
     seconds = time.perf_counter() - started
-    found = {name: totals[name][0].item() for name in kernel.TOTALS.names or ()}
-    same = set(RequestOutcome.__struct_fields__) & set(found)
+    counts = {name: totals[name][0].item() for name in kernel.TOTALS.names or ()}
+    same = set(RequestOutcome.__struct_fields__) & set(counts)
     return RequestOutcome(
-        **{name: found[name] for name in same},
+        **{name: counts[name] for name in same},
         requests=len(requests),
-        cached_bytes=found["size_bytes"],
-        cache_max_bytes=found["max_bytes"],
+        cached_bytes=counts["size_bytes"],
+        cache_max_bytes=counts["max_bytes"],
         seconds=seconds,
     )
 
 
-def score_of(policy: CachePolicy) -> Any:
-    """The eviction function, if requests alone are enough for it."""
+def score_of(policy: CachePolicy) -> Chosen[Score]:
+    """The eviction policy, if requests alone are enough for it."""
     if policy.evict is None or policy.expire is not None:
         raise _unsuitable(policy, "it does not say what is evicted, or needs rates of publication")
-    if policy.admit is not parse_policy("lru").admit:
+    if policy.admit.policy.declared.get("admits") is not True:
         raise _unsuitable(policy, "what it admits depends on how many subscribers wait")
-    known = KNOWN | ({"waiting", "fetch_delay_s"} if policy.text in COUNT_REQUESTS else set())
-    unknown = sorted(fields_read(policy.evict) - known)
+    declared = policy.evict.policy.declared
+    known = KNOWN | (COUNTED if declared.get("counts_requests") else set())
+    hooks = {"absence", "look"} & set(declared)
+    if hooks:
+        raise _unsuitable(policy, f"it observes {', '.join(sorted(hooks))}")
+    unknown = sorted(fields_read(policy.evict.function) - known)
     if unknown:
         raise _unsuitable(policy, f"it looks at {', '.join(unknown)}")
     return policy.evict
@@ -119,12 +128,12 @@ def fields_read(function: Any) -> set[str]:
     """The candidate's fields that a policy reads, itself or through functions it calls."""
     names, seen, waiting = set(), set(), [function]
     while waiting:
-        one = waiting.pop()
-        if not isinstance(one, FunctionType) or one in seen:
+        called = waiting.pop()
+        if not isinstance(called, FunctionType) or called in seen:
             continue
-        seen.add(one)
-        names |= set(one.__code__.co_names)
-        waiting += [one.__globals__.get(name) for name in one.__code__.co_names]
+        seen.add(called)
+        names |= set(called.__code__.co_names)
+        waiting += [called.__globals__.get(name) for name in called.__code__.co_names]
     return names & set(Candidate.__struct_fields__)
 
 

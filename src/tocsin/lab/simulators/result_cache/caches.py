@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tocsin.lab.compiling.functions import compiled, inlined
-from tocsin.lab.compiling.heap import place, precedes, remove
-from tocsin.policies import estimates
-from tocsin.policies.estimates import FIRST_MISS_PER_S, LOOK_AHEAD
-
-bin_of = compiled(estimates.bin_of)
+from tocsin.lab.jit.functions import compiled, inlined
+from tocsin.lab.jit.heap import place, precedes, remove
+from tocsin.lab.simulators.result_cache.state import EVICTION
 
 
 @inlined
@@ -76,30 +73,21 @@ def consume(cache: Any, objects: Any, run: Any, marks: Any, now: float) -> None:
 
 
 @compiled
-def look_ahead(cache: Any, objects: Any, absences: Any, away: int, now: float) -> None:
-    """As `Suffix.look_ahead`."""
-    away_s = max(0.0, now - cache.away_since_ms / away / 1000) if away > 0 else 0.0
-    cache.return_rate = absences[3, bin_of(absences[0], away_s)]
-    first_miss = FIRST_MISS_PER_S * cache.fetch_delay_s
-    waiting = cache.waiting
-    worth = waiting + first_miss * (waiting - cache.spoiled)
-    size_bytes = cache.tail_size_bytes
-    cache.prefix_worth = worth
-    cache.prefix_bytes = size_bytes
-    for position in range(cache.tail + 1, min(cache.next, cache.tail + LOOK_AHEAD)):
+def show(cache: Any, objects: Any, policies: Any, look: Any) -> None:
+    """As `Suffix.show`."""
+    if not look(policies[EVICTION], cache, 0, cache.tail_size_bytes, cache.waiting):
+        return
+    for position in range(cache.tail + 1, cache.next):
         item = objects[cache.first + position]
-        waiting += item.standing
-        worth += waiting + first_miss * item.standing
-        size_bytes += item.size_bytes
-        if worth * cache.prefix_bytes < cache.prefix_worth * size_bytes:
-            cache.prefix_worth = worth
-            cache.prefix_bytes = size_bytes
+        nth = position - cache.tail
+        if not look(policies[EVICTION], cache, nth, item.size_bytes, item.standing):
+            return
 
 
 @compiled
 def mend_scores(
-    caches: Any, objects: Any, run: Any, marks: Any, victims: Any, absences: Any,
-    score: Any, now: float,
+    caches: Any, objects: Any, run: Any, marks: Any, victims: Any, policies: Any,
+    score: Any, look: Any, now: float,
 ) -> None:  # fmt: skip
     entries, places, count = victims
     for at in range(run.marks):
@@ -111,9 +99,11 @@ def mend_scores(
             cache.tail_created_at = item.created_at
             cache.tail_cached_at = item.cached_at
             cache.present = 0
-            if run.looks_ahead:
-                look_ahead(cache, objects, absences, cache.waiting, now)
-            place(entries, places, count, cache.backend, score(cache), item.cached_at)
+            cache.now = now
+            if run.looks:
+                show(cache, objects, policies, look)
+            worth = score(policies[EVICTION], cache)
+            place(entries, places, count, cache.backend, worth, item.cached_at)
         else:
             remove(entries, places, count, cache.backend)
     run.marks = 0
@@ -121,21 +111,23 @@ def mend_scores(
 
 @compiled
 def make_room(
-    cache: Any, caches: Any, objects: Any, run: Any, marks: Any, victims: Any, absences: Any,
-    score: Any, size_bytes: int, created_at: float, now: float,
+    cache: Any, caches: Any, objects: Any, run: Any, marks: Any, victims: Any, policies: Any,
+    score: Any, look: Any, size_bytes: int, created_at: float, now: float,
 ) -> bool:  # fmt: skip
     """As `ResultCache._make_room`: False if the new object is the smallest itself."""
     entries, _, count = victims
     while run.size_bytes + size_bytes > run.budget_bytes:
-        mend_scores(caches, objects, run, marks, victims, absences, score, now)
+        mend_scores(caches, objects, run, marks, victims, policies, score, look, now)
         if cache.tail == cache.next:
             cache.tail_size_bytes = size_bytes
             cache.tail_created_at = created_at
             cache.tail_cached_at = now
             cache.present = cache.online
-            if run.looks_ahead:
-                look_ahead(cache, objects, absences, cache.waiting - cache.online, now)
-            if count[0] == 0 or precedes(score(cache), now, cache.backend, entries[0]):
+            cache.now = now
+            if run.looks:
+                show(cache, objects, policies, look)
+            worth = score(policies[EVICTION], cache)
+            if count[0] == 0 or precedes(worth, now, cache.backend, entries[0]):
                 return False
         run.inflation = entries[0].score
         freed_bytes = pop(caches[entries[0].key], objects, run, marks, now)

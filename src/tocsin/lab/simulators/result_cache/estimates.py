@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tocsin.lab.compiling.functions import compiled, inlined
-from tocsin.lab.compiling.heap import place, remove
+from tocsin.lab.jit.functions import compiled, inlined
+from tocsin.lab.jit.heap import place, remove
 from tocsin.lab.simulators.result_cache.caches import mark, pop
-from tocsin.policies import estimates
-from tocsin.policies.estimates import AVERAGE_WEIGHT, REESTIMATE_EVERY_S
+from tocsin.lab.simulators.result_cache.state import EVICTION, EXPIRY
+from tocsin.policies.result import estimates
+from tocsin.policies.result.estimates import AVERAGE_WEIGHT, REESTIMATE_EVERY_S
 
 moving_average = compiled(estimates.moving_average)
 growth = compiled(estimates.growth)
-rate_returns = compiled(estimates.rate_returns)
 
 
 @inlined
@@ -32,13 +32,13 @@ def is_due(run: Any, now: float) -> bool:
 
 @compiled
 def expire(
-    caches: Any, objects: Any, run: Any, marks: Any, deadlines: Any, absences: Any,
-    time_to_live: Any, now: float,
+    caches: Any, objects: Any, run: Any, marks: Any, deadlines: Any, policies: Any,
+    time_to_live: Any, reestimate: Any, now: float,
 ) -> None:  # fmt: skip
     if run.expires:
         drop_expired(caches, objects, run, marks, deadlines, now)
     if now - run.estimated_at >= REESTIMATE_EVERY_S:
-        estimate(caches, run, marks, absences, time_to_live, now)
+        estimate(caches, run, marks, policies, time_to_live, reestimate, now)
         if run.expires:
             drop_expired(caches, objects, run, marks, deadlines, now)
 
@@ -72,7 +72,7 @@ def mend_deadlines(caches: Any, objects: Any, run: Any, marks: Any, deadlines: A
 
 @compiled
 def estimate(
-    caches: Any, run: Any, marks: Any, absences: Any, time_to_live: Any, now: float
+    caches: Any, run: Any, marks: Any, policies: Any, time_to_live: Any, reestimate: Any, now: float
 ) -> None:
     """As `ResultCache._estimate`."""
     elapsed_s = now - run.estimated_at
@@ -102,7 +102,7 @@ def estimate(
         subscribers += cache.attached
         arrival += cache.arrival_bytes_per_s
         grown += growth(cache.arrival_bytes_per_s, cache.consumption_rate)
-    run.usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
+    run.usual_ttl_s = time_to_live(policies[EXPIRY], 1.0, budget_bytes, grown)
     run.hold_s = budget_bytes / arrival if arrival > 0 else 0.0
     for backend in range(caches.shape[0]):
         cache = caches[backend]
@@ -111,10 +111,12 @@ def estimate(
         rate = growth(cache.arrival_bytes_per_s, cache.consumption_rate)
         cache.ttl_s = run.usual_ttl_s
         if cache.measured > 1:
-            cache.ttl_s = time_to_live(cache.attached / subscribers, budget_bytes, rate)
+            cache.ttl_s = time_to_live(
+                policies[EXPIRY], cache.attached / subscribers, budget_bytes, rate
+            )
         cache.hold_s = run.hold_s
         planned_bytes += rate * cache.ttl_s
         mark(cache, run, marks)
-    rate_returns(absences[1], absences[2], absences[3])
+    reestimate(policies[EVICTION])
     run.estimates += 1
     run.planned_bytes += planned_bytes

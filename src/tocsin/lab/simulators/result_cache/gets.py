@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tocsin.lab.compiling.functions import compiled
+from tocsin.lab.jit.functions import compiled
 from tocsin.lab.simulators.result_cache.estimates import fetch_took
 from tocsin.lab.simulators.result_cache.state import (
     LATENCY_BINS,

@@ -3,26 +3,25 @@
 Why whole groups may move as one: whoever is connected takes each object the moment it arrives, so
 all of them stand at the newest position and are one counter. Those who are away stand where they
 left; since acknowledgements are cumulative, one number at each position says how many. A get is
-then a split point in the sums of sizes (BAD's Algorithm 1 without its sets).
+then a split point in the sums of sizes (BAD, Algorithm 1, without its sets).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tocsin.lab.compiling.functions import borrow, compiled, inlined
+from tocsin.lab.jit.functions import borrow, compiled, inlined
 from tocsin.lab.simulators.result_cache.caches import access, account, consume, make_room, mark, pop
 from tocsin.lab.simulators.result_cache.estimates import (
     estimate,
     expire,
     fetch_took,
     is_due,
-    rate_returns,
 )
 from tocsin.lab.simulators.result_cache.gets import got
+from tocsin.lab.simulators.result_cache.state import ADMISSION, EVICTION
 from tocsin.lab.simulators.result_cache.subscribers import (
     come,
-    observe,
     observe_returns,
     stand,
     subscribe,
@@ -30,13 +29,13 @@ from tocsin.lab.simulators.result_cache.subscribers import (
     unsubscribe,
 )
 from tocsin.lab.workloads.workload import ONLINE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
-from tocsin.policies.expiry import LONGEST_TTL_S
+from tocsin.policies.result.expiry import LONGEST_TTL_S
 
 
 @inlined
 def offer(
     cache: Any, caches: Any, objects: Any, run: Any, marks: Any, victims: Any, deadlines: Any,
-    absences: Any, memory: Any, score: Any, time_to_live: Any, admit: Any,
+    policies: Any, score: Any, look: Any, time_to_live: Any, reestimate: Any, admit: Any,
     size_bytes: int, created_at: float, now: float,
 ) -> bool:  # fmt: skip
     """A new object was pulled: is it cached?"""
@@ -45,25 +44,36 @@ def offer(
     if cache.next > cache.tail:
         mark(cache, run, marks)
     if is_due(run, now):
-        expire(caches, objects, run, marks, deadlines, absences, time_to_live, now)
+        expire(caches, objects, run, marks, deadlines, policies, time_to_live, reestimate, now)
     if cache.tail == cache.next:
         access(cache, run, now)
     if run.estimates == 0 and run.size_bytes + size_bytes > run.budget_bytes:
-        estimate(caches, run, marks, absences, time_to_live, now)
-    if size_bytes > run.budget_bytes or not admit(memory, cache.attached, run.first, run.second):
+        estimate(caches, run, marks, policies, time_to_live, reestimate, now)
+    if size_bytes > run.budget_bytes or not admit(policies[ADMISSION], cache.attached):
         return False
     if not run.evicts:
         return True
     return make_room(
-        cache, caches, objects, run, marks, victims, absences, score, size_bytes, created_at, now
+        cache,
+        caches,
+        objects,
+        run,
+        marks,
+        victims,
+        policies,
+        score,
+        look,
+        size_bytes,
+        created_at,
+        now,
     )
 
 
 @inlined
 def publish(
     cache: Any, caches: Any, objects: Any, run: Any, marks: Any, victims: Any, deadlines: Any,
-    absences: Any, memory: Any, latencies: Any, score: Any, time_to_live: Any, admit: Any,
-    size_bytes: int, now: float,
+    policies: Any, latencies: Any, score: Any, look: Any, time_to_live: Any, reestimate: Any,
+    admit: Any, size_bytes: int, now: float,
 ) -> None:  # fmt: skip
     created_at = now - (run.cluster_rtt_s + size_bytes / run.cluster_bytes_per_s)
     position = cache.next
@@ -77,8 +87,8 @@ def publish(
     run.volume_objects += 1
     run.volume_bytes += size_bytes
     admitted = run.caches and offer(
-        cache, caches, objects, run, marks, victims, deadlines, absences, memory,
-        score, time_to_live, admit, size_bytes, created_at, now,
+        cache, caches, objects, run, marks, victims, deadlines, policies,
+        score, look, time_to_live, reestimate, admit, size_bytes, created_at, now,
     )  # fmt: skip
     online = cache.online
     if admitted:
@@ -107,7 +117,7 @@ def publish(
         cache.spoiled = cache.waiting - online
     if online > 0:
         if is_due(run, now):
-            expire(caches, objects, run, marks, deadlines, absences, time_to_live, now)
+            expire(caches, objects, run, marks, deadlines, policies, time_to_live, reestimate, now)
         access(cache, run, now)
         mark(cache, run, marks)
         if cache.tail <= position:
@@ -121,17 +131,17 @@ def publish(
 def simulate(
     at: Any, kind: Any, subject: Any, value: Any, owners: Any,
     caches: Any, objects: Any, frontends: Any, subscribers: Any, runs: Any, marks: Any,
-    victims: Any, deadlines: Any, absences: Any, memories: Any, latencies: Any,
-    steps: Any, score: Any, time_to_live: Any, admit: Any,
+    victims: Any, deadlines: Any, policies: Any, latencies: Any, steps: Any, score: Any, look: Any,
+    time_to_live: Any, reestimate: Any, admit: Any, absence: Any,
 ) -> None:  # fmt: skip
     """Every event in turn; `steps` takes what stands after each, if it has room."""
-    run, memory = runs[0], memories[0]
+    run = runs[0]
+    policies = (policies[0][0], policies[1][0], policies[2][0])
     caches, objects, frontends = borrow(caches), borrow(objects), borrow(frontends)
-    marks, latencies, absences = borrow(marks), borrow(latencies), borrow(absences)
+    marks, latencies = borrow(marks), borrow(latencies)
     victims = (borrow(victims[0]), borrow(victims[1]), borrow(victims[2]))
     events = 0
     run.usual_ttl_s = LONGEST_TTL_S
-    rate_returns(absences[1], absences[2], absences[3])
     for event in range(at.shape[0]):
         now, what, who = at[event], kind[event], subject[event]
         if what == PUBLISH:
@@ -139,8 +149,8 @@ def simulate(
             if cache.attached > 0:
                 events += 1
                 publish(
-                    cache, caches, objects, run, marks, victims, deadlines, absences, memory,
-                    latencies, score, time_to_live, admit, int(value[event]), now,
+                    cache, caches, objects, run, marks, victims, deadlines, policies,
+                    latencies, score, look, time_to_live, reestimate, admit, int(value[event]), now,
                 )  # fmt: skip
         elif what == SUBSCRIBE:
             events += 1
@@ -150,15 +160,15 @@ def simulate(
             events += 1
             frontend, subscriber = frontends[who], subscribers[owners[who]]
             unlink(frontends, frontend, subscriber)
-            if run.looks_ahead and not subscriber.online:
-                observe(absences[0], absences[1], absences[2], now - frontend.away_since, False)
+            if run.observes and not subscriber.online:
+                absence(policies[EVICTION], now - frontend.away_since, False)
             cache = caches[frontend.backend]
             unsubscribe(cache, objects, run, marks, frontend, subscriber.online, now)
         else:
             subscriber = subscribers[who]
             subscriber.online = what == ONLINE
-            if what == ONLINE and run.looks_ahead:  # before any get: one may re-estimate
-                observe_returns(frontends, subscriber.first, absences, now)
+            if what == ONLINE and run.observes:  # before any get: one may re-estimate
+                observe_returns(frontends, subscriber.first, policies, absence, now)
             number = subscriber.first
             while number >= 0:
                 events += 1
@@ -166,7 +176,17 @@ def simulate(
                 cache = caches[frontend.backend]
                 if what == ONLINE:
                     if frontend.marker < cache.next and is_due(run, now):
-                        expire(caches, objects, run, marks, deadlines, absences, time_to_live, now)
+                        expire(
+                            caches,
+                            objects,
+                            run,
+                            marks,
+                            deadlines,
+                            policies,
+                            time_to_live,
+                            reestimate,
+                            now,
+                        )
                     come(cache, objects, run, marks, latencies, frontend, now)
                 else:
                     cache.online -= 1

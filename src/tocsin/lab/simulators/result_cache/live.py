@@ -15,9 +15,9 @@ import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from tocsin.broker.core import BrokerCore
-from tocsin.broker.effects import Answer, Effect, Fetch
-from tocsin.broker.events import NewHead, RangeAnswer
+from tocsin.broker.machine.core import BrokerCore
+from tocsin.broker.machine.effects import Answer, Effect, Fetch
+from tocsin.broker.machine.events import NewHead, RangeAnswer
 from tocsin.lab.simulators.result_cache.simulator import Outcome, outcome_of
 from tocsin.lab.simulators.result_cache.state import (
     LATENCY_BINS,
@@ -86,7 +86,7 @@ class _LiveRun:
             self.core.unsubscribed(self._subscriptions.pop(subject).id, at)
 
     def _publish(self, backend: int, size_bytes: int, now: float) -> None:
-        attached = self.core.attachments.backends.get(backend)
+        attached = self.core.table.backends.get(backend)
         if attached is None:
             return  # nobody asked, so no result was made
         fetch_s = self._network.fetch_s(size_bytes)
@@ -109,22 +109,22 @@ class _LiveRun:
         slots = list(self._of.get(subscriber, ()))
         subscriptions = [self._subscriptions[slot] for slot in slots]
         name = str(subscriber)
-        self.core.connected(subscriber, name, False, subscriptions, self.core.moment, now)
-        for one in subscriptions:
+        self.core.connected(subscriber, name, False, subscriptions, self.core.query_token, now)
+        for subscription in subscriptions:
             self._counts["events"] += 1
-            frontend = self.core.attachments.frontends[one.id]
+            frontend = self.core.table.frontends[subscription.id]
             if frontend.marker < frontend.backend.fetched:
-                self._get(name, one.id, now)
+                self._get(name, subscription.id, now)
 
     def _subscribe(self, slot: int, backend: int, owner: int, now: float) -> None:
         self._counts["events"] += 1
         self._numbers += 1
         head = len(self._stored.get(backend, ()))
-        told = BackendSubscription(backend, "", {}, _EPOCH, head)
-        one = Subscription(self._numbers, str(owner), None, told, head)
-        self._subscriptions[slot] = one
+        stored = BackendSubscription(backend, "", {}, _EPOCH, head)
+        subscription = Subscription(self._numbers, str(owner), None, stored, head)
+        self._subscriptions[slot] = subscription
         self._of.setdefault(owner, {})[slot] = None
-        self.core.subscribed(one, self.core.moment, now)
+        self.core.subscribed(subscription, self.core.query_token, now)
 
     def _get(self, subscriber: str, subscription: int, now: float) -> None:
         effects = self.core.get(None, subscriber, subscription, now)

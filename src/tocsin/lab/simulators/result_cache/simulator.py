@@ -1,6 +1,6 @@
 """One run of a cache policy over a workload, compiled; its outcome in numbers.
 
-The model is BAD's (section V): a get is instantaneous. Whoever is connected takes each object the
+The model is that of BAD V: a get is instantaneous. Whoever is connected takes each object the
 moment it arrives; whoever comes back gets everything after its marker: the cached suffix is hit,
 the rest is missed and not cached again.
 """
@@ -17,9 +17,9 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from tocsin.errors import SettingError
-from tocsin.lab.compiling.functions import JIT, callback
-from tocsin.lab.compiling.records import records
-from tocsin.lab.simulators.admitting import ADMIT
+from tocsin.lab.jit.functions import JIT
+from tocsin.lab.jit.policies import chosen_callback, unused_callback
+from tocsin.lab.jit.records import records
 from tocsin.lab.simulators.result_cache import kernel
 from tocsin.lab.simulators.result_cache.state import (
     CACHE,
@@ -33,11 +33,8 @@ from tocsin.lab.simulators.result_cache.state import (
 from tocsin.lab.workloads.network import Network
 from tocsin.lab.workloads.workload import Workload
 from tocsin.policies import CachePolicy
-from tocsin.policies.eviction.fifo import fifo
-from tocsin.policies.expiry.ttl import ttl
 
-SCORE = numba.float64(numba.from_dtype(CACHE)) if JIT else "score"
-TIME_TO_LIVE = numba.float64(numba.float64, numba.float64, numba.float64) if JIT else "ttl"
+CACHE_TYPE = numba.from_dtype(CACHE) if JIT else "cache"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -122,13 +119,30 @@ def simulate_steps(
         *state,
         latencies,
         step_log,
-        callback(policy.evict or fifo, SCORE),
-        callback(policy.expire or ttl, TIME_TO_LIVE),
-        callback(policy.admit, ADMIT),
+        *_callbacks(policy),
     )
     seconds = time.perf_counter() - started
     totals = {name: state.runs[name][0].item() for name in RUN.names or ()}
     return outcome_of(totals, latencies, workload.duration_s, budget_bytes, seconds), step_log
+
+
+def _callbacks(policy: CachePolicy) -> list[Any]:
+    """In the kernel's order: score, look, time to live, reestimate, admit, absence."""
+    number, count, nothing = numba.float64, numba.int64, numba.void
+
+    def eviction(hook: str | None, answer: Any, *observed: Any) -> Any:
+        if policy.evict is None:
+            return unused_callback(answer, *observed)
+        return chosen_callback(policy.evict, answer, *observed, hook=hook)
+
+    return [
+        eviction(None, number, CACHE_TYPE),
+        eviction("look", numba.boolean, CACHE_TYPE, count, count, count),
+        chosen_callback(policy.time_to_live, number, number, number, number),
+        eviction("reestimate", nothing),
+        chosen_callback(policy.admit, numba.boolean, count),
+        eviction("absence", nothing, number, numba.boolean),
+    ]
 
 
 def outcome_of(
@@ -169,5 +183,5 @@ def _percentile(latencies: NDArray[np.int64], part: float) -> float:
     total = int(latencies.sum())
     if not total:
         return 0.0
-    found = int(np.searchsorted(np.cumsum(latencies), part * total))
-    return float(SHORTEST_LATENCY_S * LATENCY_RATIO ** (found + 0.5))
+    place = int(np.searchsorted(np.cumsum(latencies), part * total))
+    return float(SHORTEST_LATENCY_S * LATENCY_RATIO ** (place + 0.5))

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import asdict
 
-from tocsin.lab.compiling.heap import new_heap
-from tocsin.lab.compiling.records import record_dtype, records
-from tocsin.lab.simulators.admitting import new_memory
+from tocsin.lab.jit.heap import new_heap
+from tocsin.lab.jit.policies import record_of, record_of_chosen
+from tocsin.lab.jit.records import record_dtype, records
 from tocsin.lab.workloads.network import Network
 from tocsin.lab.workloads.workload import PUBLISH, Workload
 from tocsin.policies import CachePolicy, Candidate
-from tocsin.policies.estimates import BINS, bin_ends
 
 CACHE = record_dtype(
     Candidate,
@@ -26,8 +25,6 @@ CACHE = record_dtype(
         ("first", "i8"),  # where its objects begin
         ("tail", "i8"),
         ("next", "i8"),
-        ("spoiled", "i8"),
-        ("away_since_ms", "i8"),  # of those that wait for the tail
         ("arrivals", "i8"),
         ("arrival_bytes", "i8"),
         ("consumption_bytes", "i8"),
@@ -50,12 +47,12 @@ FRONTEND = record_dtype(
     [("marker", "i8"), ("away_since", "f8"), ("backend", "i4"), ("next", "i4"), ("before", "i4")]
 )
 SUBSCRIBER = record_dtype([("online", "i4"), ("first", "i4"), ("last", "i4")])
-_RULES = """budget_bytes caches evicts expires looks_ahead"""
+_RULES = """budget_bytes caches evicts expires observes looks"""
 _COUNTS = """hits hit_bytes misses miss_bytes gets gets_with_miss volume_objects volume_bytes
     pulled_bytes inserted inserted_bytes bypassed evicted evicted_bytes expired expired_bytes
     consumed consumed_bytes dropped dropped_bytes size_bytes max_bytes estimates ttls events
     marks late_marks"""
-_NUMBERS = """first second cluster_rtt_s cluster_bytes_per_s subscriber_rtt_s
+_NUMBERS = """cluster_rtt_s cluster_bytes_per_s subscriber_rtt_s
     subscriber_bytes_per_s"""
 _MEASURES = """byte_s overshoot_byte_s held_s ttl_s planned_bytes latency_s
     measured_at estimated_at inflation usual_ttl_s hold_s"""
@@ -65,7 +62,8 @@ RUN = record_dtype(
 )
 """One run: its rules, what it has counted and measured."""
 STEP = record_dtype([("hits", "i8"), ("misses", "i8"), ("size_bytes", "i8"), ("evicted", "i8")])
-
+ADMISSION, EVICTION, EXPIRY = range(3)
+"""Families, in the order of their policies' records."""
 
 LATENCY_BINS = 1200
 LATENCY_RATIO = 1.02  # of one bin's end to the next: percentiles are right to 1 %
@@ -83,8 +81,7 @@ class State(NamedTuple):
     marks: Any
     victims: Any
     deadlines: Any
-    absences: Any
-    memories: Any
+    policies: Any  # their records, by family
 
 
 def state_of(workload: Workload, policy: CachePolicy, budget_bytes: int, network: Network) -> State:
@@ -96,15 +93,14 @@ def state_of(workload: Workload, policy: CachePolicy, budget_bytes: int, network
     caches["first"] = np.concatenate([[0], np.cumsum(slots)[:-1]])
     subscribers = records(workload.subscribers, SUBSCRIBER)
     subscribers["first"] = subscribers["last"] = -1
-    absences = np.zeros((4, BINS))  # ends of bins, returns, exposure, rates
-    absences[0] = bin_ends()
     run = records(1, RUN)
     run["budget_bytes"] = budget_bytes
     run["caches"] = policy.caches
     run["evicts"] = policy.evict is not None
     run["expires"] = policy.expire is not None
-    run["looks_ahead"] = policy.looks_ahead
-    run["first"], run["second"] = policy.admit_parameters
+    declared = policy.evict.policy.declared if policy.evict else {}
+    run["observes"] = "absence" in declared
+    run["looks"] = "look" in declared
     for name, number in asdict(network).items():
         run[name] = number
     return State(
@@ -116,6 +112,9 @@ def state_of(workload: Workload, policy: CachePolicy, budget_bytes: int, network
         np.zeros((2, workload.backends), np.int64),
         new_heap(workload.backends),
         new_heap(workload.backends),
-        absences,
-        new_memory(),
+        (
+            record_of_chosen(policy.admit),
+            record_of_chosen(policy.evict) if policy.evict else record_of(None),
+            record_of_chosen(policy.time_to_live),
+        ),
     )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tocsin.lab.compiling.functions import compiled, inlined
+from tocsin.lab.jit.functions import compiled, inlined
 from tocsin.lab.simulators.result_cache.caches import access, consume, mark
 from tocsin.lab.simulators.result_cache.gets import got
-from tocsin.policies import estimates
-
-observe = compiled(estimates.observe)
+from tocsin.lab.simulators.result_cache.state import EVICTION
 
 
 @inlined
@@ -135,9 +133,9 @@ def come(
 
 
 @compiled
-def observe_returns(frontends: Any, number: int, absences: Any, now: float) -> None:
+def observe_returns(frontends: Any, number: int, policies: Any, absence: Any, now: float) -> None:
     while number >= 0:
         away_s = now - frontends[number].away_since
         if away_s > 0:
-            observe(absences[0], absences[1], absences[2], away_s, True)
+            absence(policies[EVICTION], away_s, True)
         number = frontends[number].next

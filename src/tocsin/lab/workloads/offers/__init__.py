@@ -8,7 +8,7 @@ paper's authors.
 """
 
 from tocsin.lab.workloads.offers.crowd import CrowdSettings, crowd_offers
-from tocsin.lab.workloads.offers.offers import Offers
+from tocsin.lab.workloads.offers.offers import Offers, Published
 from tocsin.lab.workloads.offers.paper import PaperSettings, paper_offers
 
-__all__ = ["CrowdSettings", "Offers", "PaperSettings", "crowd_offers", "paper_offers"]
+__all__ = ["CrowdSettings", "Offers", "PaperSettings", "Published", "crowd_offers", "paper_offers"]

@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tocsin.errors import SettingError
-from tocsin.lab.workloads.offers.offers import Offers, Subscription
+from tocsin.lab.workloads.offers.offers import Offers, Published, Subscription
 from tocsin.lab.workloads.offers.vocabulary import OPEN, Vocabulary
 
 SMALLEST_BYTES, LARGEST_BYTES = 64, 1_000_000  # of a record
@@ -64,11 +64,13 @@ def crowd_offers(settings: CrowdSettings, seed: int) -> Offers:
     sizes = streams[3].lognormal(*settings.size_bytes, settings.records)
     return Offers.of(
         settings.vocabulary,
-        values,
+        Published(
+            at=np.cumsum(streams[3].exponential(1 / settings.records_per_s, settings.records)),
+            producer=values[:, 0].copy(),
+            values=values,
+            size_bytes=np.clip(sizes, SMALLEST_BYTES, LARGEST_BYTES).astype(np.int64),
+        ),
         crowd_subscriptions(settings, seed),
-        at=np.cumsum(streams[3].exponential(1 / settings.records_per_s, settings.records)),
-        producer=values[:, 0].copy(),
-        size_bytes=np.clip(sizes, SMALLEST_BYTES, LARGEST_BYTES).astype(np.int64),
         read_every_s=read_every_s,
         read_at_s=streams[2].random(settings.consumers) * read_every_s,
     )

@@ -3,7 +3,7 @@
     1,10001
     0,00110
 
-Subscriptions are written alike, `consumer,bitmap` (the paper's Figure 4); a consumer may have
+Subscriptions are written alike, `consumer,bitmap` (kafka, Figure 4); a consumer may have
 several, and stars leave an attribute open. What is wrong with a file is told by line and column.
 """
 
@@ -58,17 +58,17 @@ def read_records(file: Path, vocabulary: Vocabulary) -> Recorded:
 def read_subscriptions(file: Path, vocabulary: Vocabulary) -> list[Subscription]:
     """Consumers are numbered in the order in which the file names them."""
     numbers: dict[str, int] = {}
-    found = []
+    subscriptions = []
     for line, (consumer, bitmap) in _rows(file, ("consumer", "bitmap")):
         if not consumer:
             raise _wrong(file, line, 1, "consumer", "it is empty")
         wanted = _values(file, line, bitmap, vocabulary, may_be_open=True)
-        found.append((numbers.setdefault(consumer, len(numbers)), wanted))
-    if not found:
+        subscriptions.append((numbers.setdefault(consumer, len(numbers)), wanted))
+    if not subscriptions:
         raise InvalidInput(
             f"{file} has no subscriptions", field="subscriptions", hint="a line each: S0,10001"
         )
-    return found
+    return subscriptions
 
 
 def write_records(offers: Offers, file: Path) -> None:
@@ -108,11 +108,11 @@ def _rows(file: Path, columns: tuple[str, str]) -> Iterator[tuple[int, list[str]
     for number, text in enumerate(_lines(file), start=1):
         cells = [cell.strip() for cell in text.split(",")]
         if len(cells) != len(columns):
-            told = f"{len(cells)} columns" if text.strip() else "empty"
+            reason = f"{len(cells)} columns" if text.strip() else "empty"
             raise InvalidInput(
-                f"{file}, line {number} is {told}: {text[:60]!r}"
-                if told == "empty"
-                else f"{file}, line {number} has {told}: {text[:60]!r}",
+                f"{file}, line {number} is {reason}: {text[:60]!r}"
+                if reason == "empty"
+                else f"{file}, line {number} has {reason}: {text[:60]!r}",
                 field="file",
                 hint=f"{len(columns)} columns a line: {expected}",
             )

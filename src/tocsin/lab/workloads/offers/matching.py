@@ -33,8 +33,8 @@ def match(
         keys = _keys(vocabulary, wanted[of_kind], fixed)
         order = np.argsort(keys, kind="stable")
         keys, who = keys[order], consumer[of_kind][order]
-        asked = _keys(vocabulary, contents, fixed)
-        begin, end = np.searchsorted(keys, asked, "left"), np.searchsorted(keys, asked, "right")
+        sought = _keys(vocabulary, contents, fixed)
+        begin, end = np.searchsorted(keys, sought, "left"), np.searchsorted(keys, sought, "right")
         counts = end - begin
         found_contents.append(np.repeat(np.arange(len(contents)), counts))
         starts = np.repeat(begin - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)

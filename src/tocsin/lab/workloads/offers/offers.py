@@ -28,6 +28,16 @@ _ARRAYS = _RECORDS | _CONTENTS | _CONSUMERS
 
 
 @dataclass(frozen=True, eq=False)
+class Published:
+    """Records, before anybody is found for them: a row each."""
+
+    at: NDArray[np.float64]
+    producer: NDArray[np.int32]
+    values: NDArray[np.int32]
+    size_bytes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class Offers:
     """All numbers count from 0. A consumer that reads every 0 s reads at once."""
 
@@ -63,25 +73,22 @@ class Offers:
     def of(
         cls,
         vocabulary: Vocabulary,
-        values: NDArray[np.int32],
+        published: Published,
         subscriptions: Sequence[Subscription],
         *,
-        at: NDArray[np.float64],
-        producer: NDArray[np.int32],
-        size_bytes: NDArray[np.int64],
         read_every_s: NDArray[np.float64],
         read_at_s: NDArray[np.float64],
     ) -> Offers:
-        """Records, whose values are one row each, matched with the subscriptions."""
-        contents, content = np.unique(values, axis=0, return_inverse=True)
+        """Records matched with the subscriptions."""
+        contents, content = np.unique(published.values, axis=0, return_inverse=True)
         rows = [(who, *wanted) for who, wanted in subscriptions]
         subscribed = np.array(rows, np.int32).reshape(-1, 4)
         first, consumer = match(vocabulary, contents, subscribed[:, 0], subscribed[:, 1:])
         return cls(
-            at=at,
-            producer=producer,
+            at=published.at,
+            producer=published.producer,
             content=content.reshape(-1).astype(np.int32),
-            size_bytes=size_bytes,
+            size_bytes=published.size_bytes,
             values=contents,
             first=first,
             consumer=consumer,

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from tocsin.errors import InvalidInput, SettingError
 from tocsin.lab.workloads.offers.files import Recorded, digest_of, read_records
-from tocsin.lab.workloads.offers.offers import Offers, Subscription
+from tocsin.lab.workloads.offers.offers import Offers, Published, Subscription
 from tocsin.lab.workloads.offers.vocabulary import Vocabulary
 
 
 class PaperSettings(Struct, frozen=True, kw_only=True):
     records: int = 1_000
     shared: float = 0.5  # the part of the records that is of the first consumer's content
-    subscriptions: tuple[str, ...] = ("10001", "00110", "10001")  # one a consumer (Figure 4)
+    subscriptions: tuple[str, ...] = ("10001", "00110", "10001")  # one a consumer (kafka, Figure 4)
     restaurants: int = 2
     foods: int = 4
     discounts: int = 3
@@ -94,11 +94,13 @@ def offers_of(
     consumers = 1 + max(consumer for consumer, _ in subscriptions)
     return Offers.of(
         settings.vocabulary,
-        recorded.values,
+        Published(
+            at=np.cumsum(random.exponential(1 / settings.records_per_s, len(recorded))),
+            producer=recorded.producer,
+            values=recorded.values,
+            size_bytes=np.full(len(recorded), settings.size_bytes, np.int64),
+        ),
         subscriptions,
-        at=np.cumsum(random.exponential(1 / settings.records_per_s, len(recorded))),
-        producer=recorded.producer,
-        size_bytes=np.full(len(recorded), settings.size_bytes, np.int64),
         read_every_s=np.zeros(consumers),
         read_at_s=np.zeros(consumers),
     )

@@ -61,12 +61,12 @@ class Vocabulary(Struct, frozen=True):
         """What a bitmap says; a ValueError tells what is wrong with it."""
         if len(bitmap) != self.bits:
             raise ValueError(f"{bitmap!r} has {len(bitmap)} bits, not {self.bits}")
-        found, at = [], 0
+        values, at = [], 0
         for name, count, width in zip(ATTRIBUTES, self.counts, self.widths, strict=True):
             part = bitmap[at : at + width]
             at += width
             if may_be_open and part and set(part) == {"*"}:
-                found.append(OPEN)
+                values.append(OPEN)
             elif set(part) - {"0", "1"}:
                 stars = " (stars stand for a whole attribute)" if may_be_open else ""
                 raise ValueError(f"the {name} in {bitmap!r} is {part!r}, no bits{stars}")
@@ -76,6 +76,6 @@ class Vocabulary(Struct, frozen=True):
                     raise ValueError(
                         f"the {name} in {bitmap!r} is {value}: there are {count}, from 0 on"
                     )
-                found.append(value)
-        restaurant, food, discount = found
+                values.append(value)
+        restaurant, food, discount = values
         return restaurant, food, discount

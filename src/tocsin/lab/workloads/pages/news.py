@@ -1,9 +1,9 @@
-"""A news site and its edge servers: the *delivery* paper's workload (section 3), as NOTES fills it.
+"""A news site and its edge servers: the workload of delivery 3, completed where it is not printed.
 
 Pages are versions of stories. How often a story is requested follows Zipf's law, which of its
 versions is drawn, and when has a density that falls with the age of the page. Where is drawn for
 each request. Of the requests for a page at a server a part F_ij is led by notifications, and
-subscriptions are made from them: SF = round(P·F/SQ) (equation 6). Costs do not come in:
+subscriptions are made from them: SF = round(P·F/SQ) (delivery, equation 6). Costs do not come in:
 there is one publisher.
 """
 
@@ -90,19 +90,19 @@ class News:
 
     def save(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        for one in fields(self):
-            np.save(directory / f"{one.name}.npy", getattr(self, one.name))
+        for field in fields(self):
+            np.save(directory / f"{field.name}.npy", getattr(self, field.name))
 
     @classmethod
     def load(cls, directory: Path) -> News:
         try:
-            found = {
-                one.name: np.load(directory / f"{one.name}.npy", mmap_mode="c")
-                for one in fields(cls)
+            arrays = {
+                field.name: np.load(directory / f"{field.name}.npy", mmap_mode="c")
+                for field in fields(cls)
             }
         except (OSError, EOFError, ValueError) as problem:
             raise InvalidInput(f"{directory} holds no workload: {problem}") from None
-        return cls(**found)
+        return cls(**arrays)
 
     def server(self, number: int) -> Operations:
         part = slice(int(self.begin[number]), int(self.begin[number + 1]))
@@ -114,7 +114,7 @@ class News:
             int(self.pages[number]),
         )
 
-    def each(self) -> Iterator[Operations]:
+    def by_server(self) -> Iterator[Operations]:
         """Server by server."""
         return (self.server(number) for number in range(self.servers))
 
@@ -127,13 +127,13 @@ def news(settings: NewsSettings, seed: int) -> News:
     request_s = published_s[page] + ages(settings, settings.duration_s - published_s[page], random)
     server = random.integers(0, settings.servers, len(page))
     # A pair is a page at a server where somebody requests it.
-    pair, whose, asked = np.unique(
+    pair, whose, requests = np.unique(
         server * settings.pages + page, return_inverse=True, return_counts=True
     )
-    expected = asked * around(settings.notified, settings.spread, len(pair), random)
+    expected = requests * around(settings.notified, settings.spread, len(pair), random)
     quality = around(settings.quality, settings.spread, len(pair), random)
     subscriptions = np.rint(expected / quality).astype(np.int32)
-    kind = np.where(_tagged(whose, asked, expected, random), NOTIFIED, BROWSE)
+    kind = np.where(_tagged(whose, requests, expected, random), NOTIFIED, BROWSE)
     pair_server, pair_page = np.divmod(pair, settings.pages)
     parts: list[tuple[Any, ...]] = [
         (np.full(len(pair), PUBLISH), np.arange(len(pair)), published_s[pair_page], subscriptions),
@@ -194,14 +194,14 @@ def popular(
     weight = 1 / np.arange(1, ranks + 1) ** settings.zipf
     chance = np.cumsum(weight / weight.sum())
     rank = np.searchsorted(chance, random.random(settings.requests), side="right")
-    asked: NDArray[np.int64] = random.permutation(ranks)[np.minimum(rank, ranks - 1)]
+    requested: NDArray[np.int64] = random.permutation(ranks)[np.minimum(rank, ranks - 1)]
     if settings.ranked == "pages":
-        return asked
+        return requested
     versions = np.bincount(story, minlength=settings.stories)
     by_story = np.argsort(story, kind="stable")
     begin = np.cumsum(versions) - versions
-    found: NDArray[np.int64] = by_story[begin[asked] + random.integers(0, versions[asked])]
-    return found
+    pages: NDArray[np.int64] = by_story[begin[requested] + random.integers(0, versions[requested])]
+    return pages
 
 
 def ages(
@@ -212,18 +212,18 @@ def ages(
     drawn = random.random(len(most_s))
     power = 1 - settings.age_exponent
     if abs(power) < 1e-9:
-        found = offset * (1 + most_s / offset) ** drawn - offset
+        ages_s = offset * (1 + most_s / offset) ** drawn - offset
     else:
         low, high = offset**power, (offset + most_s) ** power
-        found = (low + drawn * (high - low)) ** (1 / power) - offset
-    return np.clip(found, 0, most_s)
+        ages_s = (low + drawn * (high - low)) ** (1 / power) - offset
+    return np.clip(ages_s, 0, most_s)
 
 
 def around(
     middle: float, spread: float, count: int, random: np.random.Generator
 ) -> NDArray[np.float64]:
     """Gaussian-like, cut off at equal distances from the middle, so that this is the mean; at 0
-    and 1 nothing is left to spread: F = 1 is exact (NOTES)."""
+    and 1 nothing is left to spread: F = 1 is exact (delivery 3.2)."""
     half = spread * min(middle, 1 - middle)
     if half == 0:
         return np.full(count, middle)
@@ -237,7 +237,7 @@ def around(
 
 def _tagged(
     whose: NDArray[np.int64],
-    asked: NDArray[np.int64],
+    requests: NDArray[np.int64],
     expected: NDArray[np.float64],
     random: np.random.Generator,
 ) -> NDArray[np.bool_]:
@@ -246,8 +246,8 @@ def _tagged(
     chosen = np.floor(expected + random.random(len(expected))).astype(np.int64)
     order = np.lexsort((random.random(len(whose)), whose))
     rank = np.empty(len(whose), np.int64)
-    rank[order] = np.arange(len(whose)) - np.repeat(np.cumsum(asked) - asked, asked)
-    tagged: NDArray[np.bool_] = rank < np.minimum(chosen, asked)[whose]
+    rank[order] = np.arange(len(whose)) - np.repeat(np.cumsum(requests) - requests, requests)
+    tagged: NDArray[np.bool_] = rank < np.minimum(chosen, requests)[whose]
     return tagged
 
 

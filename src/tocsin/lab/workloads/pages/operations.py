@@ -33,6 +33,6 @@ class Operations:
     @property
     def requested_bytes(self) -> int:
         """Of the different pages that are requested at all."""
-        asked = np.isin(self.kind, (BROWSE, NOTIFIED))
-        _, at = np.unique(self.page[asked], return_index=True)
-        return int(self.size_bytes[asked][at].sum())
+        requested = np.isin(self.kind, (BROWSE, NOTIFIED))
+        _, at = np.unique(self.page[requested], return_index=True)
+        return int(self.size_bytes[requested][at].sum())

@@ -1,7 +1,7 @@
 """Request: where does a request for old messages go?
 
-`reaches(interested) -> bool`: is a request passed on to, and answered by, a broker behind which
-(in which) there is so much interest? One file a policy.
+`reaches(interested, *parameters) -> bool`: is a request passed on to, and answered by, a broker
+behind which (in which) there is so much interest? One file a policy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tocsin.policies.registry import Registry
 
-Reaches = Callable[[int], bool]
+Reaches = Callable[..., bool]
 
-REQUEST: Registry[Reaches] = Registry("request")
+REQUEST: Registry[Reaches] = Registry("request", "message_policy", stateful=False)
 REQUEST.find_all(__name__, __path__)

@@ -21,6 +21,7 @@ from tocsin.settings import without_secrets
 SCHEME = "kafka"
 FIELD = "log"
 PREFIX = "tocsin"
+RECORD_LIMIT_BYTES = 1024 * 1024  # of topics that nobody gave another limit
 _EXAMPLE = "give an address such as kafka://127.0.0.1:9092/tocsin"
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _SERVER = re.compile(r"(?:[^\[\]:\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})")
@@ -59,22 +60,22 @@ class KafkaAddress(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str, field: str = FIELD) -> KafkaAddress:
-        found = urlsplit(text)
-        user, at, servers = found.netloc.rpartition("@")
-        if found.scheme != SCHEME or not servers or found.fragment:
+        parts = urlsplit(text)
+        user, at, servers = parts.netloc.rpartition("@")
+        if parts.scheme != SCHEME or not servers or parts.fragment:
             raise _wrong(text, field)
         for server in servers.split(","):
             port = _SERVER.fullmatch(server)
             if port is None or not 0 < int(port[1]) < 65536:
                 raise _wrong(text, field, "each server is host:port")
-        prefix = found.path.strip("/") or PREFIX
+        prefix = parts.path.strip("/") or PREFIX
         if not _PREFIX.fullmatch(prefix):
             raise SettingError(
                 f"{prefix!r} cannot begin the names of topics",
                 field=field,
                 hint="use letters, digits, '.', '_' and '-'",
             )
-        options = dict(parse_qsl(found.query, keep_blank_values=True))
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
         if at:
             name, _, password = user.partition(":")
             options.setdefault("sasl.username", unquote(name))
@@ -133,22 +134,22 @@ class KafkaAddress(Struct, frozen=True):
     def java(self) -> dict[str, str]:
         """The same for a Java client, as Spark passes it on."""
         given = self.options
-        self._refuse_untold()
-        told = {key: value for key, value in given.items() if key in _SAME_IN_JAVA}
+        self._refuse_untranslatable()
+        config = {key: value for key, value in given.items() if key in _SAME_IN_JAVA}
         if "ssl.ca.location" in given:
-            told["ssl.truststore.type"] = "PEM"
-            told["ssl.truststore.location"] = given["ssl.ca.location"]
+            config["ssl.truststore.type"] = "PEM"
+            config["ssl.truststore.location"] = given["ssl.ca.location"]
         if "ssl.certificate.location" in given:
-            told["ssl.keystore.type"] = "PEM"
-            told["ssl.keystore.certificate.chain"] = _pem(given, "ssl.certificate.location")
-            told["ssl.keystore.key"] = _pem(given, "ssl.key.location")
+            config["ssl.keystore.type"] = "PEM"
+            config["ssl.keystore.certificate.chain"] = _pem(given, "ssl.certificate.location")
+            config["ssl.keystore.key"] = _pem(given, "ssl.key.location")
         if "ssl.keystore.location" in given:
-            told["ssl.keystore.type"] = "PKCS12"
-            told["ssl.keystore.location"] = given["ssl.keystore.location"]
-            told["ssl.keystore.password"] = given.get("ssl.keystore.password", "")
+            config["ssl.keystore.type"] = "PKCS12"
+            config["ssl.keystore.location"] = given["ssl.keystore.location"]
+            config["ssl.keystore.password"] = given.get("ssl.keystore.password", "")
         if "sasl.username" in given:
-            told["sasl.mechanism"] = given["sasl.mechanism"].upper()
-            module = _MODULES.get(told["sasl.mechanism"])
+            config["sasl.mechanism"] = given["sasl.mechanism"].upper()
+            module = _MODULES.get(config["sasl.mechanism"])
             if module is None:
                 raise SettingError(
                     f"Spark cannot be told how to sign in by {given['sasl.mechanism']}",
@@ -156,14 +157,15 @@ class KafkaAddress(Struct, frozen=True):
                     hint=f"use one of {', '.join(_MODULES)}",
                 )
             name, password = (
-                given.get(each, "").replace("\\", "\\\\").replace('"', '\\"')
-                for each in ("sasl.username", "sasl.password")
+                given.get(key, "").replace("\\", "\\\\").replace('"', '\\"')
+                for key in ("sasl.username", "sasl.password")
             )
-            told["sasl.jaas.config"] = f'{module} required username="{name}" password="{password}";'
-        return {"bootstrap.servers": self.servers} | told
+            login = f'username="{name}" password="{password}"'
+            config["sasl.jaas.config"] = f"{module} required {login};"
+        return {"bootstrap.servers": self.servers} | config
 
-    def _refuse_untold(self) -> None:
-        """What is about trust is said to both clients, or to none."""
+    def _refuse_untranslatable(self) -> None:
+        """Options of trust must reach both clients, or the address is refused."""
         if self.options.get("enable.ssl.certificate.verification", "true").lower() != "true":
             raise SettingError(
                 "Spark's Kafka client verifies certificates always",

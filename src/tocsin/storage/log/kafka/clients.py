@@ -1,6 +1,6 @@
-"""What all of our Kafka clients share: how long they wait, and what is said when that was in vain.
+"""What all Kafka clients here share: how long they wait, and the error when nothing came.
 
-librdkafka's own chatter goes to the debug log.
+Messages of librdkafka itself go to the debug log.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ WAIT_S = 10.0
 
 
 def consumer(address: KafkaAddress, **more: Any) -> Consumer:
-    """A consumer that is told what to read: it joins no group and commits nothing."""
-    told = {
+    """A consumer with assigned partitions: it joins no group and commits nothing."""
+    config = {
         "group.id": "tocsin",
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
         "allow.auto.create.topics": False,
         "error_cb": chatter,
     }
-    return Consumer(address.client(**told | more))
+    return Consumer(address.client(**config | more))
 
 
 def fetched(consumer: Consumer, most: int, wait_s: float) -> list[Message]:
@@ -50,7 +50,7 @@ def unavailable(address: KafkaAddress, why: KafkaError | str) -> Unavailable:
     )
 
 
-def offset_of(one: Message) -> int:
-    offset = one.offset()
+def offset_of(message: Message) -> int:
+    offset = message.offset()
     assert offset is not None
     return offset

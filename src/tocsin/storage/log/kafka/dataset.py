@@ -1,7 +1,7 @@
 """One dataset's topic as the writer sees it.
 
 A commit that Kafka does not confirm in time is not over: the producer goes on trying. Until it is
-through, nothing more is staged; then the topic itself tells what became of it.
+through, nothing more is staged; then the topic itself shows what it holds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from confluent_kafka import KafkaError, Message
 
 from tocsin.errors import TooLarge, Unavailable, Unconfirmed
-from tocsin.storage.log.kafka import message
+from tocsin.protocol import log_line
 from tocsin.storage.log.kafka.clients import offset_of
 from tocsin.storage.log.kafka.requests import Request, Requests
 from tocsin.storage.log.port import Appended, Stamped
@@ -119,20 +119,21 @@ class KafkaDataset:
                 " lost some, or somebody made the topic anew",
                 hint="restore the topic, or drop the dataset and create it again",
             )
-        for one in self._kafka.reader.messages(self._topic, max(first, self.durable_end), end):
-            part = message.part(one.headers())
-            self.last_us = max(self.last_us, message.stamp(one.value()))
+        for message in self._kafka.reader.messages(self._topic, max(first, self.durable_end), end):
+            part = log_line.decode_headers(message.headers())
+            self.last_us = max(self.last_us, log_line.message_taken_us(message.value()))
             if part is not None:
-                self._requests.learn(part, offset_of(one))
+                self._requests.learn(part, offset_of(message))
         self._requests.commit()
         self.durable_end = self.written_end = end
 
     def _message(
         self, key: str | None, number: int, lines: Sequence[Stamped]
-    ) -> tuple[bytes, bytes | None, list[message.Header] | None]:
-        value, message_key = message.value(lines[number]), self._key_of(lines[number].record)
+    ) -> tuple[bytes, bytes | None, list[log_line.Header] | None]:
+        line = lines[number]
+        value, message_key = log_line.encode_message(*line), self._key_of(line.record)
         size_bytes = len(value) + len(message_key or b"") + len(key or "")
-        if size_bytes + message.OVERHEAD_BYTES > self._largest_bytes:
+        if size_bytes + log_line.MESSAGE_OVERHEAD_BYTES > self._largest_bytes:
             raise TooLarge(
                 f"a record of {size_bytes} bytes is larger than topic {self._topic} takes"
                 f" ({self._largest_bytes})",
@@ -141,16 +142,17 @@ class KafkaDataset:
             )
         if key is None:
             return value, message_key, None
-        return value, message_key, message.headers(message.Part(key, number, len(lines)))
+        part = log_line.RequestPart(key, number, len(lines))
+        return value, message_key, log_line.encode_headers(part)
 
-    def _on_delivery(self, error: KafkaError | None, one: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         expected = self.written_end - self._unconfirmed
         self._unconfirmed -= 1
         if error is not None:
             self._failure = self._failure or self._kafka.failure(error)
-        elif one.offset() is None:  # a repeat that Kafka knew, from too long ago
+        elif message.offset() is None:  # a repeat that Kafka knew, from too long ago
             self._unsure = True
-        elif one.offset() != expected:
+        elif message.offset() != expected:
             self._failure = self._failure or self._foreign()
 
     def _foreign(self) -> Unavailable:

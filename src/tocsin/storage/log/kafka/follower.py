@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from tocsin.storage.log.kafka import message
+from tocsin.protocol import log_line
 from tocsin.storage.log.kafka.address import KafkaAddress
 from tocsin.storage.log.kafka.clients import consumer, fetched, offset_of, unavailable
 from tocsin.storage.log.port import News, gone
@@ -29,32 +29,32 @@ class Follower:
         self._address = address
         self._datasets: dict[str, str] = {}  # by topic
         self._positions: dict[str, int] = {}  # what comes next of each dataset
-        self._left: list[Message] = []  # fetched, and not told yet
+        self._left: list[Message] = []  # fetched, and not returned yet
         self._consumer = consumer(address, **{"queued.max.messages.kbytes": _QUEUE_KB})
 
     def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
         """As `Reader.news`; waits a moment if there is nothing."""
         if starts != self._positions:
             self._go_to(starts)
-        found: dict[str, News] = {}
+        news: dict[str, News] = {}
         if not self._left:
             self._left = self._fetched()
-        told = 0
-        for one in self._left:
-            value = one.value()
+        taken = 0
+        for message in self._left:
+            value = message.value()
             most_bytes -= len(value or b"")
-            if most_bytes < 0 and found:
+            if most_bytes < 0 and news:
                 break
-            told += 1
-            dataset, offset = self._datasets[one.topic() or ""], offset_of(one)
-            line = message.line(offset, value)
-            lines = found[dataset].lines if dataset in found else []
+            taken += 1
+            dataset, offset = self._datasets[message.topic() or ""], offset_of(message)
+            line = log_line.message_body(offset, value)
+            lines = news[dataset].lines if dataset in news else []
             if line is not None:
                 lines.append((offset, line))
-            found[dataset] = News(lines, offset + 1)
+            news[dataset] = News(lines, offset + 1)
             self._positions[dataset] = offset + 1
-        del self._left[:told]
-        return found
+        del self._left[:taken]
+        return news
 
     def close(self) -> None:
         self._consumer.close()
@@ -65,7 +65,7 @@ class Follower:
         if moved:
             self._consumer.incremental_unassign(list(places.values()))
             gone = {place.topic for place in places.values()}
-            self._left = [one for one in self._left if one.topic() not in gone]
+            self._left = [message for message in self._left if message.topic() not in gone]
             for name in moved:
                 del self._positions[name]
         new = {name: at for name, at in starts.items() if name not in self._positions}
@@ -78,18 +78,18 @@ class Follower:
 
     def _fetched(self) -> list[Message]:
         try:
-            found = fetched(self._consumer, _MOST_AT_ONCE, WAIT_S)
+            messages = fetched(self._consumer, _MOST_AT_ONCE, WAIT_S)
         except KafkaException as broken:
             raise unavailable(self._address, broken.args[0]) from None
-        for one in found:
-            error = one.error()
+        for message in messages:
+            error = message.error()
             if error is not None and error.code() not in _PASSING:
-                # What else was fetched is not told, so everything is asked for anew.
+                # What else was fetched is not returned, so everything is fetched again.
                 starts = dict(self._positions)
                 self._consumer.unassign()
                 self._positions.clear()
-                dataset = self._datasets[one.topic() or ""]
+                dataset = self._datasets[message.topic() or ""]
                 if error.code() in _OUT_OF_RANGE:
                     raise gone(dataset, starts[dataset])
                 raise unavailable(self._address, error)
-        return [one for one in found if one.error() is None]
+        return [message for message in messages if message.error() is None]

@@ -1,8 +1,8 @@
 """A Kafka cluster as the medium of a publication log: one producer for all datasets.
 
-Everything is confirmed by all in-sync replicas (`acks=all`) before a publisher is told. The
+Everything is confirmed by all in-sync replicas (`acks=all`) before a publisher gets its answer. The
 producer is idempotent and never gives up: however long Kafka is away, what was produced is there
-once and in order when it is back, and until then nobody is told that it is.
+once and in order when it is back, and until then nothing is acknowledged.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tocsin.errors import SettingError, Unavailable
+from tocsin.protocol import log_line
 from tocsin.storage.identity import Mark, belongs_to_another
-from tocsin.storage.log.kafka import message
-from tocsin.storage.log.kafka.address import FIELD, KafkaAddress
+from tocsin.storage.log.kafka.address import FIELD, RECORD_LIMIT_BYTES, KafkaAddress
 from tocsin.storage.log.kafka.clients import WAIT_S, chatter, unavailable
 from tocsin.storage.log.kafka.dataset import KafkaDataset
 from tocsin.storage.log.kafka.reader import KafkaReader
@@ -25,7 +25,6 @@ from tocsin.storage.log.kafka.topics import Topics
 _logger = structlog.get_logger(__name__)
 
 BATCH_BYTES = 16 * 1024 * 1024
-RECORD_LIMIT_BYTES = 1024 * 1024
 REMEMBERED = 100_000  # the newest records stay for the keys in them
 
 Delivered = Callable[[KafkaError | None, Message], None]
@@ -51,7 +50,7 @@ class Kafka:
         self._deadline = 0.0
         self._reason = ""  # why Kafka did not answer, as far as the producer knows
         self._fatal = False
-        address.java()  # what Spark cannot be told is refused before anything is written
+        address.java()  # an option that Spark does not know is refused before anything is written
         try:
             self.topics = Topics(address)
             self.reader = KafkaReader(address)
@@ -70,7 +69,7 @@ class Kafka:
         return self.at.text
 
     def known_us(self) -> int:
-        return 0  # each topic tells its own
+        return 0  # the newest record of each topic has it
 
     def open(self, dataset: str, primary_key: Sequence[str]) -> KafkaDataset:
         return KafkaDataset(self, dataset, primary_key)
@@ -88,7 +87,7 @@ class Kafka:
         topic: str,
         value: bytes,
         key: bytes | None,
-        headers: list[message.Header] | None,
+        headers: list[log_line.Header] | None,
         on_delivery: Delivered,
     ) -> None:
         if not len(self._producer):
@@ -133,12 +132,12 @@ class Kafka:
         self.topics.ensure(topic, self.largest_bytes)
         first, end = self.reader.bounds(topic)
         if first == end:
-            told: list[KafkaError | None] = []
+            outcomes: list[KafkaError | None] = []
             mark = owner.now().encode()
-            self.produce(topic, mark, None, None, lambda error, _: told.append(error))
+            self.produce(topic, mark, None, None, lambda error, _: outcomes.append(error))
             self.flush()
-            if told != [None]:
-                raise self.failure(told[0]) if told and told[0] else self.unconfirmed()
+            if outcomes != [None]:
+                raise self.failure(outcomes[0]) if outcomes and outcomes[0] else self.unconfirmed()
         (known,) = self.reader.messages(topic, first, first + 1)
         theirs = Mark.decode(known.value() or b"")
         if theirs.id != owner.id:

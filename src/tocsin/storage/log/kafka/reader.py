@@ -1,7 +1,7 @@
 """Reading topics, from any process: what came next, and records by offset.
 
 A record's JSON is as segments have it: `{"p":offset,"t":…,"r":{…},"x":{…}}`; in the topic `p` is
-left out, because Kafka itself tells it. What others wrote into the topic is passed over.
+left out, because it is the offset. What others wrote to the topic is passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tocsin.errors import NotFound
-from tocsin.storage.log.kafka import message
+from tocsin.protocol import log_line
 from tocsin.storage.log.kafka.address import KafkaAddress
 from tocsin.storage.log.kafka.clients import (
     WAIT_S,
@@ -59,19 +59,19 @@ class KafkaReader:
     def lines(
         self, dataset: str, start: int, end: int, max_bytes: int | None = None
     ) -> Iterator[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = []
+        lines: list[tuple[int, bytes]] = []
         room_bytes = max_bytes
-        for one in self.messages(self._address.topic(dataset), start, end):
-            offset = offset_of(one)
-            line = message.line(offset, one.value())
+        for message in self.messages(self._address.topic(dataset), start, end):
+            offset = offset_of(message)
+            line = log_line.message_body(offset, message.value())
             if line is None:
                 continue
             if room_bytes is not None:
                 room_bytes -= len(line)
-                if room_bytes < 0 and found:
+                if room_bytes < 0 and lines:
                     break
-            found.append((offset, line))
-        return iter(found)
+            lines.append((offset, line))
+        return iter(lines)
 
     def record_at(self, dataset: str, position: int) -> int:
         return position
@@ -103,9 +103,9 @@ class KafkaReader:
 
     def close(self) -> None:
         with self._lock:
-            for one in (self._own, self._follower):
-                if one is not None:
-                    one.close()
+            for client in (self._own, self._follower):
+                if client is not None:
+                    client.close()
             self._own = self._follower = None
 
     def bounds(self, topic: str) -> tuple[int, int]:
@@ -123,11 +123,11 @@ class KafkaReader:
                 position = start
                 while position < end:
                     most = min(end - position, _FETCHED_AT_ONCE)
-                    for one in self._fetched(topic, position, most):
-                        position = offset_of(one) + 1
+                    for message in self._fetched(topic, position, most):
+                        position = offset_of(message) + 1
                         if position > end:
                             return
-                        yield one
+                        yield message
             finally:
                 self._consumer().unassign()
 
@@ -152,15 +152,15 @@ class KafkaReader:
 
     def _fetched(self, topic: str, position: int, most: int) -> list[Message]:
         deadline = time.monotonic() + WAIT_S
-        while not (found := fetched(self._consumer(), most, _LOOK_AGAIN_S)):
+        while not (messages := fetched(self._consumer(), most, _LOOK_AGAIN_S)):
             self._bounds(topic)  # is it there at all?
             if time.monotonic() > deadline:
                 raise unavailable(self._address, f"it gave nothing of {topic} from {position}")
-        for one in found:
-            error = one.error()
+        for message in messages:
+            error = message.error()
             if error is not None:
                 raise self._failure(error, topic, position)
-        return found
+        return messages
 
     def _failure(self, error: KafkaError, topic: str, position: int = 0) -> Exception:
         dataset = topic.removeprefix(self._address.topic(""))
@@ -174,12 +174,13 @@ class KafkaReader:
         return unavailable(self._address, error)
 
     def _away(self, topic: str) -> KafkaError | str | None:
-        """Why nobody knows whether there is such a topic; None: Kafka says that there is not. Its
-        client says so by itself when it has not reached Kafka for a while."""
+        """Why Kafka cannot say whether the topic exists; None: it says that it does not. The client
+        alone says so too, when it has not reached Kafka for a while."""
         try:
-            told = self._consumer().list_topics(topic, timeout=WAIT_S).topics[topic].error
-        except KafkaException as error:
-            return error.args[0]  # type: ignore[no-any-return]
-        if told is not None and told.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            metadata = self._consumer().list_topics(topic, timeout=WAIT_S).topics[topic]
+        except KafkaException as broken:
+            return broken.args[0]  # type: ignore[no-any-return]
+        error = metadata.error
+        if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
-        return told or "it just came back"
+        return error or "it just came back"

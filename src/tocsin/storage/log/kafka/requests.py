@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tocsin.storage.log.kafka.message import Part
+from tocsin.protocol.log_line import RequestPart
 
 MOST_KEYS = 100_000
 
@@ -50,13 +50,13 @@ class Requests:
                 self._known[key] = known
         self._before.clear()
 
-    def learn(self, part: Part, offset: int) -> None:
+    def learn(self, part: RequestPart, offset: int) -> None:
         """A message that is in the topic. Those of one request come in their order."""
         known = self._known.get(part.key)
         if known is None and part.number == 0:
-            self._known[part.key] = Request(offset, offset + 1, 1, part.of)
+            self._known[part.key] = Request(offset, offset + 1, 1, part.parts)
         elif known is not None and part.number == known.there:
-            self._known[part.key] = Request(known.first, offset + 1, known.there + 1, part.of)
+            self._known[part.key] = Request(known.first, offset + 1, known.there + 1, part.parts)
         # Else its beginning was not looked at: it is too old to be sent again.
 
     def clear(self) -> None:

@@ -39,11 +39,11 @@ class Topics:
         if self.describe(topic) is not None:
             return self._ensure_largest(topic, largest_bytes)
         config = KEPT | {LARGEST: str(largest_bytes)}
-        made = self._admin.create_topics(
+        futures = self._admin.create_topics(
             [NewTopic(topic, num_partitions=1, config=config)], operation_timeout=WAIT_S
         )
         try:
-            self._answer(made[topic])
+            self._answer(futures[topic])
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise unavailable(self._address, error.args[0]) from None
@@ -55,9 +55,9 @@ class Topics:
     def describe(self, topic: str) -> TopicDescription | None:
         """The topic, if there is one."""
         try:
-            asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=WAIT_S)
-            found: TopicDescription = self._answer(asked[topic])
-            return found
+            futures = self._admin.describe_topics(TopicCollection([topic]), request_timeout=WAIT_S)
+            description: TopicDescription = self._answer(futures[topic])
+            return description
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
@@ -74,16 +74,16 @@ class Topics:
         """A topic that somebody else made, or that was made when records were smaller."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
-            told = self._answer(self._admin.describe_configs([resource])[resource])
-            taken = int(told[LARGEST].value)
+            config = self._answer(self._admin.describe_configs([resource])[resource])
+            taken = int(config[LARGEST].value)
         except (KafkaException, KeyError):
             return min(wanted_bytes, LARGEST_BY_DEFAULT_BYTES)
         if taken >= wanted_bytes:
             return wanted_bytes
         entry = ConfigEntry(LARGEST, str(wanted_bytes), incremental_operation=AlterConfigOpType.SET)
-        asked = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        change = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         try:
-            self._answer(self._admin.incremental_alter_configs([asked])[asked])
+            self._answer(self._admin.incremental_alter_configs([change])[change])
         except KafkaException as error:
             _logger.warning(
                 "log.topic_takes_less", topic=topic, bytes=taken, reason=error.args[0].str()
@@ -91,5 +91,5 @@ class Topics:
             return taken
         return wanted_bytes
 
-    def _answer(self, asked: Future[_T]) -> Any:
-        return asked.result(2 * WAIT_S)
+    def _answer(self, future: Future[_T]) -> Any:
+        return future.result(2 * WAIT_S)

@@ -1,31 +1,28 @@
-"""What is damaged in a segment: bytes that are no line written there, though they should be.
+"""Damage in a segment: bytes that are not the line that was written there.
 
-A crash tears the end of the last segment: bytes that no fsync vouched for, which nobody was told
-were kept. They are cut when the log is opened. Anything else is damage, and known by one of
+A crash tears the end of the last segment: bytes that no fsync covered, and that were never
+acknowledged. They are cut when the log is opened. Anything else is damage, and known by one of
 - a whole line behind a hole: lines are made durable in order, commit by commit, so that what lies
   before a later commit was acknowledged;
 - a hole below an end that `heads` has shown: it is written after the fsync, never before;
 - a hole in a segment that is not the last: it was synced before the next one began.
-One case cannot be told apart. A power cut in the middle of an fsync may lose a page of that commit
-and keep a later one, which looks like damage though nobody was told of these records. It is treated
-as damage: the start is refused, and a repair keeps every whole line, acknowledged or not. The other
-way round would be to cut, silently, what was acknowledged.
+One case cannot be distinguished. A power cut in the middle of an fsync may lose a page of that
+commit and keep a later one. That looks like damage, although these records were not acknowledged.
+It is treated as damage: the start is refused, and a repair keeps every whole line, acknowledged or
+not. The other way round would be to cut, silently, what was acknowledged.
 The one thing that nothing here can see is the loss of the very last records together with the
-`heads` that told of them.
+`heads` that listed them.
 """
 
 from __future__ import annotations
 
 import mmap
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tocsin.errors import Damaged
-from tocsin.storage.log.segments import line
-
-_POSITION = re.compile(rb'\{"p":([0-9]{1,20}),')
+from tocsin.protocol import log_line
 
 
 class Hole(NamedTuple):
@@ -45,7 +42,7 @@ def walk(data: bytes | mmap.mmap, first: int) -> Iterator[tuple[int, bytes | Non
         newline = data.find(b"\n", at)
         stop = len(data) if newline < 0 else newline + 1
         raw = data[at:stop]
-        body = line.decode(raw, first + at)
+        body = log_line.decode(raw, first + at)
         if body is None:
             hole = at if hole is None else hole
             at += _line_within(raw, first + at)
@@ -71,15 +68,15 @@ def holes(
             return _judged(path, data, first, following, known_end)
 
 
-def damaged(dataset: str, found: list[Hole]) -> Damaged:
-    """As people hear of it."""
-    first = found[0]
+def damaged(dataset: str, holes: list[Hole]) -> Damaged:
+    """The error that names the place and the repair."""
+    first = holes[0]
     if first.end > first.first:
         records = "1 record" if first.records == 1 else f"{first.records} records"
         what = f"about {records} in [{first.first}, {first.end}) cannot be read"
     else:
         what = f"it goes on behind position {first.end}, where the next segment begins"
-    more = f", and {len(found) - 1} more places are damaged" if len(found) > 1 else ""
+    more = f", and {len(holes) - 1} more places are damaged" if len(holes) > 1 else ""
     return Damaged(
         f"the log of dataset {dataset} is damaged: {what}, file {first.path}{more}",
         field=dataset,
@@ -99,24 +96,28 @@ def _judged(
         lines = data[begin - first : end - first].count(b"\n")
         return Hole(path, begin, end, max(1, lines, round((end - begin) / mean) if mean else 1))
 
-    found = [hole(begin, end) for begin, is_line, end in pieces[:-1] if not is_line]
+    damage = [hole(begin, end) for begin, is_line, end in pieces[:-1] if not is_line]
     tail_begin = first
     if pieces:
         begin, is_line, end = pieces[-1]
         tail_begin = end if is_line else begin
     wanted = known_end if following is None else following
     if tail_begin < wanted:
-        found.append(hole(tail_begin, wanted))
+        damage.append(hole(tail_begin, wanted))
     if following is not None and first + len(data) > following:
-        found.append(Hole(path, following, following, 0))
-    return found
+        damage.append(Hole(path, following, following, 0))
+    return damage
 
 
 def _line_within(raw: bytes, position: int) -> int:
     """Where a whole line begins in what is none: a newline may be what was damaged. Else its
     length."""
-    for candidate in _POSITION.finditer(raw):
-        at = candidate.start() - line.PREFIX_BYTES
-        if at > 0 and int(candidate[1]) == position + at and line.decode(raw[at:], position + at):
+    for candidate in log_line.BODY_PATTERN.finditer(raw):
+        at = candidate.start() - log_line.PREFIX_BYTES
+        if (
+            at > 0
+            and int(candidate[1]) == position + at
+            and log_line.decode(raw[at:], position + at)
+        ):
             return at
     return len(raw)

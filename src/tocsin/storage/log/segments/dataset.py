@@ -12,10 +12,12 @@ from pathlib import Path
 
 import structlog
 
+from tocsin.protocol import log_line
 from tocsin.storage.log.port import Appended, Stamped
-from tocsin.storage.log.segments import damage, line
+from tocsin.storage.log.segments import damage
 from tocsin.storage.log.segments.disk import Disk
 from tocsin.storage.log.segments.keys import Keys
+from tocsin.storage.log.segments.names import segment_name
 from tocsin.storage.log.segments.reader import list_segments
 
 _logger = structlog.get_logger(__name__)
@@ -43,8 +45,8 @@ class SegmentedDataset:
         self._folder.mkdir(exist_ok=True)
         disk.sync_directory(directory)
         self.keys = Keys(self._folder, disk)
-        found = list_segments(directory, dataset)
-        self._firsts = [first for first, _ in found] or [0]
+        segments = list_segments(directory, dataset)
+        self._firsts = [first for first, _ in segments] or [0]
         self.durable_end = self.written_end = self._firsts[-1] + self._recover(known_end)
 
     def find(self, key: str | None) -> Appended | None:
@@ -57,12 +59,13 @@ class SegmentedDataset:
             self._start_segment()
 
     def stage(self, key: str | None, lines: Sequence[Stamped]) -> Appended:
-        first, opening = self.written_end, line.opening(len(lines), key)
+        first = self.written_end
+        head = log_line.encode_head(log_line.RequestHead(len(lines), key))
         for at_us, record, extra in lines:
-            whole = line.encode(self.written_end, at_us, record, extra, opening)
+            whole = log_line.encode(self.written_end, at_us, record, extra, head)
             self._staged.append(whole)
             self.written_end += len(whole)
-            opening = b""
+            head = b""
         if key is not None and lines:
             self.keys.stage(key, (first, self.written_end))
         return Appended(first, self.written_end)
@@ -124,7 +127,7 @@ class SegmentedDataset:
         self._close()
 
     def _path(self, first: int) -> Path:
-        return self._folder / line.segment_name(first)
+        return self._folder / segment_name(first)
 
     def _active(self) -> int:
         if self._handle is None:
@@ -175,9 +178,9 @@ class SegmentedDataset:
             _, self.last_us = _whole(self._path(self._firsts[-2]), self._firsts[-2], self.keys)
         return size_bytes
 
-    def _refuse(self, found: list[damage.Hole]) -> None:
-        if found:
-            raise damage.damaged(self.dataset, found)
+    def _refuse(self, holes: list[damage.Hole]) -> None:
+        if holes:
+            raise damage.damaged(self.dataset, holes)
 
 
 def _whole(path: Path, first: int, keys: Keys) -> tuple[int, int]:
@@ -188,15 +191,15 @@ def _whole(path: Path, first: int, keys: Keys) -> tuple[int, int]:
     missing, key, newest = 0, None, b""
     with path.open("rb") as handle:
         for raw in handle:
-            body = line.decode(raw, position)
+            body = log_line.decode(raw, position)
             if body is None:
                 break
             position += len(raw)
-            if line.is_filler(body):
+            if log_line.is_filler(body):
                 missing, begin = 0, position
                 continue
             if missing == 0:
-                missing, key = line.opened(body)
+                missing, key = log_line.decode_head(body)
             missing -= 1
             newest = body
             if missing == 0:
@@ -204,4 +207,4 @@ def _whole(path: Path, first: int, keys: Keys) -> tuple[int, int]:
                     keys.stage(key, (begin, position))
                 begin = position
     keys.commit()
-    return begin - first, line.stamp(newest)[1] if newest else 0
+    return begin - first, log_line.taken_us(newest) if newest else 0

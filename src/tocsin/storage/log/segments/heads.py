@@ -11,7 +11,7 @@ cut it may be old, then; but what it says was durable once, and a log that ends 
 records that were acknowledged. So the ends of datasets that nobody has opened since (they may be
 damaged, and the start refused) are kept, apart: readers see open datasets alone.
 
-`last_us` is the newest time handed out. Segments tell it as well, except for times that only a cut
+`last_us` is the newest time handed out. Segments have it as well, except for times that only a cut
 has seen and for records whose segments are gone.
 """
 

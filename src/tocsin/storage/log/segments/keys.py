@@ -54,7 +54,7 @@ class Keys:
         self._staged.clear()
 
     def save(self) -> None:
-        """Make what is known outlive the segments that tell it."""
+        """Keep what is known when the segments that have it are deleted."""
         if self._saved:
             return
         fresh = self._folder / f"{NAME}.writing"

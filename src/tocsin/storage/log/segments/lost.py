@@ -1,5 +1,5 @@
 """The file `lost` of a dataset: which records a repair has given up, and whether subscribers were
-told. It is written before their place is filled, and outlives the segments."""
+notified. It is written before their place is filled, and outlives the segments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Lost(msgspec.Struct, frozen=True):
     end: int
     records: int  # about so many
     at: float
-    told: bool = False
+    reported: bool = msgspec.field(name="told", default=False)  # subscribers were notified
 
 
 def read_lost(directory: Path, dataset: str) -> list[Lost]:
@@ -37,7 +37,7 @@ def write_lost(directory: Path, dataset: str, lost: Sequence[Lost]) -> None:
     folder = directory / dataset
     fresh = folder / f"{NAME}.writing"
     with fresh.open("wb") as file:
-        file.write(msgspec.json.encode(sorted(lost, key=lambda one: one.first)))
+        file.write(msgspec.json.encode(sorted(lost, key=lambda loss: loss.first)))
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(folder / NAME)
@@ -49,7 +49,7 @@ def ends_before(lost: Sequence[Lost], positions: Sequence[int], end: int) -> lis
     following = [*positions[1:], end] if positions else []
     if not lost:
         return following
-    firsts = [one.first for one in lost]
+    firsts = [loss.first for loss in lost]
     ends = []
     for position, next_position in zip(positions, following, strict=True):
         at = bisect_right(firsts, position)

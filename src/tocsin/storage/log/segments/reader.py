@@ -14,9 +14,11 @@ import structlog
 from prometheus_client import Counter
 
 from tocsin.errors import Damaged, NotFound
+from tocsin.protocol import log_line
 from tocsin.storage.log.port import News, gone
-from tocsin.storage.log.segments import damage, heads, line
+from tocsin.storage.log.segments import damage, heads
 from tocsin.storage.log.segments.lost import ends_before, read_lost
+from tocsin.storage.log.segments.names import segment_first, segment_name
 
 _logger = structlog.get_logger(__name__)
 
@@ -68,14 +70,14 @@ class SegmentReader:
                 waiting.append((dataset, start, end))
         self._turn += 1
         shift = self._turn % max(1, len(waiting))
-        found: dict[str, News] = {}
+        news: dict[str, News] = {}
         for count, (dataset, start, end) in enumerate(waiting[shift:] + waiting[:shift]):
             share = max(1, most_bytes // (len(waiting) - count))
             lines = list(_up_to(_whole_lines(self.directory, dataset, start, end), start + share))
-            records = [one for one in lines if not line.is_filler(one[1])]
-            found[dataset] = News(records, _end_of(*lines[-1]))
-            most_bytes -= found[dataset].end - start
-        return found
+            records = [line for line in lines if not log_line.is_filler(line[1])]
+            news[dataset] = News(records, _end_of(*lines[-1]))
+            most_bytes -= news[dataset].end - start
+        return news
 
     def size_bytes(self, start: int, end: int) -> int:
         return max(0, end - start)
@@ -97,7 +99,7 @@ class SegmentReader:
             return []
         cuts = [start]
         for path in segments(self.directory, dataset, start, end)[1:]:
-            first = line.segment_first(path.name)
+            first = segment_first(path.name)
             assert first is not None
             if first - cuts[-1] >= most_bytes:
                 cuts.append(first)
@@ -119,16 +121,16 @@ def list_segments(directory: Path, dataset: str) -> list[tuple[int, Path]]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    firsts = sorted(f for name in names if (f := line.segment_first(name)) is not None)
-    return [(first, folder / line.segment_name(first)) for first in firsts]
+    firsts = sorted(f for name in names if (f := segment_first(name)) is not None)
+    return [(first, folder / segment_name(first)) for first in firsts]
 
 
 def first_position(directory: Path, dataset: str) -> int:
     """The first position that is still kept."""
-    found = list_segments(directory, dataset)
-    if not found:
+    known_segments = list_segments(directory, dataset)
+    if not known_segments:
         raise NotFound(f"the log has no dataset {dataset!r}", field=dataset)
-    return found[0][0]
+    return known_segments[0][0]
 
 
 def record_at(directory: Path, dataset: str, position: int) -> int:
@@ -164,7 +166,7 @@ def read_lines(
     for position, body in _whole_lines(directory, dataset, start, end):
         if given and _end_of(position, body) > stop:
             return
-        if not line.is_filler(body):
+        if not log_line.is_filler(body):
             given = True
             yield position, body
 
@@ -184,7 +186,7 @@ def _whole_lines(
             for raw in handle:
                 if position >= end:
                     return
-                body = line.decode(raw, position)
+                body = log_line.decode(raw, position)
                 if body is None:
                     raise _damaged(directory, dataset, position, end)
                 yield position, body
@@ -194,7 +196,7 @@ def _whole_lines(
 
 
 def _end_of(position: int, body: bytes) -> int:
-    return position + line.FRAME_BYTES + len(body)
+    return position + log_line.FRAME_BYTES + len(body)
 
 
 def _damaged(directory: Path, dataset: str, start: int, end: int) -> Damaged:
@@ -202,14 +204,14 @@ def _damaged(directory: Path, dataset: str, start: int, end: int) -> Damaged:
     lost its newline takes the next one with it for those who read by lines."""
     segments = list_segments(directory, dataset)
     followings = [first for first, _ in segments[1:]] + [None]
-    found = [
+    holes = [
         hole
         for (first, path), following in zip(segments, followings, strict=True)
         for hole in damage.holes(path, first, following=following, known_end=end)
         if hole.end >= start and hole.first < end
     ]
     path = _overlapping(directory, dataset, start, end)[0][1]
-    error = damage.damaged(dataset, found or [damage.Hole(path, start, end, 1)])
+    error = damage.damaged(dataset, holes or [damage.Hole(path, start, end, 1)])
     DAMAGED.labels(dataset).inc()
     _logger.error("log.damaged", dataset=dataset, reason=error.message, hint=error.hint)
     return error
@@ -218,20 +220,20 @@ def _damaged(directory: Path, dataset: str, start: int, end: int) -> Damaged:
 def _up_to(lines: Iterator[tuple[int, bytes]], stop: int) -> Iterator[tuple[int, bytes]]:
     """Those that end by `stop`; at least the first."""
     yield next(lines)
-    yield from takewhile(lambda one: _end_of(*one) <= stop, lines)
+    yield from takewhile(lambda line: _end_of(*line) <= stop, lines)
 
 
 def _overlapping(directory: Path, dataset: str, start: int, end: int) -> list[tuple[int, Path]]:
     if start >= end:
         return []
-    found = list_segments(directory, dataset)
-    if not found:
+    known_segments = list_segments(directory, dataset)
+    if not known_segments:
         raise NotFound(f"the log has no dataset {dataset!r}", field=dataset)
-    if start < found[0][0]:
+    if start < known_segments[0][0]:
         raise gone(dataset, start)
-    bounds = [first for first, _ in found[1:]] + [end]
+    bounds = [first for first, _ in known_segments[1:]] + [end]
     return [
         (first, path)
-        for (first, path), upto in zip(found, bounds, strict=True)
+        for (first, path), upto in zip(known_segments, bounds, strict=True)
         if first < end and (upto > start)
     ]

@@ -16,18 +16,20 @@ from pathlib import Path
 import msgspec
 
 from tocsin.errors import NotFound
-from tocsin.storage.log.segments import heads, line
+from tocsin.protocol import log_line
+from tocsin.storage.log.segments import heads
 from tocsin.storage.log.segments.damage import Hole, holes
 from tocsin.storage.log.segments.disk import Disk
 from tocsin.storage.log.segments.keys import Keys
 from tocsin.storage.log.segments.lost import Lost, read_lost, write_lost
 from tocsin.storage.log.segments.medium import lock
+from tocsin.storage.log.segments.names import segment_first
 from tocsin.storage.log.segments.reader import list_segments
 
 COPY = ".damaged"
 
-Tell = Callable[[str, int, int, str], object]
-"""Told of a dataset, the first position and the end of what is lost, and the cause."""
+Notify = Callable[[str, int, int, str], object]
+"""Takes a dataset, the first position and the end of what is lost, and the cause."""
 
 
 class Repair:
@@ -48,7 +50,7 @@ class Repair:
 
     @property
     def datasets(self) -> list[str]:
-        names = sorted(one.name for one in self._directory.iterdir() if one.is_dir())
+        names = sorted(folder.name for folder in self._directory.iterdir() if folder.is_dir())
         return [name for name in names if list_segments(self._directory, name)]
 
     def look(self, dataset: str) -> Iterator[list[Hole]]:
@@ -59,12 +61,12 @@ class Repair:
         for (first, path), following in zip(segments, followings, strict=True):
             yield holes(path, first, following=following, known_end=known_end)
 
-    def mend(self, dataset: str, found: Sequence[Hole], *, copy: bool = True) -> None:
-        """Fill what was found. Before that it is noted that it is lost."""
-        found = [self._widened(hole) for hole in found]
+    def mend(self, dataset: str, holes: Sequence[Hole], *, copy: bool = True) -> None:
+        """Fill the holes. Before that, note in the file `lost` what is lost."""
+        holes = [self._widened(hole) for hole in holes]
         lost = read_lost(self._directory, dataset)
-        noted = {(one.first, one.end) for one in lost}
-        new = [hole for hole in found if hole.end > hole.first]
+        noted = {(loss.first, loss.end) for loss in lost}
+        new = [hole for hole in holes if hole.end > hole.first]
         lost += [
             Lost(hole.first, hole.end, hole.records, time.time())
             for hole in new
@@ -73,23 +75,24 @@ class Repair:
         write_lost(self._directory, dataset, lost)
         Keys(self._directory / dataset, self._disk).forget([(hole.first, hole.end) for hole in new])
         by_path: dict[Path, list[Hole]] = defaultdict(list)
-        for hole in found:
+        for hole in holes:
             by_path[hole.path].append(hole)
         for path, here in by_path.items():
             if copy:
                 _copy(path)
             self._fill(path, here)
 
-    def untold(self, dataset: str) -> list[Lost]:
-        return [one for one in read_lost(self._directory, dataset) if not one.told]
+    def unreported(self, dataset: str) -> list[Lost]:
+        """Losses that subscribers have not heard of."""
+        return [loss for loss in read_lost(self._directory, dataset) if not loss.reported]
 
-    def tell(self, dataset: str, told: Tell) -> None:
-        """Whoever waits for these records hears that they will not come."""
-        for one in self.untold(dataset):
-            told(dataset, one.first, one.end, f"about {one.records} damaged in the log")
+    def report(self, dataset: str, notify: Notify) -> None:
+        """Notify whoever waits for these records that they will not come."""
+        for loss in self.unreported(dataset):
+            notify(dataset, loss.first, loss.end, f"about {loss.records} damaged in the log")
             known = read_lost(self._directory, dataset)
-            done = [msgspec.structs.replace(each, told=each.told or each == one) for each in known]
-            write_lost(self._directory, dataset, done)
+            known[known.index(loss)] = msgspec.structs.replace(loss, reported=True)
+            write_lost(self._directory, dataset, known)
 
     def close(self) -> None:
         os.close(self._lock)
@@ -102,24 +105,24 @@ class Repair:
 
     def _widened(self, hole: Hole) -> Hole:
         """By the line behind, if the place is too small to be filled."""
-        if line.fillers(hole.first, hole.end - hole.first, hole.records) is not None:
+        if log_line.encode_fillers(hole.first, hole.end - hole.first, hole.records) is not None:
             return hole
-        first = line.segment_first(hole.path.name)
+        first = segment_first(hole.path.name)
         assert first is not None
         newline = hole.path.read_bytes().find(b"\n", hole.end - first)
         assert newline >= 0, "a place without a line behind it ends where a line ended"
         return hole._replace(end=first + newline + 1, records=hole.records + 1)
 
-    def _fill(self, path: Path, found: Sequence[Hole]) -> None:
-        first = line.segment_first(path.name)
+    def _fill(self, path: Path, holes: Sequence[Hole]) -> None:
+        first = segment_first(path.name)
         assert first is not None
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            for hole in found:
+            for hole in holes:
                 if hole.end == hole.first:
                     self._disk.truncate(handle, hole.first - first)
                     continue
-                filled = line.fillers(hole.first, hole.end - hole.first, hole.records)
+                filled = log_line.encode_fillers(hole.first, hole.end - hole.first, hole.records)
                 assert filled is not None
                 os.lseek(handle, hole.first - first, os.SEEK_SET)
                 self._disk.write(handle, filled)

@@ -1,0 +1,59 @@
+"""Up to which sequence of the cluster this broker has heard everything, and when to ask again.
+
+Only an answer to "what is new since" moves the sequence forward: notices may have been lost in
+between. It moves back when something was attached whose news may have passed by unheard.
+"""
+
+from __future__ import annotations
+
+from tocsin.broker.machine.effects import AskNews, Effect
+from tocsin.broker.machine.events import QueryToken
+
+NEVER = float("inf")
+
+
+class News:
+    def __init__(self, poll_s: float) -> None:
+        self.sequence: int | None = None  # None: nothing was loaded yet
+        self._poll_s = poll_s
+        self._due_at = NEVER
+        self._asked: QueryToken | None = None  # one question at a time
+        self._again_from: int | None = None  # the question under way began too late
+
+    def start(self, sequence: int, now: float) -> None:
+        self.sequence = sequence if self.sequence is None else min(self.sequence, sequence)
+        self.again_from(sequence)
+        self.soon(now)
+
+    def soon(self, now: float) -> None:
+        self._due_at = min(self._due_at, now)
+
+    def again_from(self, sequence: int | None) -> None:
+        """What happened after `sequence` must be told (again)."""
+        if sequence is None or self.sequence is None:
+            return
+        self.sequence = min(self.sequence, sequence)
+        if self._asked is not None:
+            known = self._again_from
+            self._again_from = sequence if known is None else min(known, sequence)
+
+    def ask(self, event: int, now: float) -> list[Effect]:
+        if self._asked is not None or now < self._due_at or self.sequence is None:
+            return []
+        self._asked = QueryToken(event, self.sequence)
+        self._due_at = now + self._poll_s
+        return [AskNews(self.sequence)]
+
+    def answered(self) -> QueryToken | None:
+        """The question that is being answered; the next one may be asked."""
+        asked, self._asked = self._asked, None
+        return asked
+
+    def heard(self, sequence: int) -> None:
+        """Everything up to `sequence` was heard, but for what must be told again."""
+        again, self._again_from = self._again_from, None
+        self.sequence = sequence if again is None else min(sequence, again)
+
+    def failed(self, now: float) -> None:
+        self._asked = self._again_from = None
+        self._due_at = now + self._poll_s

@@ -1,0 +1,1 @@
+"""Studies played on a live system, beside what the simulator predicts of it: a form each."""

@@ -1,0 +1,417 @@
+"""A client and its broker: the frames of the WebSocket, and the bodies of REST and events.
+
+The client encodes requests and decodes answers, the broker the other way round. A payload is JSON
+already: the broker copies it (`Raw`) and the client parses it, so the records that hold payloads
+are generic in the payload's type. Must not know sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from tocsin.model import Beginning
+from tocsin.overlay.filters import Filter
+from tocsin.protocol.failure import ErrorInfo
+from tocsin.protocol.fields import (
+    After,
+    At,
+    BackendId,
+    BrokerName,
+    ChannelName,
+    Counters,
+    DatasetName,
+    Epoch,
+    Floor,
+    Head,
+    HttpUrl,
+    Limit,
+    LogPosition,
+    MarkerPosition,
+    Position,
+    ProtocolVersion,
+    StoreId,
+    Subscriber,
+    SubscriptionId,
+    Upto,
+    WebSocketUrl,
+    about,
+)
+from tocsin.protocol.fields import Ref as Ref
+from tocsin.protocol.publishing import Published
+
+DEFAULT_LIMIT = 100
+LONGEST_WAIT_S = 60.0
+
+# Close codes of a WebSocket; 4000 and above are our own.
+GOING_AWAY = 1001
+TOO_LARGE = 1009
+INTERNAL = 1011
+COME_AGAIN = 4000
+MOVED = 4001
+MALFORMED = 4400
+UNAUTHENTICATED = 4401
+UPGRADE_REQUIRED = 4426
+
+V = TypeVar("V")
+
+
+class SubscriptionInfo(Struct, frozen=True):
+    """A frontend subscription. The fields from `filter` on are for brokers; clients never get
+    them."""
+
+    subscription: SubscriptionId
+    subscriber: Subscriber
+    backend: BackendId
+    channel: ChannelName
+    arguments: Annotated[dict[str, Any], about("the value of each parameter; `ANY` leaves it open")]
+    epoch: Epoch
+    head: Head
+    floor: Floor
+    marker: MarkerPosition
+    broker: Annotated[str | None, about("the broker that serves it; null: none yet")] = None
+    filter: (
+        Annotated[Filter, about("of a routed dataset: what brokers match records with")] | UnsetType
+    ) = UNSET
+    attachments: (
+        Annotated[tuple[str, ...], about("fields of its results that hold attachments")] | UnsetType
+    ) = UNSET
+    keys: (
+        Annotated[
+            tuple[str, ...],
+            about("fields that name the story: a newer version makes older attachments needless"),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class SubscriptionList(Struct, frozen=True):
+    subscriptions: list[SubscriptionInfo]
+
+
+class Missing(Struct, frozen=True):
+    """Positions that are no longer kept, both ends included."""
+
+    first: Annotated[int, about("the first that is lost")] = field(name="from")
+    last: Annotated[int, about("the last that is lost")] = field(name="to")
+
+
+class ResultInfo(Struct, Generic[V], frozen=True):
+    """One result, or one record of a routed dataset."""
+
+    position: Position
+    at: At
+    value: V
+
+
+class Results(Struct, Generic[V], frozen=True):
+    """Results in (after, upto], oldest first: those from the store, those from neighbouring
+    brokers, those of this broker's cache. If `upto` < `head`, there is more to get."""
+
+    backend: BackendId
+    epoch: Epoch
+    after: After
+    upto: Upto
+    head: Head
+    results: list[ResultInfo[V]]
+    gap: Annotated[Missing | None, about("what was asked for and is lost")] = None
+    cached: Annotated[int, about("how many came from this broker's result cache")] = 0
+    fetched: Annotated[int, about("how many came from the result store")] = 0
+    from_neighbours: Annotated[
+        int, about("how many came from the result caches of neighbouring brokers")
+    ] = 0
+    subscription: SubscriptionId | UnsetType = UNSET
+
+
+# Client to broker
+
+
+class Interest(Struct, frozen=True):
+    """What somebody subscribes to."""
+
+    channel: ChannelName
+    arguments: Annotated[
+        dict[str, Any] | list[Any], about("the channel's arguments, by name or by place")
+    ] = field(default_factory=dict)
+    beginning: (
+        Annotated[
+            Beginning | None,
+            about("where a new subscription begins; without it, with what comes next"),
+        ]
+        | UnsetType
+    ) = field(default=UNSET, name="from")
+
+
+class Subscribe(Interest, frozen=True, kw_only=True, tag_field="op", tag="subscribe"):
+    """The same channel and arguments give the same subscription."""
+
+    ref: Ref
+
+
+class Unsubscribe(Struct, frozen=True, tag_field="op", tag="unsubscribe"):
+    """End a subscription for good."""
+
+    ref: Ref
+    subscription: SubscriptionId
+
+
+class Get(Struct, frozen=True, tag_field="op", tag="get"):
+    """Ask for results behind a cursor; without one, behind the marker."""
+
+    ref: Ref
+    subscription: SubscriptionId
+    after: Position | None = None
+    epoch: Epoch | None = None
+    limit: Limit = DEFAULT_LIMIT
+
+
+class Acknowledgement(Struct, frozen=True):
+    """Everything up to a position was taken. One beyond the head counts as the head; one of another
+    epoch, or behind the marker, changes nothing."""
+
+    epoch: Epoch
+    position: Position
+
+
+class Ack(Acknowledgement, frozen=True, kw_only=True, tag_field="op", tag="ack"):
+    """Has no `ref`: several may be answered by one."""
+
+    subscription: SubscriptionId
+
+
+class Publish(Struct, frozen=True, tag_field="op", tag="publish"):
+    """A record, or a list of them. Connections keep the order of their records."""
+
+    ref: Ref
+    dataset: DatasetName
+    records: dict[str, Any] | list[dict[str, Any]]
+    key: Annotated[
+        str | None, about("as the header Idempotency-Key: sent again, it is published once")
+    ] = None
+
+
+class Ping(Struct, frozen=True, tag_field="op", tag="ping"):
+    ref: Ref | None = None
+
+
+Request = Subscribe | Unsubscribe | Get | Ack | Publish | Ping
+
+
+# Broker to client
+
+
+class Welcome(Struct, frozen=True, tag_field="op", tag="welcome"):
+    """The broker speaks first: all that the subscriber has. One that is missing has ended, unless
+    the store is another one than before."""
+
+    broker: BrokerName
+    store_id: StoreId
+    subscriptions: list[SubscriptionInfo]
+    protocol: ProtocolVersion | None = None
+
+
+class Subscribed(Struct, frozen=True, tag_field="op", tag="subscribed"):
+    ref: Ref
+    subscription: SubscriptionInfo
+
+
+class Unsubscribed(Struct, frozen=True, tag_field="op", tag="unsubscribed"):
+    ref: Ref
+
+
+class PublishedFrame(Published, frozen=True, kw_only=True, tag_field="op", tag="published"):
+    """The records are durable."""
+
+    ref: Ref
+
+
+class Signal(Struct, frozen=True, tag_field="op", tag="signal"):
+    """There are results up to `head` for all your subscriptions of this backend subscription.
+    Signals conflate: a slow reader sees only the newest."""
+
+    backend: BackendId
+    epoch: Epoch
+    head: Head
+
+
+class ResultsFrame(Results[V], Generic[V], frozen=True, tag_field="op", tag="results"):
+    """Without `ref` and `subscription` it was sent unasked (inline)."""
+
+    ref: Ref | UnsetType = UNSET
+
+
+class Acked(Struct, frozen=True, tag_field="op", tag="acked"):
+    """The marker as it is durable now."""
+
+    subscription: SubscriptionId
+    epoch: Epoch
+    position: Position
+
+
+class Ended(Struct, frozen=True, tag_field="op", tag="ended"):
+    """The subscription is over, by whomever: nothing more comes of it."""
+
+    subscription: SubscriptionId
+
+
+class Moved(Struct, frozen=True, tag_field="op", tag="moved"):
+    """The last frame before the close: the subscriber is served by this broker now."""
+
+    broker: BrokerName
+
+
+class Failure(Struct, frozen=True, tag_field="op", tag="error"):
+    """The answer to a request that failed. With a `subscription`, to an acknowledgement: these have
+    no `ref`."""
+
+    error: ErrorInfo
+    ref: Ref | None = None
+    subscription: SubscriptionId | UnsetType = UNSET
+
+
+class Pong(Struct, frozen=True, tag_field="op", tag="pong"):
+    ref: Ref | None = None
+
+
+Answer = (
+    Welcome
+    | Subscribed
+    | Unsubscribed
+    | PublishedFrame
+    | Signal
+    | ResultsFrame[Any]
+    | Acked
+    | Ended
+    | Moved
+    | Failure
+    | Pong
+)
+
+encode = msgspec.json.Encoder().encode
+decode_request: Callable[[bytes | str], Request] = msgspec.json.Decoder(Request).decode
+decode_answer: Callable[[bytes | str], Answer] = msgspec.json.Decoder(Answer).decode
+
+
+# Server-sent events carry the same frames, and at the end:
+
+
+class Closing(Struct, frozen=True):
+    """Why the stream ends; the codes are those of the WebSocket."""
+
+    code: int
+    reason: str
+
+
+Event = Welcome | Signal | ResultsFrame[Any] | Acked | Ended | Moved | Failure
+"""The data of an event; the last one, `closing`, has a Closing."""
+
+
+# REST at the broker
+
+
+class BrokerInfo(Struct, frozen=True):
+    """Where a broker is. A broker says it of itself, a coordinator of all."""
+
+    name: BrokerName
+    url: HttpUrl
+    ws_url: WebSocketUrl
+
+
+class MarkerInfo(Struct, frozen=True):
+    """The acknowledgement is durable."""
+
+    marker: MarkerPosition
+
+
+class CacheInfo(Struct, frozen=True):
+    """The result cache."""
+
+    policy: Annotated[str, about("how it was written")]
+    budget_bytes: int
+    size_bytes: int
+    backends: Annotated[int, about("backend subscriptions that this broker serves")]
+    hit_ratio: Annotated[float, about("results given from the cache, of all that were asked for")]
+    counters: Counters
+
+
+class PolicyChange(Struct, frozen=True):
+    """Another policy for the result cache; what is cached stays as far as that allows."""
+
+    policy: Annotated[str, about("the name of a policy, or one of each family")]
+
+
+class PagesInfo(Struct, frozen=True):
+    """The page cache, which holds attachments."""
+
+    policy: Annotated[str, about("how it was written")]
+    capacity_bytes: int
+    size_bytes: int
+    pages: Annotated[int, about("attachments that are there whole")]
+    filling: Annotated[int, about("attachments that are on their way from the cluster")]
+    hit_ratio: float
+    byte_hit_ratio: float
+    served_bytes: Annotated[int, about("sent to clients")]
+    fetched_bytes: Annotated[int, about("got from the cluster")]
+    saved_bytes: Annotated[int, about("sent without having to be fetched")]
+    counters: Counters
+
+
+class PagesChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is not given stays."""
+
+    policy: str | None = None
+    capacity_bytes: Annotated[int, Meta(ge=0)] | None = None
+
+
+class MessagesChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is not given stays."""
+
+    policy: str | None = None
+    slots: Annotated[int, Meta(ge=0)] | None = None
+
+
+class MessagesInfo(Struct, frozen=True):
+    """The message cache, and what requests for old messages cost here."""
+
+    policy: Annotated[str, about("how it was written")]
+    slots: Annotated[int, about("how many messages it may hold")]
+    held: Annotated[int, about("how many it holds")]
+    requests: Counters
+
+
+class OverlayInfo(Struct, frozen=True):
+    """A broker among the others."""
+
+    name: BrokerName
+    entry: Annotated[str | None, about("the broker where publications enter the tree")]
+    neighbours: Annotated[list[str], about("brokers that it is linked with now")]
+    filters: Annotated[int, about("subscriptions to routed datasets that it serves")]
+    messages: MessagesInfo
+    from_neighbours: Annotated[
+        dict[str, float], about("what it asked of neighbours' result caches, and what it gave")
+    ]
+
+
+class Recalling(Struct, frozen=True):
+    """Ask for old records of a routed dataset, as far as the brokers' message caches hold them."""
+
+    dataset: DatasetName
+    where: Annotated[str, about("a filter; empty: all records")] = ""
+    wait_s: Annotated[float, Meta(ge=0, le=10, description="how long answers are gathered")] = 0.2
+
+
+class RecalledRecord(Struct, frozen=True):
+    position: LogPosition
+    at: At
+    record: dict[str, Any]
+    hops: Annotated[int, about("how many links away it was found")]
+    took_s: Annotated[float, about("how long after the request it was here")]
+
+
+class Recalled(Struct, frozen=True):
+    """In order of positions; what no cache holds is not among them."""
+
+    found: list[RecalledRecord]

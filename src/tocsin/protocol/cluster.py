@@ -1,0 +1,207 @@
+"""A broker and the cluster: registration, subscriptions, notices, ranges of results and of logs,
+markers, and the stream of routed records.
+
+Payloads and records stay the bytes that they are in the store (`Raw`): the cluster encodes them so
+and brokers read results so; a broker that must match records reads them as objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Generic
+
+import msgspec
+from msgspec import Raw, Struct
+
+from tocsin.model import Broker, Channel, Dataset, Departure
+from tocsin.overlay.filters import Filter
+from tocsin.protocol.client import Acknowledgement, Interest, ResultInfo, SubscriptionList, V
+from tocsin.protocol.fields import (
+    After,
+    At,
+    BackendId,
+    BrokerName,
+    DatasetName,
+    Epoch,
+    Floor,
+    Head,
+    HttpUrl,
+    LogPosition,
+    Sequence,
+    StoreId,
+    Subscriber,
+    SubscriptionId,
+    Upto,
+    about,
+)
+
+
+class Registration(Struct, frozen=True):
+    """A broker says where notices for it go."""
+
+    url: HttpUrl
+
+
+class Registered(Struct, frozen=True):
+    name: BrokerName
+    store_id: StoreId
+
+
+class AttachRequest(Struct, frozen=True):
+    """A subscriber has come to a broker: everything of theirs moves there."""
+
+    subscriber: Subscriber
+
+
+class BrokerSubscriptions(SubscriptionList, frozen=True, kw_only=True):
+    """All frontend subscriptions that a broker serves, as of `sequence`."""
+
+    sequence: Sequence
+    store_id: StoreId | None = None
+
+
+class SubscriptionRequest(Interest, frozen=True, forbid_unknown_fields=True):
+    """A subscription for somebody, at a broker."""
+
+    subscriber: Annotated[
+        str | None, about("for whom; without it, for the token's own subject")
+    ] = None
+    broker: Annotated[str | None, about("the broker that is to serve it")] = None
+
+
+class HeadNews(Struct, frozen=True, omit_defaults=True):
+    """A backend subscription has more results. `results`: those of a channel that pushes, without
+    holes and up to `head`; others are fetched."""
+
+    backend: BackendId
+    epoch: Epoch
+    head: Head
+    results: list[ResultInfo[Raw]] = []
+
+
+class News(Struct, frozen=True):
+    """What changed for a broker: the body of a notice, and the answer to "what is new since"."""
+
+    sequence: Sequence
+    heads: list[HeadNews] = []
+    detached: Annotated[
+        list[Departure], about("frontend subscriptions that this broker no longer serves")
+    ] = []
+    store_id: StoreId | None = None
+
+
+class RangeRequest(Struct, frozen=True):
+    """Results of a backend subscription in (after, upto], the oldest first."""
+
+    backend: BackendId
+    after: After
+    upto: Upto
+    limit: Annotated[int, about("the most results that the answer may hold")]
+
+
+class RangeRequests(Struct, frozen=True):
+    """Several ranges travel in one call; the answers come in the same order."""
+
+    ranges: list[RangeRequest]
+
+
+class ResultRange(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A part of a backend subscription's results. An unknown one harms no other: it is `gone`."""
+
+    backend: BackendId
+    epoch: Epoch = ""
+    floor: Floor | None = None
+    head: Head | None = None
+    results: list[ResultInfo[Raw]] | None = None
+    gone: Annotated[bool, about("the cluster does not know it (now)")] = False
+    upto: Annotated[int | None, about("of a routed dataset: there is nothing else up to here")] = (
+        None
+    )
+
+
+class ResultRanges(Struct, frozen=True):
+    ranges: list[ResultRange]
+
+
+class Marker(Acknowledgement, frozen=True, kw_only=True):
+    """How far a frontend subscription was acknowledged. It never goes backwards."""
+
+    subscription: SubscriptionId
+
+
+class Markers(Struct, frozen=True):
+    """Acknowledgements to be made durable."""
+
+    markers: list[Marker]
+
+
+class UnknownMarkers(Struct, frozen=True):
+    """The acknowledgements are durable, but for these."""
+
+    unknown: Annotated[list[int], about("frontend subscriptions that the cluster does not know")]
+
+
+class LogRecord(Struct, Generic[V], frozen=True):
+    """A record of a dataset, at its place in the dataset's log."""
+
+    position: LogPosition
+    at: At
+    record: V
+
+
+class LogRange(Struct, Generic[V], frozen=True):
+    """All records of a dataset in (after, upto]."""
+
+    floor: Annotated[int, about("records up to this position are no longer kept")]
+    upto: Annotated[int, about("there are no other records up to here")]
+    records: list[LogRecord[V]]
+
+
+class BoundFilter(Struct, frozen=True):
+    """A filter by its text."""
+
+    where: Annotated[str, about("its canonical text: filters that ask the same have the same")]
+    filter: Annotated[Filter, about("what brokers match records with")]
+
+
+class RoutedLine(Struct, Generic[V], frozen=True, omit_defaults=True):
+    """A line of the stream of routed records. One with a `position` is a record that was just
+    published; `entered`, `passed` and `left` say what else is to be known of its dataset."""
+
+    dataset: DatasetName
+    after: Annotated[int | None, about("the position of the record before")] = None
+    position: LogPosition | None = None
+    at: At = 0.0
+    record: V | None = None
+    entered: Annotated[int | None, about("records behind this position come from now on")] = None
+    passed: Annotated[int | None, about("all records up to here have been sent")] = None
+    left: Annotated[bool, about("no more of this dataset comes")] = False
+
+
+encode_lines: Callable[[Iterable[RoutedLine[Raw]]], bytes] = msgspec.json.Encoder().encode_lines
+decode_line: Callable[[bytes | str], RoutedLine[dict[str, Any]]] = msgspec.json.Decoder(
+    RoutedLine[dict[str, Any]]
+).decode
+
+
+class ClusterStatus(Struct, frozen=True, kw_only=True):
+    """Whether the cluster works, told without a token."""
+
+    ready: Annotated[bool, about("Spark is up, and statements are run")]
+    store_id: StoreId | None = None
+    waits_for: Annotated[str | None, about("what must come first: the store, for example")] = None
+    trouble: Annotated[str | None, about("why records do not flow")] = None
+
+
+class DatasetList(Struct, frozen=True):
+    datasets: list[Dataset]
+
+
+class ChannelList(Struct, frozen=True):
+    channels: list[Channel]
+
+
+class RegisteredBrokers(Struct, frozen=True):
+    """All brokers that ever registered, alive or not."""
+
+    brokers: list[Broker]

@@ -1,0 +1,57 @@
+"""Answers that end their connection although not all of the request's body has come.
+
+Closing a socket with unread bytes resets the connection, and the reset may overtake the answer: the
+client would learn that its upload failed, and not why (RFC 9112, 9.6). So the answer is
+sent whole, then the rest of the body is read and dropped, up to a bound and for a while, and only
+then is the connection closed. Must not know why anything is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LINGER_S = 10.0
+LINGER_BYTES = 64 * 1024 * 1024
+
+
+class Linger:
+    """Middleware: for answers with the header `connection: close`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body_ended = closing = False
+
+        async def receive_part() -> Message:
+            nonlocal body_ended
+            message = await receive()
+            body_ended = body_ended or not message.get("more_body", False)
+            return message
+
+        async def send_part(message: Message) -> None:
+            nonlocal closing
+            if message["type"] == "http.response.start":
+                closing = Headers(raw=message["headers"]).get("connection") == "close"
+            elif closing and not body_ended and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                await _drop_rest(receive)
+                message = {"type": "http.response.body", "body": b""}
+            await send(message)
+
+        await self._app(scope, receive_part, send_part)
+
+
+async def _drop_rest(receive: Receive) -> None:
+    left_bytes = LINGER_BYTES
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_S):
+            while left_bytes > 0:
+                message = await receive()
+                if not message.get("more_body", False):  # all has come, or the client has gone
+                    return
+                left_bytes -= len(message["body"])

@@ -1,0 +1,39 @@
+"""The secret that all services of a system share: from the settings, or in the data directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+
+import msgspec
+
+from tocsin.errors import SettingError
+from tocsin.service.tokens import check_secret
+from tocsin.settings import Settings
+
+
+def ensure_secret(settings: Settings) -> Settings:
+    """Settings with a secret: the one given, else the one in the data directory, else a new one."""
+    if settings.secret:
+        check_secret(settings.secret)
+        return settings
+    file = settings.data / "secret"
+    if not file.exists():
+        settings.data.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as writing:
+                writing.write(secrets.token_hex(32))
+    return msgspec.structs.replace(settings, secret=file.read_text().strip())
+
+
+def find_secret(settings: Settings) -> Settings:
+    """Like `ensure_secret`, but a missing secret is an error: nobody would share a new one."""
+    if settings.secret or (settings.data / "secret").exists():
+        return ensure_secret(settings)
+    raise SettingError(
+        f"no secret: TOCSIN_SECRET is not set and {settings.data}/secret does not exist",
+        field="secret",
+        hint="set TOCSIN_SECRET as the other services have it, or point --data at their directory",
+    )

@@ -1,0 +1,264 @@
+"""What a channel's query says to a window of records, and what it cannot say.
+
+A query's own failure is traced to the records and parameter sets that cause it. Those become gaps,
+and everybody else's answers of the same run stand. Stores no results and moves no channel.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from msgspec import Struct
+from prometheus_client import Counter
+from pyspark.sql import SparkSession
+
+from tocsin.model import Arguments, Channel
+from tocsin.spark.channels import CompiledChannel, Mask, Parameters, ParameterTable
+from tocsin.spark.diagnosis import Verdict, diagnose
+from tocsin.spark.failures import Blame, Overlong, blame, reason
+from tocsin.spark.snapshot import Snapshot
+from tocsin.spark.trial import Record, Row, Trial
+from tocsin.spark.window import Window
+from tocsin.storage.store.gaps import too_large
+from tocsin.storage.store.progress import Loss, Progress
+from tocsin.storage.store.store import Store
+
+log = structlog.get_logger()
+
+FAILURES = Counter("tocsin_run_failures_total", "Runs that failed", ["channel"])
+
+STRIKES = 3  # runs in a row that a parameter set may fail before it is asked no more
+
+Bury = Callable[[str, Sequence[tuple[Record, str]], str], None]
+"""Make records, given as JSON, dead letters of a channel, for a reason. It may be repeated."""
+
+
+@dataclass
+class Prepared:
+    """A channel that can be run."""
+
+    channel: Channel
+    compiled: CompiledChannel
+    parameters: ParameterTable
+    checked: set[Mask] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    progress: Progress | None = None  # as far as it is known here
+    strikes: dict[int, int] = field(default_factory=dict)  # by backend subscription
+
+
+class Ask(Struct, frozen=True):
+    """What a query is asked of, and for how long at a time. `divisible`: it may be asked of less
+    instead, when too much fails at once."""
+
+    window: Window
+    snapshot: Snapshot
+    limit_s: float
+    divisible: bool = False
+
+
+@dataclass
+class Answer:
+    """Rows to store, and what could not be computed: for all, or for some parameter sets."""
+
+    rows: list[Row] = field(default_factory=list)
+    lost: list[Loss] = field(default_factory=list)
+    lost_by: dict[int, list[Loss]] = field(default_factory=dict)
+    error: str | None = None
+
+    def add(self, other: Answer) -> None:
+        """That of parameter sets which this one is not about."""
+        self.rows = sorted([*self.rows, *other.rows])
+        self.lost += [loss for loss in other.lost if loss not in self.lost]
+        self.lost_by |= other.lost_by
+        self.error = self.error or other.error
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Each loss once, however many subscribers it concerns."""
+        every = [*self.lost, *(loss for losses in self.lost_by.values() for loss in losses)]
+        return list({(loss.dataset, loss.first, loss.cause): loss for loss in every}.values())
+
+
+class Answering:
+    """`patience_s`: who may take less time than that does not look for what a query fails on."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: Store,
+        bury: Bury,
+        *,
+        result_limit_bytes: int,
+        patience_s: float,
+    ) -> None:
+        self._spark = spark
+        self._store = store
+        self._bury = bury
+        self._result_limit_bytes = result_limit_bytes
+        self._patience_s = patience_s
+
+    def ask(self, prepared: Prepared, ask: Ask, parameters: Parameters) -> Answer:
+        """What the query says to all parameter sets; what it cannot say is traced to its causes."""
+        return self._ask(prepared, ask, parameters, None)
+
+    def ask_for(self, prepared: Prepared, ask: Ask, sets: Mapping[int, Arguments]) -> Answer:
+        """The same for some parameter sets."""
+        table = ParameterTable(self._spark, prepared.compiled)
+        table.replace(0, sets.items())
+        parameters = table.current()
+        assert parameters is not None
+        return self._ask(prepared, ask, parameters, sets)
+
+    def _ask(
+        self,
+        prepared: Prepared,
+        ask: Ask,
+        parameters: Parameters,
+        only: Mapping[int, Arguments] | None,
+    ) -> Answer:
+        name, window = prepared.channel.name, ask.window
+        trial = Trial(
+            self._spark, prepared.compiled, window, ask.snapshot, parameters, limit_s=ask.limit_s
+        )
+        try:
+            rows = trial.rows()
+        except Exception as failure:
+            self._handle_failure(name, ask, failure)
+        else:
+            return self._answered(prepared, window, rows)
+        records = trial.records()
+        sets = dict(only or self._store.subscriptions.parameter_sets(name))
+        verdict = _diagnose(trial, records, sets, one_by_one=prepared.compiled.by_record)
+        if verdict.exhausted and ask.divisible and len(records) > 1:
+            raise Overlong(f"it fails on too much at once: {verdict.everything}")
+        if verdict.everything is not None:
+            return self._lose_all(prepared, trial, window, records, verdict.everything)
+        rows = _rows_without_culprits(trial, sets, verdict)
+        self._strike(prepared, verdict.sets)
+        self._bury_all(prepared, trial, verdict)
+        answer = self._answered(prepared, window, rows)
+        _add_losses(answer, verdict, window, len(records))
+        log.warning(
+            "a query failed on some of a run",
+            channel=name,
+            reason=answer.error,
+            records=len({*verdict.records, *verdict.pairs}),
+            subscriptions=len(verdict.sets),
+        )
+        return answer
+
+    def _handle_failure(self, name: str, ask: Ask, failure: Exception) -> None:
+        """Raises unless the query itself failed and there is time to find out on what."""
+        fault = blame(failure)
+        if fault not in (Blame.QUERY, Blame.MEMORY):
+            raise failure
+        FAILURES.labels(name).inc()
+        hurried = ask.limit_s < self._patience_s
+        if hurried or (fault is Blame.MEMORY and ask.divisible):
+            raise Overlong(reason(failure)) from None
+        log.warning("a query failed; looking for what it fails on", channel=name)
+
+    def _lose_all(
+        self, prepared: Prepared, trial: Trial, window: Window, records: list[Record], why: str
+    ) -> Answer:
+        log.error("a run is lost", channel=prepared.channel.name, reason=why, records=len(records))
+        self._bury(prepared.channel.name, trial.texts(records), why)
+        return Answer(lost=whole(window, len(records), why), error=why)
+
+    def _bury_all(self, prepared: Prepared, trial: Trial, verdict: Verdict[Record, int]) -> None:
+        causes = dict(verdict.records)
+        causes |= {record: next(iter(why.values())) for record, why in verdict.pairs.items()}
+        for why in dict.fromkeys(causes.values()):
+            dead = [record for record, cause in causes.items() if cause == why]
+            self._bury(prepared.channel.name, trial.texts(dead), why)
+
+    def _strike(self, prepared: Prepared, failed: Mapping[int, str]) -> None:
+        """A parameter set that fails in run after run would cost everybody time each time."""
+        strikes = {number: prepared.strikes.get(number, 0) + 1 for number in failed}
+        prepared.strikes = strikes
+        out = {number: failed[number] for number, count in strikes.items() if count >= STRIKES}
+        if out:
+            self._store.subscriptions.set_aside(prepared.channel.name, out)
+            log.error("subscriptions are set aside", channel=prepared.channel.name, reasons=out)
+
+    def _answered(self, prepared: Prepared, window: Window, rows: list[Row]) -> Answer:
+        """Of these the rows that count for their subscriptions, and not of records before them.
+        What is too large to be stored is lost to its own subscription alone."""
+        if prepared.compiled.by_record:
+            start, _ = window.range(prepared.compiled.new[0])
+            since = self._store.subscriptions.starting_after(prepared.channel.name, start)
+            if since:
+                rows = [row for row in rows if row.order >= since.get(row.backend, 0)]
+        limit_bytes = self._result_limit_bytes
+        if all(len(row.payload) <= limit_bytes for row in rows):
+            return Answer(rows)
+        answer = Answer([row for row in rows if len(row.payload) <= limit_bytes])
+        for row in rows:
+            if len(row.payload) > limit_bytes:
+                answer.error = too_large(len(row.payload), limit_bytes)
+                loss = Loss("", 0, 0, 0, answer.error)
+                if prepared.compiled.by_record:
+                    (dataset,) = prepared.compiled.new
+                    loss = Loss(dataset, row.order, row.order + 1, 1, answer.error)
+                answer.lost_by.setdefault(row.backend, []).append(loss)
+        return answer
+
+
+def _diagnose(
+    trial: Trial, records: list[Record], sets: Mapping[int, Arguments], *, one_by_one: bool
+) -> Verdict[Record, int]:
+    def fails(chosen_records: Sequence[Record], chosen: Sequence[int]) -> str | None:
+        if not chosen:
+            return None
+        return trial.fails(chosen_records, {number: sets[number] for number in chosen})
+
+    return diagnose(records, list(sets), fails, one_by_one=one_by_one)
+
+
+def _rows_without_culprits(
+    trial: Trial, sets: Mapping[int, Arguments], verdict: Verdict[Record, int]
+) -> list[Row]:
+    """What the query answers without what it fails on."""
+    kept = {number: sets[number] for number in sets if number not in verdict.sets}
+    rows = trial.rows(without={*verdict.records, *verdict.pairs}, sets=kept)
+    for record, culprits in verdict.pairs.items():
+        others = {number: kept[number] for number in kept if number not in culprits}
+        rows += trial.rows(only=[record], sets=others)
+    return sorted(rows)
+
+
+def _add_losses(
+    answer: Answer, verdict: Verdict[Record, int], window: Window, records: int
+) -> None:
+    answer.error = _first_reason(verdict)
+    answer.lost = _losses(verdict.records)
+    for record, culprits in verdict.pairs.items():
+        for number, why in culprits.items():
+            answer.lost_by.setdefault(number, []).extend(_losses({record: why}))
+    for number, why in verdict.sets.items():
+        answer.lost_by[number] = whole(window, records, why)
+
+
+def _losses(records: Mapping[Record, str]) -> list[Loss]:
+    """One for each reason and dataset."""
+    together: dict[tuple[str, str], list[int]] = {}
+    for record, why in records.items():
+        together.setdefault((record.dataset, why), []).append(record.position)
+    return [
+        Loss(dataset, min(positions), max(positions) + 1, len(positions), why)
+        for (dataset, why), positions in together.items()
+    ]
+
+
+def whole(window: Window, records: int, why: str) -> list[Loss]:
+    """All of a window; of a channel without NEW datasets, its run."""
+    ranges = {name: window.range(name) for name in window.upto.ends} or {"": (0, 0)}
+    return [Loss(name, start, end, records, why) for name, (start, end) in ranges.items()]
+
+
+def _first_reason(verdict: Verdict[Record, int]) -> str:
+    pairs = (why for culprits in verdict.pairs.values() for why in culprits.values())
+    return next(iter((*verdict.sets.values(), *verdict.records.values(), *pairs)), "")

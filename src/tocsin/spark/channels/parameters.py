@@ -1,0 +1,136 @@
+"""Parameter sets as a Spark table: typed columns, the facts a query needs, the keys it joins on.
+
+Makes one part's table from given sets; `parameter_table` keeps a channel's tables up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tocsin.model import Parameter
+from tocsin.protocol import columns
+from tocsin.spark.channels.openings import Mask
+from tocsin.spark.channels.parts import Part
+from tocsin.spark.channels.query import PARAMETERS, PARAMETERS_MARKER
+from tocsin.spark.channels.ranges import choose_bounds
+from tocsin.spark.channels.views import run_sql
+
+_encode = msgspec.json.Encoder().encode
+_ARGUMENTS = "__a"
+_TABLE = f"{PARAMETERS_MARKER} AS {PARAMETERS}"
+
+
+class PartParameters(NamedTuple):
+    """A part, the table that it joins, and the facts about it that the query needs by name."""
+
+    part: Part
+    frame: DataFrame
+    facts: dict[str, Any]
+
+
+class Parameters(Struct, frozen=True):
+    """A channel's parameter sets as `match` joins them: those with the same parameters open
+    together, in a table for each part of their query."""
+
+    by_mask: dict[Mask, tuple[PartParameters, ...]]
+
+
+_ARROW = {
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+}
+"""Types whose canonical JSON value is the value; the others are text that Spark casts."""
+
+
+def parameter_frame(
+    spark: SparkSession, parameters: Iterable[Parameter], sets: Iterable[tuple[int, str]]
+) -> DataFrame:
+    """Arguments, given as JSON text, as typed columns beside BACKEND."""
+    ids, arguments = [], []
+    for backend, text in sets:
+        ids.append(backend)
+        arguments.append(msgspec.json.decode(text))
+    arrays = {columns.BACKEND: pa.array(ids, pa.int64())}
+    outputs = [F.col(columns.BACKEND)]
+    for parameter in parameters:
+        name, kind = columns.parameter_column(parameter.name), _ARROW.get(parameter.type)
+        values = [values_by_name[parameter.name] for values_by_name in arguments]
+        if kind is None:
+            values = [str(value) for value in values]
+        arrays[name] = pa.array(values, kind or pa.string())
+        outputs.append(F.col(name) if kind else F.col(name).cast(parameter.type).alias(name))
+    return spark.createDataFrame(pa.table(arrays)).select(*outputs)
+
+
+def typed_parameters(sets: DataFrame, parameters: Iterable[Parameter]) -> DataFrame:
+    """As `parameter_frame`, from a frame of `id` and `arguments` that Spark reads by itself."""
+    wanted = list(parameters)
+    outputs = [F.col("id").cast("bigint").alias(columns.BACKEND)]
+    if wanted:
+        kinds = (parameter.type if parameter.type in _ARROW else "STRING" for parameter in wanted)
+        schema = ", ".join(f"`{p.name}` {kind}" for p, kind in zip(wanted, kinds, strict=True))
+        sets = sets.select("id", F.from_json("arguments", schema).alias(_ARGUMENTS))
+    for parameter in wanted:
+        value = F.col(f"{_ARGUMENTS}.`{parameter.name}`").cast(parameter.type)
+        outputs.append(value.alias(columns.parameter_column(parameter.name)))
+    return sets.select(*outputs)
+
+
+def gather_facts(part: Part, frame: DataFrame) -> dict[str, Any]:
+    """What the query must know of all parameter sets together. One small Spark job, if any."""
+    if not part.facts:
+        return {}
+    sums = ", ".join(f"{text} AS {name}" for name, text in part.facts)
+    sql = " ".join(("SELECT", sums, "FROM", _TABLE))
+    row = run_sql(frame.sparkSession, sql, {PARAMETERS_MARKER: frame}, {}).first()
+    assert row is not None
+    return row.asDict()
+
+
+def finish_facts(gathered: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts as the query takes them: never NULL, boundaries thinned."""
+    facts = dict(gathered)
+    if columns.BOUNDS in facts:
+        bounds, coarse = choose_bounds(msgspec.json.decode(facts[columns.BOUNDS] or "[]"))
+        facts[columns.BOUNDS] = _encode(bounds).decode()
+        facts[columns.COARSE_BOUNDS] = _encode(coarse).decode()
+    if columns.LEVELS in facts:
+        facts[columns.LEVELS] = facts[columns.LEVELS] or "[]"
+    return {name: -1.0 if value is None else value for name, value in facts.items()}
+
+
+def joined_facts(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of two tables together. Boundaries stay: the base's keys were made with them."""
+    joined = dict(base)
+    for name, value in more.items():
+        if name == columns.LEVELS:
+            levels = {*msgspec.json.decode(base[name] or "[]"), *msgspec.json.decode(value or "[]")}
+            joined[name] = _encode(sorted(levels)).decode()
+        elif columns.is_reach_fact(name):
+            joined[name] = max((x for x in (base[name], value) if x is not None), default=None)
+    return joined
+
+
+def add_keys(part: Part, frame: DataFrame, facts: Mapping[str, Any]) -> DataFrame:
+    """One row per key that a parameter set is found by."""
+    if part.keys is None:
+        return frame
+    sql = f"SELECT *, {part.keys} FROM {_TABLE}"  # noqa: S608
+    return run_sql(frame.sparkSession, sql, {PARAMETERS_MARKER: frame}, facts)
+
+
+def prepare(part: Part, frame: DataFrame) -> PartParameters:
+    """A part's table from a frame of BACKEND and typed columns of parameters, not cached."""
+    facts = finish_facts(gather_facts(part, frame))
+    return PartParameters(part, add_keys(part, frame, facts), facts)

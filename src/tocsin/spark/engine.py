@@ -1,0 +1,408 @@
+"""Spark at work: channels run as their records come or their ticks pass; housekeeping.
+
+The cluster's service talks to this object alone. It is started once, is thread-safe, and everything
+it needs to go on after a kill lies in the log and the store. When its Java process ends, it is
+dead: `until_dead` returns, and another engine takes up where the store says that channels stand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+from prometheus_client import Gauge
+
+from tocsin.errors import NotFound, SettingError, TocsinError, Unavailable, is_bug
+from tocsin.model import Arguments, Channel, Dataset, Mode
+from tocsin.service.trouble import Trouble, Troubles
+from tocsin.settings import Settings
+from tocsin.spark.adhoc import Answer, answer
+from tocsin.spark.answering import Bury
+from tocsin.spark.channels import CompiledChannel
+from tocsin.spark.channels.openings import Mask, mask_of
+from tocsin.spark.dispatcher import Dispatcher
+from tocsin.spark.failures import reason
+from tocsin.spark.housekeeping import Housekeeping
+from tocsin.spark.java_process import JavaProcess, forget_session
+from tocsin.spark.jdbc import jdbc_of
+from tocsin.spark.lag import Lag, lag_of
+from tocsin.spark.real_time import RealTime, RealTimeConfig
+from tocsin.spark.real_time_channels import RealTimeChannels
+from tocsin.spark.runner import Runner
+from tocsin.spark.session import build_session, runs_in_real_time
+from tocsin.spark.snapshot import Snapshots
+from tocsin.spark.steps import Steps
+from tocsin.spark.tables import TableLimits, Tables
+from tocsin.spark.warm_up import warm_up
+from tocsin.sql import CreateChannel
+from tocsin.storage.log import PublicationLog, Reader, open_reader
+from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.storage.store.runs import Committed
+from tocsin.storage.store.store import Store
+
+log = structlog.get_logger()
+
+GRACE_S = 600.0  # files that no manifest names stay so long, or as long as a run may take
+PULSE_S = 1.0  # how often Java is looked after
+ANSWER_S = 10.0  # within which Java should answer
+LAG_INTERVAL_S = 2.0
+TRY_AGAIN_S = 30.0  # channels that could not be taken up
+
+BEHIND_SECONDS = Gauge(
+    "tocsin_channel_behind_seconds", "Age of the oldest record it has not looked at", ["channel"]
+)
+BEHIND_RECORDS = Gauge(
+    "tocsin_channel_behind_records", "Records that it has not looked at", ["channel"]
+)
+
+
+class Engine:
+    """Owns the Spark session."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        publication_log: PublicationLog,
+        on_commit: Callable[[Channel, Committed], None],
+        bury: Bury,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._log = publication_log
+        self._spark = build_session(settings)
+        self._java = JavaProcess(self._spark)
+        self._dead = threading.Event()
+        self._answers = True
+        self._data = Path(settings.data).absolute()
+        reader = open_reader(publication_log.address)
+        self._tables = self._new_tables(reader)
+        self._snapshots = Snapshots(self._tables, store.catalog.dataset)
+        self._runner = self._new_runner(on_commit, bury)
+        self._steps = Steps(
+            self._runner,
+            self._snapshots,
+            publication_log,
+            reader,
+            batch_bytes=settings.batch_bytes,
+            limit_s=settings.run_limit_s,
+        )
+        self._query_troubles = Troubles()  # by channel, of Spark's own queries
+        self._troubles = Troubles()  # of all else
+        self._real_time = self._in_real_time()
+        self._catalog_lock = threading.Lock()  # one channel is taken up or dropped at a time
+        self._dispatcher = Dispatcher(
+            self._run, self._has_news, self._troubles, limit_s=settings.run_limit_s
+        )
+        self._housekeeping = self._new_housekeeping()
+        self._stopping = threading.Event()
+        self._unwatch_log: Callable[[], None] = lambda: None
+        self._pulse = threading.Thread(target=self._feel_pulse, name="pulse", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
+
+    def _new_tables(self, reader: Reader) -> Tables:
+        settings = self._settings
+        limits = TableLimits(
+            compact_files=settings.compact_files, grace_s=max(GRACE_S, 2 * settings.run_limit_s)
+        )
+        return Tables(self._spark, reader, self._data / "datasets", self._store.files, limits)
+
+    def _new_runner(self, on_commit: Callable[[Channel, Committed], None], bury: Bury) -> Runner:
+        return Runner(
+            self._spark,
+            self._store,
+            on_commit=on_commit,
+            bury=bury,
+            result_limit_bytes=self._settings.result_limit_bytes,
+            patience_s=self._settings.run_limit_s,
+        )
+
+    def _new_housekeeping(self) -> Housekeeping:
+        return Housekeeping(
+            self._settings,
+            self._store,
+            self._log,
+            self._snapshots,
+            self._runner,
+            passed=lambda: {} if self._real_time is None else self._real_time.passed(),
+            is_over=lambda: self._dead.is_set() or self._java.has_ended(),
+        )
+
+    def _in_real_time(self) -> RealTimeChannels | None:
+        settings = self._settings
+        jdbc = jdbc_of(settings.store)
+        if jdbc is None or not runs_in_real_time(settings):
+            return None
+        directory = self._data / "real-time"
+        shutil.rmtree(directory, ignore_errors=True)  # checkpoints of queries that are no more
+        config = RealTimeConfig(
+            KafkaAddress.parse(settings.log),
+            jdbc,
+            directory,
+            batch_s=settings.real_time_batch_s,
+            slots=settings.real_time_slots,
+        )
+        queries = RealTime(
+            self._spark, config, self._store.catalog.dataset, self._open_in, self._query_troubles
+        )
+        return RealTimeChannels(
+            queries, self._runner, self._steps, self._snapshots, self._store, self._log, settings
+        )
+
+    def _open_in(self, channel: str) -> set[Mask]:
+        return {mask_of(arguments) for arguments in self._store.subscriptions.open_sets(channel)}
+
+    def start(self) -> None:
+        """Take up every channel of the catalog where it was left. Afterwards the first statement
+        finds a Spark that is awake."""
+        self._pulse.start()
+        channels = self._store.catalog.channels()
+        if self._settings.warm_up and not channels:  # channels warm Spark up themselves
+            self._warm_up()
+        for channel in channels:
+            self._take_up(channel)
+        self._unwatch_log = self._log.watch(self._dispatcher.wake)
+        self._dispatcher.start()
+        self._housekeeping.start()
+        if self._real_time is not None:
+            self._real_time.start()
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """Whether Java lives or not."""
+        self._stopping.set()
+        self._unwatch_log()
+        alive = not self._dead.is_set() and not self._java.has_ended()
+        if alive:
+            self._spark.sparkContext.cancelAllJobs()
+        self._dispatcher.stop(wait=alive)
+        self._housekeeping.stop(wait=alive)
+        if self._real_time is not None:
+            self._real_time.stop(alive=alive)
+        if not alive:
+            self._java.kill()
+            forget_session()
+            return
+        for thread in (self._pulse, self._watcher):
+            if thread.is_alive():
+                thread.join()
+        self._spark.stop()
+
+    def until_dead(self) -> None:
+        """Wait until Java has ended without being asked to, or the engine is stopped."""
+        while not self._dead.wait(PULSE_S) and not self._stopping.is_set():
+            pass
+
+    @property
+    def absence(self) -> str | None:
+        """Why nothing can be asked of Spark now; None: it can."""
+        if self._dead.is_set() or self._java.has_ended():
+            return "Spark's Java process has ended; it is started again"
+        return None if self._answers else "Spark's Java process does not answer"
+
+    @property
+    def trouble(self) -> str | None:
+        """Why records do not flow; None: they do."""
+        lasting = (*self._troubles.lasting(), *self._query_troubles.lasting())
+        stuck = [f"channel {trouble}" for trouble in lasting]
+        return self.absence or "; ".join(stuck) or None
+
+    def check(self, channel: CreateChannel | Channel) -> CompiledChannel:
+        """Compile and analyse; raises StatementError with the position of what is wrong."""
+        datasets = {dataset.name: dataset for dataset in self._store.catalog.datasets()}
+        return self._runner.compile(channel, datasets)
+
+    def create(self, compiled: CompiledChannel) -> Channel:
+        """From now on the channel gets every record; earlier ones are not its own."""
+        mode, why = self._mode(compiled)
+        cut = self._log.cut()
+        channel = msgspec.structs.replace(
+            compiled.channel,
+            created_at=cut.at_us / 1_000_000,
+            starts=cut.ends,
+            mode=mode,
+            mode_reason=why,
+        )
+        self._store.catalog.create_channel(channel)
+        try:
+            with self._catalog_lock:
+                self._activate(channel, compiled)
+                if self._real_time is not None and mode == "real-time":
+                    self._real_time.watch(channel, compiled)
+        except BaseException:
+            self.drop(channel.name)
+            self._store.catalog.drop_channel(channel.name)
+            raise
+        return channel
+
+    def check_open(self, name: str, mask: Mask) -> None:
+        """Raises InvalidInput when the channel cannot run with these parameters open."""
+        self._runner.check_open(name, mask)
+
+    def check_arguments(self, name: str, arguments: Arguments) -> None:
+        """Raises InvalidInput when the channel's query cannot compute with these."""
+        self._runner.check_arguments(name, arguments)
+
+    def subscribed(self, name: str) -> None:
+        """A subscription was made."""
+        if self._real_time is not None:
+            self._real_time.subscribed(name)
+        self._dispatcher.wake()
+
+    def drop(self, name: str) -> None:
+        with self._catalog_lock:
+            self._dispatcher.remove(name)
+            if self._real_time is not None:
+                self._real_time.unwatch(name)
+            self._steps.forget(name)
+            self._runner.forget(name)
+        for gauge in (BEHIND_SECONDS, BEHIND_RECORDS):
+            with contextlib.suppress(KeyError):  # it was never counted
+                gauge.remove(name)
+
+    def describe(self, name: str) -> list[tuple[str, str]]:
+        return self._runner.describe(name)
+
+    def overruns(self, name: str) -> int:
+        return self._dispatcher.overruns(name)
+
+    def trouble_of(self, name: str) -> Trouble | None:
+        return self._troubles.of(name) or self._query_troubles.of(name)
+
+    def is_slow(self, name: str) -> bool:
+        return self._dispatcher.is_slow(name)
+
+    def lag(self, channel: Channel) -> Lag:
+        """How far a channel is behind."""
+        reached, ends = self._runner.progress(channel).ends, self._log.ends()
+        lag = lag_of(channel, reached, ends, self._tables, self._store.catalog.dataset)
+        real_time = self._real_time if channel.mode == "real-time" else None
+        if real_time is not None and real_time.keeps_up(channel.name, lag.seconds):
+            return Lag(0.0, 0)
+        return lag
+
+    def query(self, text: str) -> Answer:
+        """An ad hoc SELECT over the datasets as they are now."""
+        stored = self._snapshots.take(self._log.cut).stored
+        return answer(self._spark, text, stored, limit_s=self._settings.query_limit_s)
+
+    def drop_dataset(self, dataset: Dataset) -> None:
+        self._tables.drop(dataset)
+        self._snapshots.forget(dataset.name)
+
+    def _mode(self, compiled: CompiledChannel) -> tuple[Mode, str]:
+        """How a new channel is fed, and why."""
+        if compiled.channel.kind != "continuous":
+            return "micro-batches", ""
+        if self._real_time is None:
+            return "micro-batches", (
+                "real-time mode needs a log on Kafka, a store on PostgreSQL or MariaDB, and"
+                " real_time_slots"
+            )
+        why_not = self._real_time.why_not(compiled)
+        if why_not:
+            return "micro-batches", why_not
+        return "real-time", "it looks at one new record at a time"
+
+    def _take_up(self, channel: Channel) -> None:
+        """A channel of the catalog. One that cannot run is in trouble, and tried again."""
+        name = channel.name
+        with self._catalog_lock:
+            try:
+                compiled = self.check(self._store.catalog.channel(name))
+                self._activate(channel, compiled)
+            except NotFound:  # dropped meanwhile
+                return
+            except TocsinError as error:  # the others go on
+                if self._troubles.put(name, f"it cannot run: {error}"):
+                    log.error("a channel cannot run", channel=name, reason=str(error))
+                return
+            self._troubles.clear(name)
+            if self._real_time is not None and channel.mode == "real-time":
+                try:
+                    self._real_time.watch(channel, compiled)
+                except Exception as error:  # whoever looks after the queries tries again
+                    if is_bug(error):
+                        log.exception("a real-time query could not be started", channel=name)
+                    self._query_troubles.put(name, reason(error))
+
+    def _activate(self, channel: Channel, compiled: CompiledChannel) -> None:
+        real_time = self._real_time if channel.mode == "real-time" else None
+        if channel.mode == "real-time" and real_time is None:
+            raise SettingError(
+                f"channel {channel.name} was made for real-time mode, which needs a log on"
+                " Kafka and a store on PostgreSQL or MariaDB",
+                field="log",
+                hint="start with the settings it was made with, or drop it and make it again",
+            )
+        self._runner.prepare(channel, compiled)
+        if real_time is not None:
+            real_time.expect(channel)
+        self._dispatcher.add(channel)
+
+    def _warm_up(self) -> None:
+        try:
+            warm_up(self._spark)
+        except Exception:  # the first channel will be slow, or say what is wrong
+            log.exception("Spark could not be warmed up")
+
+    def _has_news(self, channel: Channel) -> bool:
+        ends = self._log.ends()
+        if channel.mode == "real-time" and self._real_time is not None:
+            return self._real_time.need_run(channel, ends.get(channel.new[0], 0))
+        reached = self._runner.progress(channel).ends
+        return any(reached.get(name, 0) < ends.get(name, 0) for name in channel.new)
+
+    def _run(self, name: str, limit_s: float) -> None:
+        """On a thread of the dispatcher."""
+        if self._java.has_ended():
+            raise Unavailable("Spark's Java process has ended", hint="it is started again")
+        channel, compiled = self._store.catalog.channel(name), self._runner.compiled(name)
+        if compiled is None:  # dropped meanwhile
+            return
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        if channel.mode == "real-time" and self._real_time is not None:
+            self._real_time.run(channel, limit_s)
+        else:
+            self._steps.take(channel, compiled, limit_s)
+
+    def _feel_pulse(self) -> None:
+        asked_at = time.monotonic()
+        while not self._stopping.wait(PULSE_S):
+            if self._java.has_ended():
+                log.error("Spark's Java process has ended", pid=self._java.pid)
+                break
+            self._answers = self._java.answers(min(ANSWER_S, self._settings.java_limit_s))
+            if self._answers:
+                asked_at = time.monotonic()
+            elif time.monotonic() - asked_at > self._settings.java_limit_s:
+                log.error("Spark's Java process does not answer and is killed", pid=self._java.pid)
+                self._java.kill()
+                break
+        self._dead.set()
+
+    def _watch(self) -> None:
+        """Let everybody see how far channels are behind; take up those that could not be."""
+        tried_at = time.monotonic()
+        while not self._stopping.wait(LAG_INTERVAL_S) and not self._dead.is_set():
+            with contextlib.suppress(TocsinError, OSError):  # the store is away: later
+                channels = self._store.catalog.channels()
+                for channel in channels:
+                    lag = self.lag(channel)
+                    BEHIND_SECONDS.labels(channel.name).set(lag.seconds)
+                    BEHIND_RECORDS.labels(channel.name).set(lag.records)
+                if time.monotonic() > tried_at + TRY_AGAIN_S:
+                    tried_at = time.monotonic()
+                    for channel in channels:
+                        if self._is_refused(channel.name):
+                            self._take_up(channel)
+
+    def _is_refused(self, name: str) -> bool:
+        """Not one that is just being made."""
+        return self._runner.compiled(name) is None and self._troubles.of(name) is not None

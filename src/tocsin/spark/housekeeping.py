@@ -1,0 +1,103 @@
+"""In the background: the log's tail becomes Parquet, small files are merged, and what nobody needs
+any more is deleted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from tocsin.errors import Damaged, Unavailable
+from tocsin.model import Dataset
+from tocsin.settings import Settings
+from tocsin.spark.runner import Runner
+from tocsin.spark.snapshot import Snapshots
+from tocsin.storage.log import PublicationLog
+from tocsin.storage.store.store import Store
+
+log = structlog.get_logger()
+
+RETENTION_INTERVAL_S = 60.0
+
+
+class Housekeeping:
+    """A thread. `passed` returns, for datasets that Spark's own queries read, up to where they
+    have; `is_over`, whether Spark has ended."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        publication_log: PublicationLog,
+        snapshots: Snapshots,
+        runner: Runner,
+        passed: Callable[[], dict[str, int]],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._log = publication_log
+        self._tables = snapshots.tables
+        self._snapshots = snapshots
+        self._runner = runner
+        self._passed = passed
+        self._is_over = is_over
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, *, wait: bool) -> None:
+        self._stopping.set()
+        if wait and self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        expired_at = 0.0
+        while not self._stopping.wait(self._settings.flush_interval_s) and not self._is_over():
+            try:
+                self._tidy_all()
+                if time.time() - expired_at > RETENTION_INTERVAL_S:
+                    expired_at = time.time()
+                    self._store.results.expire(expired_at - self._settings.result_retention_s)
+                    self._tables.sweep()
+            except Exception as error:  # a full disk, say: the next round may find more room
+                self._report(error)
+
+    def _tidy_all(self) -> None:
+        passed = self._passed()
+        for dataset in self._store.catalog.datasets():
+            try:
+                self._tidy(dataset, passed)
+            except Exception as error:  # one dataset's trouble is not the others'
+                self._report(error, dataset=dataset.name)
+
+    def _report(self, error: Exception, **where: str) -> None:
+        if self._stopping.is_set() or self._is_over():
+            return
+        if isinstance(error, Unavailable | Damaged):
+            log.warning("housekeeping failed", reason=str(error), **where)
+        else:
+            log.exception("housekeeping failed", **where)
+
+    def _tidy(self, dataset: Dataset, passed: dict[str, int]) -> None:
+        name = dataset.name
+        end = self._log.ends().get(name, 0)
+        if end > self._tables.stored_end(dataset):
+            self._log.roll(name)
+            self._tables.flush(dataset, end)
+        self._tables.compact(dataset, horizon=self._horizon(name))
+        self._log.retire(name, self._tables.retire_below(dataset, passed.get(name, end)))
+
+    def _horizon(self, dataset: str) -> int | None:
+        """The lowest position that somebody looks from, or as of which somebody looks at it."""
+        bounds = [
+            self._runner.progress(channel).ends.get(dataset, 0)
+            for channel in self._store.catalog.channels()
+            if dataset in channel.new
+        ]
+        pinned = self._snapshots.horizon(dataset)
+        return min([*bounds, *([] if pinned is None else [pinned])], default=None)

@@ -1,0 +1,141 @@
+"""Channels in real-time mode as the engine sees them: Spark's own queries, and what goes on beside
+them. Ordinary runs serve new subscriptions until such a query looks at them, and take a channel
+past what its query failed on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from tocsin.model import Channel
+from tocsin.settings import Settings
+from tocsin.spark.answering import Ask
+from tocsin.spark.channels import CompiledChannel
+from tocsin.spark.dispatcher import report_trouble
+from tocsin.spark.failures import reason
+from tocsin.spark.newcomers import Newcomers
+from tocsin.spark.real_time import RealTime
+from tocsin.spark.runner import Runner
+from tocsin.spark.snapshot import Snapshots
+from tocsin.spark.steps import Steps
+from tocsin.spark.window import Window
+from tocsin.storage.log import PublicationLog
+from tocsin.storage.store.progress import Progress
+from tocsin.storage.store.store import Store
+
+log = structlog.get_logger()
+
+
+class RealTimeChannels:
+    """One thread looks after the queries; runs come from the dispatcher's threads."""
+
+    def __init__(
+        self,
+        queries: RealTime,
+        runner: Runner,
+        steps: Steps,
+        snapshots: Snapshots,
+        store: Store,
+        publication_log: PublicationLog,
+        settings: Settings,
+    ) -> None:
+        self._queries = queries
+        self._newcomers = Newcomers()
+        self._runner = runner
+        self._steps = steps
+        self._snapshots = snapshots
+        self._store = store
+        self._log = publication_log
+        self._batch_s = settings.real_time_batch_s
+        self._run_limit_s = settings.run_limit_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._look_after, name="real-time", daemon=True)
+        self.why_not: Callable[[CompiledChannel], str] = queries.why_not
+        self.passed: Callable[[], dict[str, int]] = queries.passed
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, *, alive: bool) -> None:
+        """`alive`: Java is, so that its queries can be stopped and waited for."""
+        self._stopping.set()
+        if alive:
+            if self._thread.is_alive():
+                self._thread.join()
+            self._queries.stop()
+
+    def expect(self, channel: Channel) -> None:
+        """From now on its new subscriptions are served."""
+        self._newcomers.watch(channel, self._runner.progress(channel).settled)
+
+    def watch(self, channel: Channel, compiled: CompiledChannel) -> None:
+        """Start Spark's query where the channel stands. If that raises, it is tried again."""
+        stands = self._runner.progress(channel).ends[channel.new[0]]
+        self._queries.watch(channel, compiled, stands)
+
+    def unwatch(self, name: str) -> None:
+        self._newcomers.unwatch(name)
+        self._queries.unwatch(name)
+
+    def subscribed(self, name: str) -> None:
+        self._newcomers.expect(name)
+
+    def keeps_up(self, name: str, behind_s: float) -> bool:
+        """Spark says how far it is when a batch ends, and that is noted twice in a batch: what is
+        younger than two may have been looked at within milliseconds."""
+        return self._queries.is_running(name) and behind_s < 2 * self._batch_s
+
+    def need_run(self, channel: Channel, end: int) -> bool:
+        return self._newcomers.need_run(channel.name, end)
+
+    def run(self, channel: Channel, limit_s: float) -> None:
+        """For new subscriptions."""
+        name, dataset = channel.name, channel.new[0]
+        settled = self._newcomers.settled(name)
+        self._newcomers.arrived(name, self._store.subscriptions.made_after(name, settled))
+        snapshot = self._snapshots.take(self._log.cut)
+        start, sets = self._newcomers.begin(name)
+        end = snapshot.cut.ends.get(dataset, 0)
+        if sets and start < end:
+            window = Window(Progress({dataset: start}, 0), Progress({dataset: end}, 0))
+            self._runner.run_for(name, Ask(window, snapshot, limit_s), sets)
+        self._newcomers.ran(name, sets, end)
+
+    def _look_after(self) -> None:
+        """A new combination of open parameters takes effect within a batch, too."""
+        while not self._stopping.wait(self._batch_s / 2):
+            try:
+                failed = self._queries.look_after()
+                for channel in self._store.catalog.channels():
+                    if channel.mode == "real-time" and channel.name not in failed:
+                        self._note_progress(channel)
+                for name, error in failed.items():
+                    self._recover(name, error)
+            except Exception as error:  # Kafka or the store is away: the next round may find them
+                if not self._stopping.is_set():
+                    report_trouble(
+                        "channels in real-time mode could not be looked after", error, ""
+                    )
+
+    def _note_progress(self, channel: Channel) -> None:
+        reached = self._queries.reached(channel.name)
+        if reached is None:
+            return
+        settled = self._newcomers.hand_over(channel.name, self._queries.batches(channel.name))
+        ends = {channel.new[0]: reached}
+        self._runner.move(channel, Progress(ends, self._runner.progress(channel).at_us, settled))
+
+    def _recover(self, name: str, error: Exception) -> None:
+        """A record or an argument stopped Spark's query: ordinary runs find out which, and take
+        the channel past it."""
+        log.warning("a channel's real-time query failed", channel=name, reason=reason(error))
+        channel, compiled = self._store.catalog.channel(name), self._runner.compiled(name)
+        if compiled is None:
+            return
+        (dataset,) = channel.new
+        while self._runner.progress(channel).ends[dataset] < self._log.ends().get(dataset, 0):
+            self._steps.take(channel, compiled, self._run_limit_s)
+        self.watch(channel, compiled)

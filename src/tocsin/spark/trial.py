@@ -1,0 +1,152 @@
+"""A channel's query, tried on the records and parameter sets of one run, or on some of them.
+
+Each try has a time limit. Knows neither store nor progress, and decides nothing about failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import pyarrow as pa
+from prometheus_client import Histogram
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tocsin.model import Arguments
+from tocsin.protocol import columns
+from tocsin.spark.channels import CompiledChannel, Parameters, ParameterTable, match
+from tocsin.spark.failures import Blame, blame, reason
+from tocsin.spark.job_group import time_limit
+from tocsin.spark.records import quoted
+from tocsin.spark.snapshot import Snapshot
+from tocsin.spark.window import Window
+
+PHASE_TIME = Histogram("tocsin_run_phase_seconds", "Time of a run's phases", ["phase"])
+
+MOST_LISTED = 200  # positions that a condition lists; more are joined
+_MATCH = (columns.BACKEND, columns.ORDER, columns.PAYLOAD)
+
+
+class Record(NamedTuple):
+    """A new record, by where it stands."""
+
+    dataset: str
+    position: int
+
+
+class Row(NamedTuple):
+    """A result: whose, what it is sorted by (a record's position, where it is of one), and what."""
+
+    backend: int
+    order: int
+    payload: bytes
+
+
+class Trial:
+    def __init__(
+        self,
+        spark: SparkSession,
+        compiled: CompiledChannel,
+        window: Window,
+        snapshot: Snapshot,
+        parameters: Parameters,
+        *,
+        limit_s: float,
+    ) -> None:
+        self._spark = spark
+        self._compiled = compiled
+        self._parameters = parameters
+        self._window = window
+        self._limit_s = limit_s
+        with phase("views"):
+            self._stored = {name: snapshot.stored(name) for name in compiled.stored}
+            self._new = {name: snapshot.window(name, *window.range(name)) for name in compiled.new}
+
+    def rows(
+        self,
+        *,
+        only: Sequence[Record] | None = None,
+        without: Collection[Record] = (),
+        sets: Mapping[int, Arguments] | None = None,
+    ) -> list[Row]:
+        """The results in the order to store them: of all records and parameter sets, or of some."""
+        new = {name: _chosen(frame, name, only, without) for name, frame in self._new.items()}
+        parameters = self._parameters if sets is None else self._table(sets)
+        if parameters is None:
+            return []
+        purpose = f"channel {self._compiled.channel.name}"
+        with time_limit(self._spark, purpose, self._limit_s):
+            with phase("plan"):
+                matched = match(
+                    self._spark,
+                    self._compiled,
+                    parameters,
+                    self._stored,
+                    new,
+                    self._window.times(),
+                )
+            with phase("execute"):
+                table = matched.toArrow()
+        table = table.sort_by([(name, "ascending") for name in _MATCH])
+        backends, orders, payloads = (table.column(name).to_pylist() for name in _MATCH)
+        values = zip(backends, orders, payloads, strict=True)
+        return [Row(backend, order, payload.encode()) for backend, order, payload in values]
+
+    def fails(self, records: Sequence[Record], sets: Mapping[int, Arguments]) -> str | None:
+        """Why the query cannot compute with these; None: it can. Raises what is not its fault."""
+        try:
+            self.rows(only=records, sets=sets)
+        except Exception as error:
+            if blame(error) not in (Blame.QUERY, Blame.MEMORY):
+                raise
+            return reason(error)
+        return None
+
+    def records(self) -> list[Record]:
+        """All new records, by where they stand."""
+        return [
+            Record(name, position)
+            for name, frame in self._new.items()
+            for position in sorted(frame.select(columns.POSITION).toArrow().column(0).to_pylist())
+        ]
+
+    def texts(self, records: Collection[Record]) -> list[tuple[Record, str]]:
+        """The records' fields as JSON."""
+        texts = []
+        for name, frame in self._new.items():
+            fields = [quoted(field) for field in frame.columns if not columns.is_system(field)]
+            chosen = _chosen(frame, name, [record for record in records if record.dataset == name])
+            table = chosen.select(columns.POSITION, F.to_json(F.struct(*fields))).toArrow()
+            pairs = zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)
+            texts += [(Record(name, position), text) for position, text in sorted(pairs)]
+        return texts
+
+    def _table(self, sets: Mapping[int, Arguments]) -> Parameters | None:
+        table = ParameterTable(self._spark, self._compiled)
+        table.replace(0, sets.items())
+        return table.current()
+
+
+def _chosen(
+    frame: DataFrame,
+    dataset: str,
+    only: Sequence[Record] | None,
+    without: Collection[Record] = (),
+) -> DataFrame:
+    position = F.col(columns.POSITION)
+    if only is not None:
+        wanted = [record.position for record in only if record.dataset == dataset]
+        if not wanted:
+            return frame.where(F.lit(False))
+        if len(wanted) > MOST_LISTED:
+            listed = frame.sparkSession.createDataFrame(pa.table({columns.POSITION: wanted}))
+            return frame.join(F.broadcast(listed), on=columns.POSITION, how="left_semi")
+        frame = frame.where(position.isin(wanted))
+    unwanted = [record.position for record in without if record.dataset == dataset]
+    return frame.where(~position.isin(unwanted)) if unwanted else frame
+
+
+def phase(name: str) -> AbstractContextManager[object]:
+    return PHASE_TIME.labels(name).time()

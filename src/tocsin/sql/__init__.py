@@ -1,0 +1,55 @@
+"""Tocsin's SQL: statements, types and arguments. No Spark, no storage."""
+
+from tocsin.beginnings import checked as checked_beginning
+from tocsin.beginnings import parse_beginning
+from tocsin.sql.arguments import bind_arguments
+from tocsin.sql.filter_binding import bind_filter, parse_filter
+from tocsin.sql.names import by_lower, fields_by_declared
+from tocsin.sql.parser import parse, parse_one
+from tocsin.sql.statements import (
+    ChangeSubscription,
+    CreateBroker,
+    CreateChannel,
+    CreateDataset,
+    Describe,
+    Drop,
+    Insert,
+    Query,
+    Show,
+    Statement,
+    Subscribe,
+    SubscribeToDataset,
+    Unsubscribe,
+)
+from tocsin.sql.types import SqlType, coerce, coerce_text, coercer, parse_type, text_coercer
+
+__all__ = [
+    "ChangeSubscription",
+    "CreateBroker",
+    "CreateChannel",
+    "CreateDataset",
+    "Describe",
+    "Drop",
+    "Insert",
+    "Query",
+    "Show",
+    "SqlType",
+    "Statement",
+    "Subscribe",
+    "SubscribeToDataset",
+    "Unsubscribe",
+    "bind_arguments",
+    "bind_filter",
+    "by_lower",
+    "checked_beginning",
+    "coerce",
+    "coerce_text",
+    "coercer",
+    "fields_by_declared",
+    "parse",
+    "parse_beginning",
+    "parse_filter",
+    "parse_one",
+    "parse_type",
+    "text_coercer",
+]

@@ -1,0 +1,1 @@
+"""The store: catalog, subscriptions, markers, runs and results, on SQLAlchemy."""

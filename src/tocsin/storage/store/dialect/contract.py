@@ -1,0 +1,116 @@
+"""What the store asks of a database, with what is the same for all of them.
+
+Knows no product. `storage.store.database` says how the store uses these words.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from msgspec import Struct
+from sqlalchemy import Connection, Engine, Table, exc, insert
+from sqlalchemy.engine import URL
+from sqlalchemy.engine import Dialect as CompilerDialect
+
+FIELD = "store"  # the setting that every complaint about an address names
+
+
+class Kind(Enum):
+    """What an error of a database means for the one who asked."""
+
+    LOST = auto()  # no connection: nobody knows whether a commit under way has happened
+    AGAIN = auto()  # it took the transaction back so that others could go on: repeat it
+    REFUSED = auto()  # address, password or rights are wrong, and stay so until somebody acts
+    BUSY = auto()  # nothing happened, and it may work later
+    BROKEN = auto()  # an invariant of ours: crash
+
+
+class Trouble(Struct, frozen=True):
+    kind: Kind
+    reason: str
+    hint: str = ""
+
+    @property
+    def advice(self) -> str:
+        waits = "Tocsin goes on trying; see that the server runs and can be reached"
+        return self.hint or (waits if self.kind is Kind.LOST else "try again")
+
+
+class Dialect(ABC):
+    """One database at one address."""
+
+    errors: ClassVar[tuple[type[Exception], ...]] = (exc.DBAPIError,)
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+
+    def __str__(self) -> str:
+        """The address for people: no password, and no options, which may hold another."""
+        return self.url.set(password=None, query={}).render_as_string()
+
+    @abstractmethod
+    def engine(self, busy_timeout_s: float) -> Engine:
+        """Connections whose transactions each see one state of the store; refuses an address
+        that cannot work."""
+
+    @abstractmethod
+    def make_writer(self, connection: Connection, busy_timeout_s: float) -> None:
+        """Prepare the connection that writes: durable commits, and no endless wait for a lock."""
+
+    def risk(self, connection: Connection) -> str | None:
+        """How the server is set to lose commits at a power cut, which we cannot change."""
+        return None
+
+    @abstractmethod
+    def claim(self, connection: Connection) -> bool:
+        """Take the store for this connection alone, until it closes; False: another has it."""
+
+    def release(self) -> None:
+        """Called when the connection that claimed is closed."""
+        return
+
+    @abstractmethod
+    def trouble(self, error: Exception) -> Trouble:
+        """What one of `errors` means."""
+
+    @abstractmethod
+    def compare_by_code_point(
+        self,
+        connection: Connection,
+        tables: dict[str, dict[str, int]],
+        references: list[tuple[str, str, str, str]],
+    ) -> None:
+        """Make text in existing tables (column → most characters) differ by case, accents and
+        blanks, and sort alike everywhere. References (table, column, other table, its column) are
+        as they were afterwards. May be repeated."""
+
+    @abstractmethod
+    def last_id(self, connection: Connection, table: str) -> int:
+        """The highest id that the database itself has ever given to a row of the table."""
+
+    def insert_many(
+        self,
+        connection: Connection,
+        table: Table,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[Any, ...]],
+    ) -> None:
+        """Write many rows the fastest way there is. `columns` are in the table's order."""
+        connection.exec_driver_sql(_insert(table, columns, connection.dialect), list(rows))
+
+    def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
+        """Send the statements of the block at once, if the database can. They write about so many
+        rows; what came of each is not looked at, but any failure is raised by the end."""
+        return nullcontext()
+
+
+@lru_cache
+def _insert(table: Table, columns: tuple[str, ...], compiler: CompilerDialect) -> str:
+    make: Callable[..., CompilerDialect] = type(compiler)
+    positional = make(paramstyle="qmark" if compiler.positional else "format")
+    return str(insert(table).compile(dialect=positional, column_keys=columns))

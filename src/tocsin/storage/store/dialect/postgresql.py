@@ -1,0 +1,169 @@
+"""PostgreSQL, through psycopg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from hashlib import blake2b
+from typing import Any, cast
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import Connection, Engine, Table, create_engine, exc, text
+
+from tocsin.storage.store.dialect.contract import Dialect, Kind, Trouble
+
+# A server that vanished without a word is noticed within a minute. An address may say otherwise.
+_OPTIONS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+_COPIED = 100  # so many rows at once are copied; fewer are inserted
+
+_LOGIN = "correct user and password in the setting store, or the server's pg_hba.conf"
+_DATABASE = "create the database, or name another in the setting store"
+_RIGHTS = "let this user create and change tables there: GRANT ALL ON SCHEMA … TO …"
+_TLS = "correct sslmode and the certificates that the setting store names, or the server's"
+
+# By the beginning of SQLSTATE; the longest that fits counts.
+_STATES = {
+    "08": (Kind.LOST, ""),
+    "57P": (Kind.LOST, ""),
+    "53300": (Kind.LOST, "raise the server's max_connections, or let others use fewer"),
+    "40001": (Kind.AGAIN, ""),
+    "40P01": (Kind.AGAIN, ""),
+    "28": (Kind.REFUSED, _LOGIN),
+    "3D": (Kind.REFUSED, _DATABASE),
+    "3F": (Kind.REFUSED, "create the schema that the setting store names"),
+    "42501": (Kind.REFUSED, _RIGHTS),
+    "25006": (Kind.BUSY, "the server is read-only; name the one that may be written"),
+    "53100": (Kind.BUSY, "free some disk space; nothing of this request was written"),
+    "53": (Kind.BUSY, "the server is short of memory; nothing of this request was written"),
+    "55P03": (Kind.BUSY, "another session has locked the store; end it, or try again"),
+    "57014": (Kind.BUSY, "somebody stopped the statement; try again"),
+    "58": (Kind.BUSY, "the server's disk failed; see its log"),
+    "XX": (Kind.BUSY, "the server reports damage; see its log"),
+}
+# A server that lets nobody in gives no SQLSTATE, only words. What is not here is waited for.
+_REFUSALS = {
+    "authentication failed": _LOGIN,
+    "no password supplied": _LOGIN,
+    "pg_hba.conf": _LOGIN,
+    "not permitted to log in": _LOGIN,
+    'FATAL:  role "': _LOGIN,
+    'FATAL:  database "': _DATABASE,
+    "permission denied for database": _RIGHTS,
+    "certificate": _TLS,
+    "does not support SSL": _TLS,
+    "invalid connection option": "correct the options in the setting store",
+    "invalid sslmode": _TLS,
+}
+
+
+class Postgresql(Dialect):
+    errors = (exc.DBAPIError, psycopg.Error)  # COPY goes past SQLAlchemy
+
+    def engine(self, busy_timeout_s: float) -> Engine:
+        options = {name: value for name, value in _OPTIONS.items() if name not in self.url.query}
+        return create_engine(
+            self.url.set(drivername="postgresql+psycopg"),
+            isolation_level="REPEATABLE READ",
+            pool_size=8,
+            max_overflow=24,
+            connect_args=options,
+        )
+
+    def make_writer(self, connection: Connection, busy_timeout_s: float) -> None:
+        wait = f"{max(1, round(busy_timeout_s * 1000))}ms"
+        connection.execute(text("SELECT set_config('lock_timeout', :wait, false)"), {"wait": wait})
+        # Others on this server may do without, but what we acknowledge must survive a crash.
+        connection.execute(
+            text(
+                "SELECT set_config('synchronous_commit', 'on', false)"
+                " WHERE current_setting('synchronous_commit') = 'off'"
+            )
+        )
+        connection.commit()
+
+    def risk(self, connection: Connection) -> str | None:
+        setting = connection.execute(text("SELECT current_setting('fsync')")).scalar()
+        return None if setting == "on" else f"fsync is {setting}"
+
+    def claim(self, connection: Connection) -> bool:
+        """By an advisory lock, which lives as long as the session. Each schema is its own store."""
+        schema = connection.execute(text("SELECT current_schema()")).scalar()
+        digest = blake2b(f"tocsin {schema}".encode(), digest_size=8).digest()
+        key = int.from_bytes(digest, signed=True)
+        taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar()
+        connection.commit()
+        return bool(taken)
+
+    def trouble(self, error: Exception) -> Trouble:
+        orig = error.orig if isinstance(error, exc.DBAPIError) else error
+        reason = (str(orig).splitlines() or [type(orig).__name__])[0]
+        state = getattr(orig, "sqlstate", None)
+        if state is not None:
+            fitting = [prefix for prefix in _STATES if state.startswith(prefix)]
+            kind, hint = _STATES[max(fitting, key=len)] if fitting else (Kind.BROKEN, "")
+            return Trouble(kind, reason, hint)
+        for part, hint in _REFUSALS.items():
+            if part in str(orig):
+                return Trouble(Kind.REFUSED, reason, hint)
+        lost = isinstance(orig, psycopg.OperationalError | psycopg.InterfaceError)
+        return Trouble(Kind.LOST if lost else Kind.BROKEN, reason)
+
+    def compare_by_code_point(
+        self,
+        connection: Connection,
+        tables: dict[str, dict[str, int]],
+        references: list[tuple[str, str, str, str]],
+    ) -> None:
+        """The order of a language also changes with the system's libraries, under the indexes."""
+        for table, columns in tables.items():
+            changes = [
+                sql.SQL('ALTER COLUMN {} TYPE varchar({}) COLLATE "C"').format(
+                    sql.Identifier(name), sql.Literal(characters)
+                )
+                for name, characters in columns.items()
+            ]
+            statement = sql.SQL("ALTER TABLE {} {}").format(
+                sql.Identifier(table), sql.SQL(", ").join(changes)
+            )
+            connection.exec_driver_sql(statement.as_string())
+
+    def last_id(self, connection: Connection, table: str) -> int:
+        query = text("SELECT pg_sequence_last_value(pg_get_serial_sequence(:name, 'id'))")
+        return int(connection.execute(query, {"name": table}).scalar() or 0)
+
+    def insert_many(
+        self,
+        connection: Connection,
+        table: Table,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[Any, ...]],
+    ) -> None:
+        if len(rows) < _COPIED:
+            super().insert_many(connection, table, columns, rows)
+            return
+        compiler = connection.dialect
+        compiled = (table.c[column].type.compile(compiler) for column in columns)
+        types = [text.partition("(")[0].lower() for text in compiled]
+        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
+            sql.Identifier(table.name), sql.SQL(", ").join(map(sql.Identifier, columns))
+        )
+        with _driver(connection).cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(types)
+            for row in rows:
+                copy.write_row(row)
+
+    def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
+        """COPY has a conversation of its own."""
+        return _driver(connection).pipeline() if rows < _COPIED else nullcontext()
+
+
+def _driver(connection: Connection) -> psycopg.Connection[Any]:
+    return cast("psycopg.Connection[Any]", connection.connection.dbapi_connection)

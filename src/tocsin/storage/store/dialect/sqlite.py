@@ -1,0 +1,114 @@
+"""SQLite: a file, one writer, no server."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, exc, text
+
+from tocsin.errors import SettingError
+from tocsin.storage.store.dialect.contract import FIELD, Dialect, Kind, Trouble
+
+_WRITES = "tocsin_writes"
+
+_HINTS = {
+    "is locked": "another process holds the store; stop it, or try again",
+    "is full": "free some disk space; nothing of this request was written",
+    "readonly": "give this user the right to write the store's file and directory",
+    "disk i/o": "check the disk; nothing of this request was written",
+    "malformed": "the store's file is damaged; restore it from a backup",
+}
+_NOT_OURS = ("not a database", "unable to open")
+
+
+class Sqlite(Dialect):
+    _claimed: int | None = None
+
+    def engine(self, busy_timeout_s: float) -> Engine:
+        if self.url.database in (None, "", ":memory:"):
+            raise SettingError(
+                "a store in memory would forget what it acknowledged",
+                field=FIELD,
+                hint="name a file: sqlite:///data/store.db",
+            )
+        if not self._file.parent.is_dir():
+            raise SettingError(
+                f"cannot open the store {self}: the directory {self._file.parent} does not exist",
+                field=FIELD,
+                hint="create the directory first",
+            )
+        engine = create_engine(self.url, pool_size=8, max_overflow=56)
+
+        @event.listens_for(engine, "connect")
+        def configure(connection: Any, _record: Any) -> None:
+            connection.isolation_level = None  # the driver must not begin transactions by itself
+            for pragma in (
+                f"busy_timeout = {int(busy_timeout_s * 1000)}",
+                "journal_mode = WAL",
+                "synchronous = FULL",  # in WAL mode NORMAL may lose the last commits at a power cut
+                "foreign_keys = ON",
+                "cache_size = -65536",
+                "journal_size_limit = 67108864",
+            ):
+                connection.execute(f"PRAGMA {pragma}")
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            # A transaction that reads first and then writes cannot wait for another writer: SQLite
+            # would refuse it at once. So writers say so when they begin.
+            writes = connection.get_execution_options().get(_WRITES, False)
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+        return engine
+
+    def make_writer(self, connection: Connection, busy_timeout_s: float) -> None:
+        connection.execution_options(**{_WRITES: True})
+
+    def claim(self, connection: Connection) -> bool:
+        """By a file beside the store, since SQLite's own locks last for a transaction only. The
+        system frees it when the process dies."""
+        handle = os.open(f"{self._file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            return False
+        self._claimed = handle
+        return True
+
+    def release(self) -> None:
+        if self._claimed is not None:
+            os.close(self._claimed)
+            self._claimed = None
+
+    def trouble(self, error: Exception) -> Trouble:
+        assert isinstance(error, exc.DBAPIError)
+        reason = str(error.orig)
+        if any(part in reason for part in _NOT_OURS):
+            hint = (
+                "name a file of the store, or one that does not exist yet in a directory that does"
+            )
+            return Trouble(Kind.REFUSED, reason, hint)
+        if isinstance(error, exc.IntegrityError | exc.DataError | exc.ProgrammingError):
+            return Trouble(Kind.BROKEN, reason)
+        hints = (hint for part, hint in _HINTS.items() if part in reason.lower())
+        return Trouble(Kind.BUSY, reason, next(hints, "try again"))
+
+    def compare_by_code_point(
+        self,
+        connection: Connection,
+        tables: dict[str, dict[str, int]],
+        references: list[tuple[str, str, str, str]],
+    ) -> None:
+        """SQLite does so by itself."""
+
+    def last_id(self, connection: Connection, table: str) -> int:
+        query = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
+        return int(connection.execute(query, {"name": table}).scalar() or 0)
+
+    @property
+    def _file(self) -> Path:
+        return Path(str(self.url.database)).absolute()

@@ -1,0 +1,42 @@
+"""Names of datasets, channels and brokers: whether they are there, and what to say if not."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Table, select
+
+from tocsin.errors import InvalidInput, NotFound
+from tocsin.storage.store import schema
+
+_TABLES = {"dataset": schema.datasets, "channel": schema.channels, "broker": schema.brokers}
+
+
+def missing(kind: str, name: str) -> NotFound:
+    return NotFound(
+        f"there is no {kind} {name}", field=kind, hint=f"SHOW {kind.upper()}S lists them"
+    )
+
+
+def exists(connection: Connection, kind: str, name: str) -> bool:
+    table: Table = _TABLES[kind]
+    return connection.execute(select(table.c.name).where(table.c.name == name)).first() is not None
+
+
+def require(connection: Connection, kind: str, name: str) -> None:
+    if not exists(connection, kind, name):
+        raise missing(kind, name)
+
+
+def refuse_unstorable(name: str, field: str = "name") -> None:
+    """No database index holds names of any length, and not every database every character."""
+    if not schema.storable(name):
+        raise InvalidInput(
+            f"a {field} cannot have NUL (U+0000) or an unpaired surrogate",
+            field=field,
+            hint="leave it out",
+        )
+    if not 0 < len(name) <= schema.NAME_CHARACTERS:
+        raise InvalidInput(
+            f"a {field} has 1 to {schema.NAME_CHARACTERS} characters, this one {len(name)}",
+            field=field,
+            hint="choose a shorter one" if name else "give one",
+        )

@@ -1,0 +1,364 @@
+"""Frontend subscriptions, and the backend subscriptions they are merged into.
+
+A backend subscription lives while someone holds it; the last to leave takes its results along.
+Knows nothing of runs, matching or delivery.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, delete, func, select, tuple_, update
+
+from tocsin.model import (
+    ANY,
+    Arguments,
+    BackendSubscription,
+    Beginning,
+    Subscription,
+    filtered_dataset,
+)
+from tocsin.storage.store import markers, news, progress, schema
+from tocsin.storage.store.database import Database, Write, current_sequence, reads, writes
+from tocsin.storage.store.names import refuse_unstorable, require
+from tocsin.storage.store.news import News
+from tocsin.storage.store.parameter_journal import ParameterChanges, ParameterJournal
+from tocsin.storage.store.subscription_rows import (
+    backend_hash,
+    backends_with,
+    canonical,
+    chunks,
+    subscription,
+    subscriptions_where,
+)
+
+_backend = schema.backend_subscriptions
+_frontend = schema.frontend_subscriptions
+_BACKEND_COLUMNS = (
+    "id", "channel", "arguments", "hash", "epoch", "head", "floor", "sequence", "since",
+)  # fmt: skip
+_FRONTEND_COLUMNS = ("id", "subscriber", "broker", "backend", "marker", "sequence")
+
+Wish = tuple[str, str, Arguments, str | None]
+"""Subscriber, channel, arguments, broker."""
+_NOWHERE: Mapping[str, int] = {}
+
+
+class Subscriptions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._journal = ParameterJournal(database.opened_at_sequence)
+
+    def subscribe(
+        self,
+        subscriber: str,
+        channel: str,
+        arguments: Arguments,
+        broker: str | None,
+        marker: int | None = None,
+        since: int = 0,
+    ) -> tuple[Subscription, bool]:
+        """The subscriber's one subscription to these arguments, and whether its backend is new.
+
+        Arguments come in canonical form (every parameter, values of its type). A repeat gives the
+        same subscription where it is: it is put on the broker only if it was on none. A repeat may
+        be late, and must not tear a subscriber apart that has moved since. A new one begins behind
+        `marker`, or without one at the head. A new backend subscription counts records of its
+        channel's one NEW dataset from `since` on, or from where the channel stands if it is past
+        that: somebody published while this subscription was made.
+        """
+        return self.subscribe_all([(subscriber, channel, arguments, broker)], marker, since)[0]
+
+    @writes
+    def subscribe_all(
+        self, write: Write, wanted: Sequence[Wish], marker: int | None = None, since: int = 0
+    ) -> list[tuple[Subscription, bool]]:
+        """Many at once: all of them are made, or none."""
+        for subscriber, _, _, _ in wanted:
+            refuse_unstorable(subscriber, "subscriber")
+        for broker in dict.fromkeys(broker for *_, broker in wanted):
+            if broker is not None:
+                require(write.connection, "broker", broker)
+        wishes = {}
+        hashes = []
+        for _, channel, arguments, _ in wanted:
+            text = canonical(arguments)
+            hashes.append(backend_hash(channel, text))
+            wishes[hashes[-1]] = (channel, text)
+        backends = backends_with(write.connection, list(wishes))
+        new = {hash_: wish for hash_, wish in wishes.items() if hash_ not in backends}
+        backends |= self._create_backends(write, new, since)
+        pairs: dict[tuple[str, int], str | None] = {}
+        for (subscriber, _, _, broker), hash_ in zip(wanted, hashes, strict=True):
+            pair = (subscriber, backends[hash_].id)
+            pairs[pair] = pairs.get(pair) or broker
+        subscriptions = _frontends(write, pairs, backends, marker)
+        return [
+            (subscriptions[subscriber, backends[hash_].id], new.pop(hash_, None) is not None)
+            for (subscriber, *_), hash_ in zip(wanted, hashes, strict=True)
+        ]
+
+    @writes
+    def unsubscribe(self, write: Write, number: int, subscriber: str | None = None) -> Subscription:
+        ended = subscription(write.connection, number, subscriber)
+        news.detach(write, [ended])
+        write.connection.execute(delete(_frontend).where(_frontend.c.id == number))
+        held = select(_frontend.c.id).where(_frontend.c.backend == ended.backend.id).limit(1)
+        if write.connection.execute(held).first() is None:
+            self._remove_backend(write, ended.backend.channel, ended.backend.id)
+        return ended
+
+    @writes
+    def attach(self, write: Write, subscriber: str, broker: str) -> list[Subscription]:
+        """Move everything of the subscriber to the broker."""
+        require(write.connection, "broker", broker)
+        mine = _frontend.c.subscriber == subscriber
+        return _move(write, subscriptions_where(write.connection, mine), broker)
+
+    @writes
+    def move(self, write: Write, number: int, broker: str) -> Subscription:
+        require(write.connection, "broker", broker)
+        return _move(write, [subscription(write.connection, number)], broker)[0]
+
+    @reads
+    def get(self, connection: Connection, number: int) -> Subscription:
+        return subscription(connection, number)
+
+    @reads
+    def all_(self, connection: Connection) -> list[Subscription]:
+        return subscriptions_where(connection)
+
+    @reads
+    def of_subscriber(self, connection: Connection, name: str) -> list[Subscription]:
+        return subscriptions_where(connection, _frontend.c.subscriber == name)
+
+    @reads
+    def of_broker(self, connection: Connection, broker: str) -> tuple[int, list[Subscription]]:
+        """All on that broker, and the sequence from which `news` continues."""
+        require(connection, "broker", broker)
+        sequence = current_sequence(connection)
+        return sequence, subscriptions_where(connection, _frontend.c.broker == broker)
+
+    @reads
+    def news(self, connection: Connection, broker: str, since: int) -> News:
+        """What changed for that broker after a sequence: see `storage.news`."""
+        return news.news(connection, broker, since)
+
+    @writes
+    def put_markers(
+        self,
+        write: Write,
+        wanted: Sequence[tuple[int, str, int]],
+        ends: Mapping[str, int] = _NOWHERE,
+    ) -> list[int]:
+        """Move markers (subscription, epoch, position) forward; returns the unknown ids. Markers of
+        filters go no farther than the `ends` of their datasets' logs."""
+        return markers.put(write.connection, wanted, ends)
+
+    @reads
+    def marker_of(
+        self,
+        connection: Connection,
+        channel: str,
+        arguments: Arguments,
+        beginning: Beginning,
+        now: float,
+    ) -> int | None:
+        """Behind which position the results begin that a newcomer asks for, as far as they are
+        kept; None: there is no past."""
+        hash_ = backend_hash(channel, canonical(arguments))
+        backend = backends_with(connection, [hash_]).get(hash_)
+        if backend is None:
+            return None
+        if beginning.last is not None:
+            return max(backend.floor, backend.head - beginning.last)
+        results = schema.results
+        recent = results.c.created_at >= now - (beginning.seconds or 0.0)
+        first = select(func.min(results.c.position)).where(results.c.backend == backend.id, recent)
+        position = connection.execute(first).scalar()
+        return backend.head if position is None else int(position) - 1
+
+    @reads
+    def knows(self, connection: Connection, channel: str, arguments: Arguments) -> bool:
+        """Whether such a backend subscription exists."""
+        hash_ = backend_hash(channel, canonical(arguments))
+        return bool(backends_with(connection, [hash_]))
+
+    @reads
+    def open_sets(self, connection: Connection, channel: str) -> list[Arguments]:
+        """The parameter sets that leave a parameter open."""
+        leaves_open = _backend.c.arguments.contains(f":{canonical(dict(ANY))}", autoescape=True)
+        query = select(_backend.c.arguments).where(_backend.c.channel == channel, leaves_open)
+        return [msgspec.json.decode(text, type=dict) for text in connection.scalars(query)]
+
+    @reads
+    def parameter_sets(self, connection: Connection, channel: str) -> list[tuple[int, Arguments]]:
+        """Every backend subscription of the channel with its arguments, but those set aside.
+
+        To follow changes, ask `parameter_version` first: `parameter_changes` then
+        repeats what happened in between, which does no harm.
+        """
+        rows = connection.execute(
+            select(_backend.c.id, _backend.c.arguments)
+            .where(_backend.c.channel == channel, _backend.c.failure.is_(None))
+            .order_by(_backend.c.id)
+        ).all()
+        decode = msgspec.json.Decoder(dict).decode
+        return [(number, decode(text)) for number, text in rows]
+
+    @reads
+    def starting_after(self, connection: Connection, channel: str, position: int) -> dict[int, int]:
+        """Of the parameter sets that count records only from behind a position, where that is."""
+        young = select(_backend.c.id, _backend.c.since).where(
+            _backend.c.channel == channel, _backend.c.since > position
+        )
+        return {number: since for number, since in connection.execute(young)}
+
+    @reads
+    def made_after(
+        self, connection: Connection, channel: str, backend: int
+    ) -> list[tuple[int, Arguments, int]]:
+        """Parameter sets that are newer than a backend subscription, and from where they count."""
+        rows = connection.execute(
+            select(_backend.c.id, _backend.c.arguments, _backend.c.since)
+            .where(
+                _backend.c.channel == channel,
+                _backend.c.id > backend,
+                _backend.c.failure.is_(None),
+            )
+            .order_by(_backend.c.id)
+        )
+        return [(number, msgspec.json.decode(text), since) for number, text, since in rows]
+
+    @writes
+    def set_aside(self, write: Write, channel: str, failures: Mapping[int, str]) -> None:
+        """The query fails with these parameter sets: from now on it is asked without them."""
+        for backend, reason in failures.items():
+            write.connection.execute(
+                update(_backend).where(_backend.c.id == backend).values(failure=reason)
+            )
+            self._journal_later(write, channel, backend, None)
+
+    @reads
+    def failures(self, connection: Connection, channel: str) -> dict[int, str]:
+        """The parameter sets that are set aside, and why."""
+        rows = connection.execute(
+            select(_backend.c.id, _backend.c.failure).where(
+                _backend.c.channel == channel, _backend.c.failure.is_not(None)
+            )
+        )
+        return {number: reason for number, reason in rows}
+
+    @reads
+    def count_parameter_sets(self, connection: Connection, channel: str) -> int:
+        counted = select(func.count()).where(_backend.c.channel == channel)
+        return int(connection.execute(counted).scalar_one())
+
+    def parameter_version(self, channel: str) -> int:
+        """Grows with each backend subscription of the channel that comes or goes."""
+        return self._journal.version(channel)
+
+    def parameter_changes(self, channel: str, since_version: int) -> ParameterChanges | None:
+        """(version, added, removed) after that version; None: read `parameter_sets` again."""
+        return self._journal.since(channel, since_version)
+
+    def _create_backends(
+        self, write: Write, wishes: dict[str, tuple[str, str]], since: int
+    ) -> dict[str, BackendSubscription]:
+        """New backend subscriptions by hash, of (channel, arguments as text)."""
+        if not wishes:
+            return {}
+        for channel in dict.fromkeys(channel for channel, _ in wishes.values()):
+            require(write.connection, "channel", channel)
+        passed = _passed(write.connection, {channel for channel, _ in wishes.values()})
+        backends = {}
+        rows: list[tuple[Any, ...]] = []
+        ids = write.take_ids("backend", len(wishes))
+        for number, (hash_, (channel, text)) in zip(ids, wishes.items(), strict=True):
+            backend = BackendSubscription(
+                number,
+                channel,
+                msgspec.json.decode(text),
+                secrets.token_hex(8),
+                since=max(since, passed[channel]),
+            )
+            backends[hash_] = backend
+            epoch, start = backend.epoch, backend.since
+            rows.append((number, channel, text, hash_, epoch, 0, 0, write.sequence(), start))
+            self._journal_later(write, channel, number, backend.arguments)
+        write.insert_many(_backend, _BACKEND_COLUMNS, rows)
+        return backends
+
+    def _remove_backend(self, write: Write, channel: str, number: int) -> None:
+        write.connection.execute(delete(schema.results).where(schema.results.c.backend == number))
+        write.connection.execute(delete(_backend).where(_backend.c.id == number))
+        self._journal_later(write, channel, number, None)
+
+    def _journal_later(
+        self, write: Write, channel: str, number: int, added: Arguments | None
+    ) -> None:
+        version = write.sequence()
+        write.after_commit.append(lambda: self._journal.record(channel, version, number, added))
+
+
+def _passed(connection: Connection, channels: set[str]) -> dict[str, int]:
+    """Up to where channels have looked at the one NEW dataset that they have."""
+    ends_by_channel = {}
+    for channel in channels:
+        stands = progress.read(connection, channel)
+        ends = [] if stands is None else list(stands.ends.values())
+        ends_by_channel[channel] = ends[0] if len(ends) == 1 else 0
+    return ends_by_channel
+
+
+def _move(write: Write, subscriptions: list[Subscription], broker: str) -> list[Subscription]:
+    moving = [subscription for subscription in subscriptions if subscription.broker != broker]
+    if moving:
+        news.detach(write, moving)
+        news.arrive(write, moving, broker)
+    return [msgspec.structs.replace(subscription, broker=broker) for subscription in subscriptions]
+
+
+def _frontends(
+    write: Write,
+    pairs: dict[tuple[str, int], str | None],
+    backends: dict[str, BackendSubscription],
+    marker: int | None,
+) -> dict[tuple[str, int], Subscription]:
+    """The subscriptions of (subscriber, backend) → broker, as they are or else made anew."""
+    subscriptions = {}
+    for chunk in chunks(list(pairs)):
+        once = tuple_(_frontend.c.subscriber, _frontend.c.backend).in_(chunk)
+        for known in subscriptions_where(write.connection, once):
+            subscriptions[known.subscriber, known.backend.id] = known
+    for pair, known in subscriptions.items():
+        broker = pairs[pair]
+        if known.broker is None and broker is not None:
+            (subscriptions[pair],) = _move(write, [known], broker)
+    new = [pair for pair in pairs if pair not in subscriptions]
+    if new:
+        by_id = {backend.id: backend for backend in backends.values()}
+        rows: list[tuple[Any, ...]] = []
+        for number, (subscriber, backend) in zip(
+            write.take_ids("frontend", len(new)), new, strict=True
+        ):
+            broker, its = pairs[subscriber, backend], by_id[backend]
+            begin = _begin(its, marker)
+            rows.append((number, subscriber, broker, backend, begin, write.sequence()))
+            subscriptions[subscriber, backend] = Subscription(
+                number, subscriber, broker, its, begin
+            )
+        write.insert_many(_frontend, _FRONTEND_COLUMNS, rows)
+    return subscriptions
+
+
+def _begin(backend: BackendSubscription, marker: int | None) -> int:
+    """A marker never passes the head; that of a filter is the end of a log, which others know."""
+    if marker is None:
+        return backend.head
+    if filtered_dataset(backend.channel) is not None:
+        return marker
+    return max(backend.floor, min(marker, backend.head))

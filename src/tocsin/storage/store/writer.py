@@ -1,0 +1,282 @@
+"""The one connection that writes the store, and what became of its last commit.
+
+A store has one writer at a time: the connection that holds the claim. Every transaction first puts
+its fence, a number and who writes, in one row. Therefore
+- transactions of writers happen one after the other, and none can wait for another in a ring,
+- a commit whose answer was lost is looked up by its fence: it happened, or it is repeated, and
+- a writer that another has replaced finds out before it writes anything.
+
+Not thread-safe: `storage.database` lets in one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Connection, Engine, Table, bindparam, case, insert, select, update
+
+from tocsin.errors import Conflict, Unavailable
+from tocsin.storage.store import schema, upgrades
+from tocsin.storage.store.dialect import FIELD, Dialect, Kind
+
+T = TypeVar("T")
+
+_ASK_AGAIN_S = 0.05
+_FENCE = schema.meta.c.name == "writer"
+_REPLACED = (
+    update(schema.meta)
+    .where(_FENCE, schema.meta.c.value == bindparam("ours"))
+    .values(value=bindparam("next"))
+)
+_counters = schema.counters
+
+
+class TakenOver(Exception):
+    """Another writer has the store now; says which."""
+
+
+def current_sequence(connection: Connection) -> int:
+    """The sequence of the last commit that this transaction can see."""
+    query = select(_counters.c.value).where(_counters.c.name == "sequence")
+    return int(connection.execute(query).scalar_one())
+
+
+class Write:
+    """One writing transaction. What `after_commit` is given runs before the next writer starts."""
+
+    def __init__(
+        self, connection: Connection, dialect: Dialect, now: float, counters: Mapping[str, int]
+    ) -> None:
+        self.connection = connection
+        self.now = now
+        self.after_commit: list[Callable[[], None]] = []
+        self.counted: dict[str, int] = {}  # counters as they will be
+        self._dialect = dialect
+        self._counters = counters  # as they were
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the newest commit, which may be this one."""
+        return self.counted.get("sequence", self._counters["sequence"])
+
+    def sequence(self) -> int:
+        """This transaction's own sequence number. Commits happen in the order of their numbers,
+        so that whoever has read number n has seen everything up to n."""
+        self.count("sequence", self._counters["sequence"] + 1)
+        return self.last_sequence
+
+    def take_ids(self, kind: str, count: int) -> range:
+        """Ids that nobody has had before; one that is not used in the end is given again."""
+        last = self.counted.get(kind, self._counters[kind])
+        self.count(kind, last + count)
+        return range(last + 1, last + count + 1)
+
+    def count(self, counter: str, value: int) -> None:
+        """Let a counter stand there from this commit on."""
+        self.counted[counter] = value
+
+    def insert_many(
+        self, table: Table, columns: tuple[str, ...], rows: list[tuple[Any, ...]]
+    ) -> None:
+        """Many rows the fastest way the database has; `columns` are in the table's order."""
+        self._dialect.insert_many(self.connection, table, columns, rows)
+
+    def together(self, rows: int) -> AbstractContextManager[Any]:
+        """Statements in the block that write about so many rows, and whose outcome is not
+        looked at, may travel together."""
+        return self._dialect.together(self.connection, rows)
+
+    def store_counters(self) -> None:
+        """All in one statement: they change with every commit."""
+        new = [name for name in self.counted if name not in self._counters]
+        if new:
+            rows = [{"name": name, "value": self.counted[name]} for name in new]
+            self.connection.execute(insert(_counters), rows)
+        moved = {name: value for name, value in self.counted.items() if name not in new}
+        if moved:
+            chosen = update(_counters).where(_counters.c.name.in_(moved))
+            self.connection.execute(chosen.values(value=case(moved, value=_counters.c.name)))
+
+
+class Attempt(Generic[T]):
+    """One try at a transaction. It is in doubt while a commit was sent and no answer came."""
+
+    def __init__(self, work: Callable[[Write], T]) -> None:
+        self.work = work
+        self.result: T
+        self.fence = ""
+        self.after_commit: list[Callable[[], None]] = []
+        self.counted: dict[str, int] = {}
+        self.in_doubt = False
+        self.committed = False
+
+
+class Writer:
+    def __init__(self, engine: Engine, dialect: Dialect, busy_timeout_s: float) -> None:
+        self._engine = engine
+        self._dialect = dialect
+        self._busy_timeout_s = busy_timeout_s
+        self._token = secrets.token_hex(8)
+        self._serial = 0
+        self._fence = ""  # of our last commit
+        self._connection: Connection | None = None
+        self._driver: Any = None
+        self._doubt: Attempt[Any] | None = None
+        self._counters: dict[str, int] | None = None  # nobody else changes them
+
+    def open(self) -> None:
+        """Take the store, and make it or bring it up to date. A writer that is just leaving is
+        waited for."""
+        connection = self._connect()
+        deadline = time.monotonic() + self._busy_timeout_s
+        while not self._dialect.claim(connection):
+            if time.monotonic() >= deadline:
+                raise Conflict(
+                    f"another cluster uses the store {self._dialect}{self._holder(connection)}",
+                    field=FIELD,
+                    hint="stop it, or give this one a store of its own",
+                )
+            time.sleep(_ASK_AGAIN_S)
+        upgrades.prepare(connection, self._dialect)
+        self._fence = self._next_fence()
+        with connection.begin():
+            put = update(schema.meta).where(_FENCE).values(value=self._fence)
+            if connection.execute(put).rowcount == 0:
+                connection.execute(insert(schema.meta), {"name": "writer", "value": self._fence})
+
+    def ensure(self) -> None:
+        """Have a connection that holds the claim, and know what was committed last."""
+        if self._connection is not None:
+            return
+        try:
+            connection = self._connect()
+            if not self._dialect.claim(connection):
+                with connection.begin():
+                    self._refuse_stranger(_read_fence(connection))
+                raise Unavailable(
+                    f"the server of the store {self._dialect} still holds our former connection",
+                    field=FIELD,
+                    hint="it notices by and by that nobody is there; try again",
+                )
+            self._settle(connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self) -> None:
+        """Make sure that the connection lives, or that another takes its place."""
+        if self._connection is not None:
+            try:
+                with self._connection.begin():
+                    current_sequence(self._connection)
+            except self._dialect.errors:
+                self.close()
+        self.ensure()
+
+    def carry_out(self, attempt: Attempt[Any], now: float) -> None:
+        connection = self._connection
+        assert connection is not None
+        attempt.fence = self._next_fence()
+        try:
+            with connection.begin() as transaction:
+                self._replace_fence(connection, attempt.fence)
+                write = Write(connection, self._dialect, now, self._known(connection))
+                attempt.after_commit, attempt.counted = write.after_commit, write.counted
+                attempt.result = attempt.work(write)
+                write.store_counters()
+                self._doubt, attempt.in_doubt = attempt, True
+                transaction.commit()
+        except BaseException as error:
+            lost = self._is_lost(error)
+            if lost or attempt.in_doubt or connection.invalidated:
+                self.close()  # what it was about to do is looked up when we are back
+            if not lost and isinstance(error, self._dialect.errors):
+                attempt.in_doubt = False  # the answer was no
+            raise
+        self._committed(attempt)
+
+    def close(self) -> None:
+        """Let go of the connection, and with it of the claim and of what is not committed."""
+        driver, self._connection, self._driver = self._driver, None, None
+        self._counters = None
+        if driver is not None:
+            with contextlib.suppress(Exception):  # it may be dead already
+                driver.close()
+            self._dialect.release()
+
+    def _connect(self) -> Connection:
+        connection = self._engine.connect()
+        connection.detach()  # in a pool the claim would outlive us
+        self._connection, self._driver = connection, connection.connection.dbapi_connection
+        self._dialect.make_writer(connection, self._busy_timeout_s)
+        return connection
+
+    def _settle(self, connection: Connection) -> None:
+        """Look up what was committed last: who still commits has locked the row."""
+        with connection.begin():
+            fence = _read_fence(connection, lock=True)
+        attempt = self._doubt
+        if attempt is not None and fence == attempt.fence:
+            self._committed(attempt)
+        elif fence != self._fence:
+            raise TakenOver(_who(fence))
+        elif attempt is not None:
+            self._doubt, attempt.in_doubt = None, False
+
+    def _committed(self, attempt: Attempt[Any]) -> None:
+        self._fence, self._doubt = attempt.fence, None
+        attempt.in_doubt, attempt.committed = False, True
+        if self._counters is not None:
+            self._counters.update(attempt.counted)
+        for effect in attempt.after_commit:
+            effect()
+
+    def _known(self, connection: Connection) -> dict[str, int]:
+        """The counters; read once for each connection, behind the fence."""
+        if self._counters is None:
+            rows = connection.execute(select(_counters.c.name, _counters.c.value))
+            self._counters = {name: value for name, value in rows}
+        return self._counters
+
+    def _replace_fence(self, connection: Connection, fence: str) -> None:
+        if connection.execute(_REPLACED, {"ours": self._fence, "next": fence}).rowcount != 1:
+            raise TakenOver(_who(_read_fence(connection)))
+
+    def _refuse_stranger(self, fence: str) -> None:
+        if self._token not in fence:
+            raise TakenOver(_who(fence))
+
+    def _next_fence(self) -> str:
+        self._serial += 1
+        who = f"process {os.getpid()} on {socket.gethostname()[:64]}"
+        return f"{self._serial} {self._token} {who}"
+
+    def _holder(self, connection: Connection) -> str:
+        try:
+            with connection.begin():
+                return f": {_who(_read_fence(connection))}"
+        except self._dialect.errors:  # it is just being made
+            return ""
+
+    def _is_lost(self, error: BaseException) -> bool:
+        if not isinstance(error, self._dialect.errors):
+            return False
+        return self._dialect.trouble(error).kind is Kind.LOST
+
+
+def _read_fence(connection: Connection, *, lock: bool = False) -> str:
+    """The fence that the store bears now."""
+    query = select(schema.meta.c.value).where(_FENCE)
+    return str(connection.execute(query.with_for_update() if lock else query).scalar() or "")
+
+
+def _who(fence: str) -> str:
+    """The part of a fence that is for people."""
+    return fence.split(" ", 2)[-1] or "nobody knows which"

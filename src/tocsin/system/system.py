@@ -1,0 +1,239 @@
+"""A whole system of Tocsin's services on this machine: started, watched, restarted, stopped.
+
+`tocsin up`, the demo and the tests that kill things all use this; the services themselves do not
+know whether somebody watches them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from tocsin import cache_directory
+from tocsin.client.transport import HttpClient
+from tocsin.errors import SettingError
+from tocsin.service.secret import ensure_secret
+from tocsin.service.serving import listen, taken
+from tocsin.service.tokens import mint
+from tocsin.service.web import INSTANCE
+from tocsin.settings import PREFIX, Settings
+from tocsin.system.launching import Command
+from tocsin.system.ports import free_port
+from tocsin.system.startup import Startup
+from tocsin.system.supervised import SUPERVISED, Supervised
+
+PORTS = {
+    "cluster": ("cluster_port",),
+    "coordinator": ("coordinator_port",),
+    "broker": ("broker_port", "broker_ws_port"),
+}
+"""Where each kind of service listens, by its settings; the first answers HTTP."""
+LOOK_S = 0.1
+ANSWER_LIMIT_S = 2.0
+
+
+def _nobody(name: str, news: str) -> None:
+    """Listens to what `System.start` tells."""
+
+
+class System:
+    """One cluster, one coordinator and some brokers. Use as an async context manager."""
+
+    def __init__(self, settings: Settings, *, brokers: int = 1, fixed_ports: bool = False) -> None:
+        """`fixed_ports`: as the settings say; otherwise free ones are taken."""
+        ports = _Ports(settings, fixed_ports)
+        host = settings.host
+        cluster_port, coordinator_port = ports.next("cluster"), ports.next("coordinator")
+        self.cluster_url = f"http://{host}:{cluster_port}"
+        self.coordinator_url = f"http://{host}:{coordinator_port}"
+        self.settings = ensure_secret(settings)
+        shared = msgspec.structs.replace(
+            self.settings,
+            cluster_port=cluster_port,
+            coordinator_port=coordinator_port,
+            cluster_url=self.cluster_url,
+            coordinator_url=self.coordinator_url,
+        )
+        self._services = {
+            "cluster": _Service("cluster", "cluster", shared, self.cluster_url),
+            "coordinator": _Service("coordinator", "coordinator", shared, self.coordinator_url),
+        }
+        self.broker_urls: dict[str, str] = {}
+        for number in range(1, brokers + 1):
+            name = f"broker_{number}"
+            own = msgspec.structs.replace(
+                shared,
+                broker_name=name,
+                broker_port=ports.next("broker"),
+                broker_ws_port=ports.next("broker_ws"),
+                page_cache=shared.page_cache or str(shared.data / "pages"),
+            )
+            self.broker_urls[name] = f"http://{host}:{own.broker_port}"
+            self._services[name] = _Service(name, "broker", own, self.broker_urls[name])
+
+    def token(self, subject: str, *scopes: str, expires_s: float = 30 * 24 * 3600.0) -> str:
+        return mint(self.settings.secret, subject, scopes, expires_s=expires_s, now=time.time())
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._services)
+
+    def restarts(self, name: str) -> int:
+        return self._services[name].restarts
+
+    def pid(self, name: str) -> int:
+        """Of a service's process as it runs now."""
+        return self._services[name].process.pid
+
+    async def __aenter__(self) -> System:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(
+        self,
+        on_ready: Callable[[str, str], None] = _nobody,
+        on_wait: Callable[[str, str], None] = _nobody,
+    ) -> None:
+        """Start everything and wait until all answer; `on_ready` hears of each that does, `on_wait`
+        of one that cannot yet because something outside is not there."""
+        for service in self._services.values():  # before anybody is started for nothing
+            service.check_ports()
+        for service in self._services.values():
+            service.start()
+        for service in self._services.values():
+            await service.until_ready(on_wait)
+            on_ready(service.name, service.url)
+
+    async def stop(self) -> None:
+        """Ask all to stop, brokers first; what does not listen is killed."""
+        for service in reversed(self._services.values()):
+            await service.stop()
+
+    async def kill(self, name: str) -> None:
+        """kill -9. It is started again, as an operator's supervisor would do."""
+        await self._services[name].kill()
+
+    async def ready(self, name: str) -> None:
+        """Wait until a service answers (again)."""
+        await self._services[name].until_ready()
+
+
+class _Service(Supervised):
+    """One service of Tocsin."""
+
+    def __init__(self, name: str, kind: str, settings: Settings, url: str) -> None:
+        self.kind = kind
+        self.settings = settings
+        self.url = url
+        self._instance = ""  # the process that was started last, as it calls itself
+        super().__init__(name, settings.data / "logs" / f"{name}.log")
+
+    def check_ports(self) -> None:
+        for setting in PORTS[self.kind]:
+            listen(self.settings.host, getattr(self.settings, setting), setting).close()
+
+    def command(self) -> Command:
+        self._instance = secrets.token_hex(16)
+        return Command(
+            [sys.executable, "-m", "tocsin", self.kind],
+            str(self.log.file),
+            _environment(self.settings) | {SUPERVISED: "1", INSTANCE: self._instance},
+            hidden=PREFIX,
+            folder=str(Path.cwd()),
+        )
+
+    async def until_ready(self, on_wait: Callable[[str, str], None] = _nobody) -> None:
+        startup, waited_for = Startup(self.name, self.log), ""
+        async with HttpClient(timeout=ANSWER_LIMIT_S) as client:
+            while True:
+                if self.refusal:
+                    raise SettingError(f"the {self.kind} cannot start: {self.refusal}")
+                with contextlib.suppress(httpx.HTTPError):
+                    state = await self._state(client)
+                    if state.ready:
+                        self.was_ready = True
+                        return
+                    if state.waits_for:
+                        startup.postpone()
+                        if state.waits_for != waited_for:
+                            on_wait(self.name, state.waits_for)
+                        waited_for = state.waits_for
+                startup.check(alive=True)  # one that ends is started again
+                await asyncio.sleep(LOOK_S)
+
+    async def _state(self, client: httpx.AsyncClient) -> _State:
+        self._check_who_answers(await client.get(f"{self.url}/healthz"))
+        path = "/v1/status" if self.kind == "cluster" else "/healthz"
+        answer = await client.get(self.url + path)
+        if answer.status_code != 200:
+            return _State(ready=False)
+        return msgspec.json.decode(answer.content, type=_State)
+
+    def _check_who_answers(self, health: httpx.Response) -> None:
+        """Another Tocsin on the port would answer as well as ours, and know none of our tokens."""
+        try:
+            instance = msgspec.json.decode(health.content, type=_Health).instance
+        except msgspec.MsgspecError:
+            by = "another program"
+        else:
+            if instance == self._instance:
+                return
+            by = "another Tocsin"
+        setting = PORTS[self.kind][0]
+        raise taken(getattr(self.settings, setting), setting, by)
+
+
+class _Health(msgspec.Struct):
+    instance: str | None
+
+
+class _State(msgspec.Struct):
+    """What a service says of itself."""
+
+    ready: bool = True
+    waits_for: str | None = None
+
+
+class _Ports:
+    """Ports for the services: those of the settings, or free ones."""
+
+    def __init__(self, settings: Settings, fixed: bool) -> None:
+        self._settings = settings
+        self._fixed = fixed
+        self._given: set[int] = set()
+
+    def next(self, kind: str) -> int:
+        port = int(getattr(self._settings, f"{kind}_port")) if self._fixed else 0
+        while port in self._given:
+            port += 2  # a second broker takes the next pair
+        while port == 0 or port in self._given:
+            port = free_port(self._settings.host)
+        self._given.add(port)
+        return port
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    defaults = Settings()
+    given = {
+        PREFIX + name.upper(): str(value)
+        for name, value in msgspec.structs.asdict(settings).items()
+        if value != getattr(defaults, name)
+    }
+    cache = os.environ.get(cache_directory.VARIABLE)  # the machine's, and no setting
+    return given if cache is None else given | {cache_directory.VARIABLE: cache}

@@ -1,0 +1,426 @@
+"""A cluster in memory: the broker-facing routes, real notices, and faults on demand.
+
+For tests of brokers, clients and applications without Spark or a store. It passes the same contract
+suite as the real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+from starlette.applications import Starlette
+
+from tocsin.beginnings import checked
+from tocsin.client.transport import tls
+from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.model import Beginning
+from tocsin.service.serving import listen, port_of, serving
+from tocsin.service.tokens import sign_notice
+from tocsin.service.web import Call, Route, application, json_response
+from tocsin.testing.fake_content import FakeContent
+from tocsin.testing.fake_routing import FakeRouting
+
+SECRET = "a secret that only the tests know and nobody else"
+
+
+@dataclass
+class Backend:
+    id: int
+    channel: str
+    arguments: dict[str, Any]
+    epoch: str
+    results: list[dict[str, Any]] = field(default_factory=list)
+    head: int = 0
+    floor: int = 0
+    changed: int = 0  # sequence of the last change
+
+
+@dataclass
+class Frontend:
+    id: int
+    subscriber: str
+    broker: str
+    backend: Backend
+    marker: int
+
+
+class FakeCluster:
+    """State and faults. `channels` maps a channel to its parameters' names."""
+
+    def __init__(self, secret: str = SECRET) -> None:
+        self.secret = secret
+        self.store = uuid.uuid4().hex
+        self.channels: dict[str, tuple[str, ...]] = {"contract": ("key",), "floods": ("type",)}
+        self.push = False
+        self.routing = FakeRouting()
+        self.content = FakeContent()
+        self.brokers: dict[str, str] = {}
+        self.backends: dict[int, Backend] = {}
+        self.frontends: dict[int, Frontend] = {}
+        self.detached: list[tuple[int, str, int]] = []  # sequence, broker, subscription
+        self.sequence = 0
+        self.numbers = 0
+        self.drop_notices = False
+        self.down = False
+        self.fetches: list[list[dict[str, Any]]] = []
+        self.fetch_gate = asyncio.Event()
+        self.fetch_gate.set()
+        self.failing_fetches = 0  # so many more calls for results fail
+        self.unsubscribe_gate = asyncio.Event()  # holds back the answer, not the deed
+        self.unsubscribe_gate.set()
+        self.subscribe_gates: dict[str, asyncio.Event] = {}  # by broker: its calls come late
+        self.published: list[tuple[str, list[Any]]] = []
+        self.lost_answers = 0  # so many publishers more are not told that they succeeded
+        self._answers: dict[str, Any] = {}  # by the publication's key
+        self.url = ""
+        self._http = httpx.AsyncClient(verify=tls())
+        self._notices: set[asyncio.Task[None]] = set()
+
+    # What tests do to it
+
+    def produce(self, channel: str, arguments: dict[str, Any], values: list[Any]) -> None:
+        """New results for one backend subscription, if anybody is subscribed."""
+        backend = self._find(channel, arguments)
+        if backend is None:
+            return
+        for value in values:
+            backend.head += 1
+            result = {"position": backend.head, "at": time.time(), "value": value}
+            backend.results.append(result)
+        self.sequence += 1
+        backend.changed = self.sequence
+        on = {f.broker for f in self.frontends.values() if f.backend is backend}
+        for broker in on:
+            self._notify(broker, backend, len(values))
+
+    def route(self, dataset: str, records: list[dict[str, Any]]) -> list[int]:
+        """New records of a routed dataset; their positions."""
+        return [self.routing.logs[dataset].append(record).position for record in records]
+
+    def retire(self, channel: str, arguments: dict[str, Any], floor: int) -> None:
+        """Results up to `floor` are no longer kept."""
+        backend = self._find(channel, arguments)
+        assert backend is not None
+        backend.floor = max(backend.floor, floor)
+        backend.results = [r for r in backend.results if r["position"] > floor]
+
+    def wipe(self) -> None:
+        """As if the store were lost and made anew."""
+        self.store = uuid.uuid4().hex
+        self.backends.clear()
+        self.frontends.clear()
+        self.detached.clear()
+        self.brokers.clear()
+        self.sequence = 0
+        self.routing.closed = True
+        self.routing = FakeRouting()
+
+    def end(self, subscription: int) -> None:
+        """As UNSUBSCRIBE does, whoever says it."""
+        frontend = self.frontends.pop(subscription)
+        self.sequence += 1
+        self.detached.append((self.sequence, frontend.broker, subscription))
+        self._post(frontend.broker, {"heads": [], "detached": [self._departure(subscription)]})
+        if not any(f.backend is frontend.backend for f in self.frontends.values()):
+            del self.backends[frontend.backend.id]
+
+    def move(self, subscription: int, broker: str) -> None:
+        """As CHANGE SUBSCRIPTION does."""
+        self._move(self.frontends[subscription], broker)
+
+    def marker(self, subscriber: str) -> int:
+        (found,) = [f for f in self.frontends.values() if f.subscriber == subscriber]
+        return found.marker
+
+    @contextlib.asynccontextmanager
+    async def serve(self, port: int = 0) -> AsyncIterator[FakeCluster]:
+        listener = listen("127.0.0.1", port)
+        self.url = f"http://127.0.0.1:{port_of(listener)}"
+        async with serving(self.app(), listener):
+            yield self
+            self.routing.closed = True
+            for task in list(self._notices):
+                task.cancel()
+            await asyncio.gather(*self._notices, return_exceptions=True)
+            await self._http.aclose()
+
+    def _find(self, channel: str, arguments: dict[str, Any]) -> Backend | None:
+        for backend in self.backends.values():
+            if backend.channel == channel and backend.arguments == arguments:
+                return backend
+        return None
+
+    def _notify(self, broker: str, backend: Backend, newest: int) -> None:
+        head: dict[str, Any] = {
+            "backend": backend.id,
+            "epoch": backend.epoch,
+            "head": backend.head,
+        }
+        if self.push:
+            head["results"] = backend.results[-newest:]
+        self._post(broker, {"heads": [head], "detached": []})
+
+    def _post(self, broker: str, body: dict[str, Any]) -> None:
+        if self.drop_notices or broker not in self.brokers:
+            return
+        told = body | {"store_id": self.store, "sequence": self.sequence}
+        task = asyncio.create_task(self._deliver(self.brokers[broker], msgspec.json.encode(told)))
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
+
+    async def _deliver(self, url: str, body: bytes) -> None:
+        headers = {"tocsin-signature": sign_notice(self.secret, body, time.time())}
+        with contextlib.suppress(httpx.HTTPError):
+            await self._http.post(url + "/v1/notices", content=body, headers=headers)
+
+    # The routes
+
+    def app(self) -> Starlette:
+        broker = ("broker",)
+        table: list[tuple[str, str, Any, tuple[str, ...]]] = [
+            ("PUT", "/v1/brokers/{name}", self._register, broker),
+            ("GET", "/v1/brokers/{name}/subscriptions", self._load, broker),
+            ("POST", "/v1/brokers/{name}/attach", self._attach, broker),
+            ("GET", "/v1/brokers/{name}/news", self._news, broker),
+            ("POST", "/v1/subscriptions", self._subscribe, broker),
+            ("DELETE", "/v1/subscriptions/{id:int}", self._unsubscribe, broker),
+            ("POST", "/v1/results", self._results, broker),
+            ("POST", "/v1/markers", self._markers, broker),
+            ("GET", "/v1/datasets/{name}/log", self._log, broker),
+            ("GET", "/v1/routed", self._routed, broker),
+            ("PUT", "/v1/attachments/{id}", self.content.put, ("publish",)),
+            ("GET", "/v1/attachments/{id}", self.content.get, broker),
+            ("POST", "/v1/statements", self._statements, ("admin",)),
+            ("POST", "/v1/datasets/{name}/records", self._publish, ("publish",)),
+        ]
+        routes = [Route(m, p, self._guarded(h), s, "") for m, p, h, s in table]
+        return application("Fake cluster", routes, secret=self.secret, limit_bytes=1 << 26)
+
+    def _guarded(self, handler: Any) -> Any:
+        async def guarded(call: Call) -> Any:
+            if self.down:
+                raise Unavailable("the cluster is down, as the test wished")
+            return await handler(call)
+
+        return guarded
+
+    def _json(self, frontend: Frontend) -> dict[str, Any]:
+        backend = frontend.backend
+        told = {
+            "subscription": frontend.id,
+            "subscriber": frontend.subscriber,
+            "broker": frontend.broker,
+            "backend": backend.id,
+            "channel": backend.channel,
+            "arguments": backend.arguments,
+            "epoch": backend.epoch,
+            "head": backend.head,
+            "floor": backend.floor,
+            "marker": frontend.marker,
+        }
+        if backend.channel in self.content.fields:
+            attachments, keys = self.content.fields[backend.channel]
+            told |= {"attachments": attachments, "keys": keys}
+        routed = self.routing.of(backend.channel)
+        if routed is not None:
+            filter_ = routed.filter_json(backend.arguments["where"])
+            told |= {"head": routed.end, "floor": routed.floor, "filter": filter_}
+        return told
+
+    def _known(self, call: Call) -> str:
+        name = str(call.path["name"])
+        if name not in self.brokers:
+            raise NotFound(f"no broker is called {name!r}", field="broker")
+        return name
+
+    async def _register(self, call: Call) -> Any:
+        body = await call.body(dict)
+        self.brokers[call.path["name"]] = body["url"]
+        return {"name": call.path["name"], "store_id": self.store}
+
+    async def _load(self, call: Call) -> Any:
+        name = self._known(call)
+        mine = [self._json(f) for f in self.frontends.values() if f.broker == name]
+        return {"sequence": self.sequence, "subscriptions": mine}
+
+    def _move(self, frontend: Frontend, broker: str) -> None:
+        if frontend.broker == broker:
+            return
+        self.sequence += 1
+        self.detached.append((self.sequence, frontend.broker, frontend.id))
+        left, frontend.broker = frontend.broker, broker
+        self._post(left, {"heads": [], "detached": [self._departure(frontend.id)]})
+
+    def _departure(self, subscription: int) -> dict[str, Any]:
+        there = self.frontends.get(subscription)
+        return {"subscription": subscription, "to": there.broker if there else None}
+
+    async def _attach(self, call: Call) -> Any:
+        name = self._known(call)
+        subscriber = (await call.body(dict))["subscriber"]
+        moved = [f for f in self.frontends.values() if f.subscriber == subscriber]
+        for frontend in moved:
+            self._move(frontend, name)
+        return {"subscriptions": [self._json(f) for f in moved]}
+
+    async def _news(self, call: Call) -> Any:
+        name = self._known(call)
+        since = int(call.request.query_params.get("since", 0))
+        mine = {f.backend.id: f.backend for f in self.frontends.values() if f.broker == name}
+        heads = [
+            {"backend": b.id, "epoch": b.epoch, "head": b.head}
+            for b in mine.values()
+            if b.changed > since
+        ]
+        gone = [s for at, broker, s in self.detached if broker == name and at > since]
+        gone = [s for s in gone if s not in self.frontends or self.frontends[s].broker != name]
+        detached = [self._departure(number) for number in gone]
+        return {"sequence": self.sequence, "heads": heads, "detached": detached}
+
+    async def _subscribe(self, call: Call) -> Any:
+        body = await call.body(dict)
+        if body["broker"] in self.subscribe_gates:
+            await self.subscribe_gates[body["broker"]].wait()
+        channel, given = body["channel"], body.get("arguments", {})
+        routed = self.routing.of(channel)
+        given = self._bound(channel, given)
+        if body.get("from") is not None:
+            checked(msgspec.convert(body["from"], Beginning))
+        if body["broker"] not in self.brokers:
+            raise NotFound(f"no broker is called {body['broker']!r}", field="broker")
+        backend = self._find(channel, given)
+        if backend is None:
+            self.numbers += 1
+            backend = Backend(self.numbers, channel, given, uuid.uuid4().hex)
+            self.backends[backend.id] = backend
+        for frontend in self.frontends.values():
+            if frontend.subscriber == body["subscriber"] and frontend.backend is backend:
+                return self._json(frontend)
+        self.numbers += 1
+        marker = self._marker(backend, body.get("from"))
+        if routed is not None:
+            marker = routed.marker(given["where"], body.get("from"))
+        made = Frontend(self.numbers, body["subscriber"], body["broker"], backend, marker)
+        self.frontends[made.id] = made
+        return self._json(made)
+
+    def _bound(self, channel: str, given: Any) -> dict[str, Any]:
+        if self.routing.of(channel) is not None:
+            return {"where": self.routing.where(channel, given)}
+        if channel not in self.channels:
+            raise NotFound(f"no channel is called {channel!r}", field="channel")
+        names = self.channels[channel]
+        named = dict(zip(names, given, strict=False)) if isinstance(given, list) else given
+        if set(named) != set(names):
+            raise InvalidInput(f"{channel} takes {', '.join(names)}", field="arguments")
+        return dict(named)
+
+    def _marker(self, backend: Backend, given: Any) -> int:
+        if given is None:
+            return backend.head
+        beginning = checked(msgspec.convert(given, Beginning))
+        if beginning.last is not None:
+            return max(backend.floor, backend.head - beginning.last)
+        since = time.time() - (beginning.seconds or 0.0)
+        recent = [one["position"] for one in backend.results if one["at"] >= since]
+        return recent[0] - 1 if recent else backend.head
+
+    async def _log(self, call: Call) -> Any:
+        name = call.path["name"]
+        found = self.routing.logs.get(name)
+        if found is None:
+            raise NotFound(f"there is no dataset {name}", field="dataset")
+        query = call.request.query_params
+        after, upto = int(query.get("after", 0)), int(query.get("upto", found.end))
+        return found.range(after, upto, int(query.get("limit", 10_000)))
+
+    async def _routed(self, _: Call) -> Any:
+        return self.routing.stream()
+
+    async def _unsubscribe(self, call: Call) -> Any:
+        frontend = self.frontends.get(call.path["id"])
+        if frontend is None or frontend.subscriber != call.request.query_params["subscriber"]:
+            raise NotFound(f"no subscription {call.path['id']}", field="subscription")
+        self.end(frontend.id)
+        await self.unsubscribe_gate.wait()
+        return {}
+
+    async def _results(self, call: Call) -> Any:
+        ranges = (await call.body(dict))["ranges"]
+        self.fetches.append(ranges)
+        await self.fetch_gate.wait()
+        if self.failing_fetches:
+            self.failing_fetches -= 1
+            raise Unavailable("results cannot be read, as the test wished")
+        answers: list[dict[str, Any]] = []
+        for wanted in ranges:
+            backend = self.backends.get(wanted["backend"])
+            if backend is None:
+                answers.append({"backend": wanted["backend"], "gone": True})
+                continue
+            routed = self.routing.of(backend.channel)
+            if routed is not None:
+                told = routed.results(
+                    backend.arguments["where"], wanted["after"], wanted["upto"], wanted["limit"]
+                )
+                answers.append({"backend": backend.id, "epoch": backend.epoch, **told})
+                continue
+            found = [
+                r for r in backend.results if wanted["after"] < r["position"] <= wanted["upto"]
+            ]
+            answers.append(
+                {
+                    "backend": backend.id,
+                    "epoch": backend.epoch,
+                    "floor": backend.floor,
+                    "head": backend.head,
+                    "results": found[: wanted.get("limit", 1000)],
+                }
+            )
+        return {"ranges": answers}
+
+    async def _markers(self, call: Call) -> Any:
+        unknown = []
+        for marker in (await call.body(dict))["markers"]:
+            frontend = self.frontends.get(marker["subscription"])
+            if frontend is None:
+                unknown.append(marker["subscription"])
+            elif marker["epoch"] == frontend.backend.epoch:
+                routed = self.routing.of(frontend.backend.channel)
+                head = frontend.backend.head if routed is None else routed.end
+                upto = min(marker["position"], head)
+                frontend.marker = max(frontend.marker, upto)
+        return {"unknown": unknown}
+
+    async def _statements(self, call: Call) -> Any:
+        text = (await call.body(dict))["sql"]
+        return {"results": [{"statement": "select", "message": text, "columns": [], "rows": []}]}
+
+    async def _publish(self, call: Call) -> Any:
+        if "form-data" in call.request.headers["content-type"]:
+            self.content.forms.append(await call.bytes())
+            return {"accepted": 1, "rejected": 0, "end": 1, "errors": []}
+        lines = (await call.bytes()).splitlines()
+        records = [msgspec.json.decode(line) for line in lines if line]
+        bad = [n for n, record in enumerate(records, 1) if "bad" in record]
+        if len(bad) == len(records):
+            errors = [{"line": n, "field": "bad", "reason": "no such column"} for n in bad]
+            told = {"accepted": 0, "rejected": len(bad), "end": 0, "errors": errors}
+            return json_response(told, 422)
+        key = call.request.headers["idempotency-key"]
+        if key not in self._answers:
+            self.published.append((call.path["name"], records))
+            told = {"accepted": len(records), "rejected": 0, "end": len(records), "errors": []}
+            self._answers[key] = told
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise Unavailable("the answer is lost, as the test wished")
+        return self._answers[key]

@@ -1,0 +1,15 @@
+"""Seeded fault simulation of a whole system around the real broker core, router and client's feeds.
+
+Ships with the product, so that whoever writes a policy can see it hold the promises under lost
+notices, crashes and moves: `World(seed, policies=["mine"]).run(60)` raises `BrokenPromise` if not.
+`World` has two brokers and channels, `NetworkWorld` a tree of brokers that also routes records.
+Imported by tests and tools only.
+"""
+
+from tocsin.testing.simulation.checkers import BrokenPromise
+from tocsin.testing.simulation.network import NetworkWorld
+from tocsin.testing.simulation.world import World
+
+KINDS: dict[str, type[World] | type[NetworkWorld]] = {"channels": World, "network": NetworkWorld}
+
+__all__ = ["KINDS", "BrokenPromise", "NetworkWorld", "World"]

@@ -1,0 +1,136 @@
+"""The glossary is the final word on words: public names do not contain what it rules out.
+
+`ALLOWED` is what was there when the rule was made, and what means something else (`near` of filters
+and of SQL is a distance). A renaming lowers its number or takes its line out; a number that is too
+high is warned about.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from docs.papers import ROOT
+
+SOURCE = ROOT / "src" / "tocsin"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+NAMELESS = {"one", "found", "told", "each", "some"}
+"""Words that stand where a parameter's noun belongs."""
+
+ALLOWED = {
+    "Beside": 1,
+    "Near": 1,
+    "beside": 2,
+    "common_prefix": 1,
+    "moment": 2,
+    "near": 1,
+    "near_test": 1,
+    "one": 9,
+    "overlay_told": 1,
+    "reading": 1,
+    "subject": 2,
+    "told": 9,
+    "told_end": 1,
+}
+"""In how many modules a public name may still be called so."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def test_the_table_of_words_is_read() -> None:
+    words = _ruled_out()
+    assert words["lane"] == ()
+    assert words["near"] == ("broker", "overlay", "testing")
+    assert "utils" in words
+
+
+def test_public_names_contain_no_word_that_the_glossary_rules_out() -> None:
+    places = set(_offending())
+    counts = Counter(name for _, name in places)
+    lowered = {name: counts[name] for name, most in ALLOWED.items() if counts[name] < most}
+    if lowered:
+        warnings.warn(f"ALLOWED may shrink to {lowered}", stacklevel=1)
+    above = {name for name, count in counts.items() if count > ALLOWED.get(name, 0)}
+    offending = sorted(f"{module}: {name}" for module, name in places if name in above)
+    assert not offending, "say it as docs/glossary.md does"
+
+
+def test_a_name_is_split_at_underscores_and_capitals() -> None:
+    assert _parts("NearCounts") == ["near", "counts"]
+    assert _parts("told_by_kernel") == ["told", "by", "kernel"]
+    assert _parts("nearest") == ["nearest"]
+    assert _parts("LANE_S") == ["lane", "s"]
+
+
+def test_a_ruled_out_word_is_noticed_in_every_kind_of_name() -> None:
+    tree = ast.parse(
+        "class Lane:\n    seal: int\n    def gate(self, keeper: int, one: int) -> None: ...\n"
+        "TAKER = 1\nclass _Custody:\n    moment: int\n"
+    )
+    public = set(_names(tree.body))
+    assert {("Lane", False), ("seal", False), ("gate", False), ("TAKER", False)} <= public
+    assert {("keeper", True), ("one", True)} <= public
+    assert not {name for name, _ in public} & {"_Custody", "moment"}
+
+
+def _offending() -> Iterator[tuple[str, str]]:
+    words = _ruled_out()
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = path.relative_to(SOURCE)
+        names = [(_module_name(path), False), *_names(ast.parse(path.read_text()).body)]
+        for name, parameter in names:
+            ruled_out = any(part in words and _within(module, words[part]) for part in _parts(name))
+            if ruled_out or (parameter and name in NAMELESS):
+                yield module.as_posix(), name
+
+
+def _ruled_out() -> dict[str, tuple[str, ...]]:
+    """Each word with the packages where it is ruled out; none: everywhere."""
+    section = GLOSSARY.read_text().split("## Words not to use")[1]
+    rows = re.findall(r"^\| ([a-z, ]+) \| [^|]+ \| ?([^|]*?) ?\|$", section, re.MULTILINE)
+    return {
+        word: tuple(package for package in where.split(", ") if package)
+        for words, where in rows
+        if words != "not"
+        for word in words.split(", ")
+    }
+
+
+def _within(module: Path, packages: tuple[str, ...]) -> bool:
+    return not packages or any(module.is_relative_to(package) for package in packages)
+
+
+def _module_name(path: Path) -> str:
+    return path.parent.name if path.stem == "__init__" else path.stem
+
+
+def _names(body: list[ast.stmt]) -> Iterator[tuple[str, bool]]:
+    """Public names that a module or a class declares; the second says that it is a parameter."""
+    for node in body:
+        for name in _declared(node):
+            if not name.startswith("_"):
+                yield name, False
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from _names(node.body)
+        if isinstance(node, Function) and not node.name.startswith("_"):
+            arguments = node.args
+            for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                yield argument.arg, True
+
+
+def _declared(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef | Function):
+        return [node.name]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return [node.target.id]
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return []
+
+
+def _parts(name: str) -> list[str]:
+    return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
