@@ -12,11 +12,14 @@ from typing import Any
 import uvloop
 
 from bench.control import answer, orders
-from tocsin.broker.server.pages import Coming, Pages
+from tocsin.broker.machine.effects import Effect
+from tocsin.broker.machine.pages import Pages
+from tocsin.broker.server.pages import Coming, PageBytes
 from tocsin.broker.server.pages.calls import PageCalls, page_routes
 from tocsin.broker.server.pages.shelf import DirectoryShelf, MemoryShelf, Shelf
 from tocsin.broker.server.pages.sums import BLOCK_BYTES
 from tocsin.errors import NotFound
+from tocsin.policies.page import parse_page_policy
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.web import application
@@ -37,13 +40,13 @@ def _shelf(kind: str, directory: Path) -> Shelf:
     if kind == "disk":
         return on_disk
     in_memory = MemoryShelf()
-    in_memory.found = on_disk.found  # type: ignore[method-assign]
-    for page, size_bytes in on_disk.found():
+    in_memory.whole_pages = on_disk.whole_pages  # type: ignore[method-assign]
+    for page, size_bytes in on_disk.whole_pages():
         body = in_memory.new()
-        found = on_disk.open(page, 0)
-        assert found is not None
+        kept = on_disk.open(page, 0)
+        assert kept is not None
         for start in range(0, size_bytes, BLOCK_BYTES):
-            body.write(found.read(start, BLOCK_BYTES))
+            body.write(kept.read(start, BLOCK_BYTES))
         in_memory.put(page, body)
     return in_memory
 
@@ -52,7 +55,13 @@ async def main(kind: str, directory: str, secret: str) -> None:
     def spawn(work: Any, *_: Any) -> asyncio.Task[None]:
         return asyncio.create_task(work)
 
-    pages = Pages("lru", CAPACITY_BYTES, _shelf(kind, Path(directory)), _Nowhere(), spawn)
+    def perform(effects: list[Effect]) -> None:
+        for effect in effects:
+            pages.performers[type(effect)](effect)
+
+    decisions = Pages(parse_page_policy("lru"), CAPACITY_BYTES)
+    shelf = _shelf(kind, Path(directory))
+    pages = PageBytes(decisions, shelf, _Nowhere(), spawn, perform)
     await pages.start()
     calls = PageCalls(pages, lambda _: None, 60.0, lambda _: None)
     routes = application("bench", page_routes(calls), secret=secret, limit_bytes=1_000_000)

@@ -14,11 +14,14 @@ import httpx
 import pytest
 
 from broker.world import World, small_socket, token, until
+from tocsin.broker.machine.effects import Effect
+from tocsin.broker.machine.pages import Pages
 from tocsin.broker.server import Broker
-from tocsin.broker.server.pages import Coming, Pages
+from tocsin.broker.server.pages import Coming, PageBytes
 from tocsin.broker.server.pages.shelf import DirectoryShelf
 from tocsin.broker.server.pages.sums import BLOCK_BYTES
 from tocsin.client import Client
+from tocsin.policies.page import parse_page_policy
 from tocsin.service.tokens import mint
 from tocsin.testing.fake_cluster import FakeCluster
 
@@ -98,7 +101,7 @@ async def test_who_asks_for_no_bytes_fetches_none(world: World) -> None:
     known = {"if-none-match": f'"{id_of(NOBODYS)}"'}
     assert (await http.get(path_of(NOBODYS), headers=known)).status_code == 404
     assert world.cluster.content.asked == []
-    assert broker.driver.pages.cache.counters.requests == 0
+    assert broker.driver.machine.pages.cache.counters.requests == 0
 
 
 async def _plain_get(broker: Broker, bearer: str, path: str) -> bytes:
@@ -122,7 +125,7 @@ async def test_two_thousand_askers_are_one_fetch(world: World) -> None:
             for broker in (first, second)
             for _ in range(1000)
         ]
-        counters = [one.driver.pages.cache.counters for one in (first, second)]
+        counters = [one.driver.machine.pages.cache.counters for one in (first, second)]
         await until(lambda: [one.requests for one in counters] == [1000, 1000])
     digests = {hashlib.sha256(body).hexdigest() for body in await asyncio.gather(*asking)}
     assert digests == {id_of(MAP)}
@@ -140,7 +143,7 @@ async def test_who_stops_reading_slows_nobody(
     lazy = small_socket(broker.url)
     head = f"GET {path_of(large)} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token('lazy')}"
     lazy.sendall(f"{head}\r\n\r\n".encode())
-    pages = broker.driver.pages
+    pages = broker.driver.machine.pages
     await until(lambda: pages.cache.counters.requests == 1)
     http = await world.http(broker, "ann")
     found = await http.get(path_of(large))
@@ -168,9 +171,9 @@ async def test_what_cannot_be_had_is_told(world: World, tmp_path: Path) -> None:
     assert alone.json()["error"]["field"] == "position"
     world.cluster.down = True
     assert (await http.get(path_of(PHOTO))).status_code == 503
-    await until(lambda: not broker.driver.pages.filling)
+    await until(lambda: not broker.driver.machine.pages.filling)
     assert files(tmp_path) == []
-    assert len(broker.driver.pages.cache) == 0
+    assert len(broker.driver.machine.pages.cache) == 0
 
 
 async def test_a_foreign_token_gets_nothing(world: World) -> None:
@@ -195,7 +198,7 @@ async def test_what_comes_damaged_never_looks_whole(
     world.cluster.content.add(PHOTO, wrong=wrong)
     with pytest.raises(httpx.RemoteProtocolError):
         await http.get(path_of(PHOTO))
-    await until(lambda: not broker.driver.pages.filling)
+    await until(lambda: not broker.driver.machine.pages.filling)
     assert files(tmp_path) == []
     world.cluster.content.add(PHOTO)
     assert (await http.get(path_of(PHOTO))).content == PHOTO
@@ -253,7 +256,7 @@ async def test_a_file_that_changes_is_dropped_and_fetched_again(
     for block in range(0, len(data), BLOCK_BYTES):
         wrong, after = block + 9, min(block + BLOCK_BYTES, len(data))
         for start in {0, wrong - 1}:
-            await until(lambda: not broker.driver.pages.filling)
+            await until(lambda: not broker.driver.machine.pages.filling)
             place.write_bytes(data[:wrong] + bytes([data[wrong] ^ 4]) + data[wrong + 1 :])
             fetches = len(asked)
             for right, end in ((0, block), (after, len(data))):
@@ -263,7 +266,7 @@ async def test_a_file_that_changes_is_dropped_and_fetched_again(
             assert await part(start, after) == (data[start:after] if unnoticed else None)
             assert await part(start, after) == data[start:after]
             assert len(asked) == fetches + 1
-    await until(lambda: not broker.driver.pages.filling)
+    await until(lambda: not broker.driver.machine.pages.filling)
     assert place.read_bytes() == data
 
 
@@ -284,12 +287,17 @@ async def test_who_leaves_with_the_last_byte_does_not_take_the_page_along(tmp_pa
         async def attachment_size(self, id: str) -> int:
             return len(MAP)
 
-    pages = Pages("lru", 10**6, DirectoryShelf(tmp_path), Cluster(), asyncio.create_task)
+    def perform(effects: list[Effect]) -> None:
+        for effect in effects:
+            pages.performers[type(effect)](effect)
+
+    decisions, shelf = Pages(parse_page_policy("lru"), 10**6), DirectoryShelf(tmp_path)
+    pages = PageBytes(decisions, shelf, Cluster(), asyncio.create_task, perform)
     reading = await pages.open(id_of(MAP), False, lambda size_bytes: 0)
     asyncio.get_running_loop().call_soon(gate.set)
     assert b"".join([piece async for piece in reading.pieces(0, len(MAP))]) == MAP
     reading.done()
-    await until(lambda: not pages.filling)
+    await until(lambda: not decisions.filling)
     assert files(tmp_path) == [id_of(MAP)]
 
 
@@ -300,7 +308,7 @@ async def test_a_small_page_that_rots_is_never_noticed(world: World, tmp_path: P
     place = tmp_path / "broker_1" / id_of(MAP)[:2] / id_of(MAP)
     for rot in (MAP, MAP[:-1] + b"!", MAP + b"!", MAP[:-1], b""):
         assert (await http.get(path_of(MAP))).content == MAP
-        await until(lambda: not broker.driver.pages.filling)
+        await until(lambda: not broker.driver.machine.pages.filling)
         assert place.read_bytes() == MAP
         place.write_bytes(rot)
     assert len(world.cluster.content.asked) == 4
@@ -317,7 +325,7 @@ async def test_the_budget_holds_on_disk_and_changes_at_run_time(
     for data in pages:
         world.cluster.content.add(data)
         assert (await http.get(path_of(data))).content == data
-        await until(lambda: not broker.driver.pages.filling)
+        await until(lambda: not broker.driver.machine.pages.filling)
     assert files(tmp_path) == sorted(map(id_of, pages[2:]))
     change = {"policy": "gdsf", "capacity_bytes": len(MAP)}
     told = (await http.put("/v1/pages", json=change)).json()
@@ -347,8 +355,8 @@ async def test_new_results_bring_their_attachments_before_anybody_asks(world: Wo
     for kind in ("flood", "fire"):
         result: dict[str, Any] = {"key": 1, "photo": value, "more": None}
         world.cluster.produce("floods", {"type": kind}, [result, {"key": 2, "photo": None}])
-    pages = broker.driver.pages
-    await until(lambda: id_of(PHOTO) in pages._sizes)
+    pages = broker.driver.machine.pages
+    await until(lambda: id_of(PHOTO) in pages.kept)
     await until(lambda: pages.cache._known[id_of(PHOTO)].subscriptions == 5)
     http = await world.http(broker, "a")
     assert (await http.get(path_of(PHOTO))).content == PHOTO
@@ -367,7 +375,7 @@ async def test_a_result_that_led_there_is_the_askers_own(world: World) -> None:
     foreign = await http.get(path_of(MAP) + f"?subscription={other}&position=1")
     assert foreign.status_code == 404
     assert foreign.json()["error"]["field"] == "subscription"
-    held = broker.driver.pages.cache._known[id]
+    held = broker.driver.machine.pages.cache._known[id]
     assert (held.notified, held.browsed) == (1, 2)
 
 
@@ -379,7 +387,8 @@ async def test_a_fetch_that_nobody_waits_for_is_given_up_and_begun_anew(world: W
         http = await world.http(broker, "ann")
         asking = asyncio.create_task(http.get(path_of(PHOTO)))
         await until(lambda: pages.fetched_bytes > 0)
-        fetch = pages._fills[id_of(PHOTO)].task
+        (fill,) = pages._fills.values()
+        fetch = fill.task
         asking.cancel()
         await until(fetch.done)
     assert fetch.cancelled()
@@ -396,12 +405,13 @@ async def test_a_budget_that_shrinks_gives_up_what_is_on_its_way(world: World) -
         value = world.cluster.content.value(PHOTO)
         world.cluster.produce("floods", {"type": "flood"}, [{"photo": value}])
         await until(lambda: pages.fetched_bytes > 0)
-        fetch = pages._fills[value["id"]].task
+        (fill,) = pages._fills.values()
+        fetch = fill.task
         pages.set_policy("none", 0)
         await until(fetch.done)
     assert fetch.cancelled()
     assert pages.fetched_bytes < len(PHOTO)
-    assert not pages._sizes
+    assert not pages.pages.kept
 
 
 async def test_a_size_that_a_query_made_up_breaks_no_budget(world: World) -> None:
@@ -411,10 +421,10 @@ async def test_a_size_that_a_query_made_up_breaks_no_budget(world: World) -> Non
     lie = world.cluster.content.value(PHOTO) | {"size": 1}
     value = world.cluster.content.value(MAP)
     world.cluster.produce("floods", {"type": "flood"}, [{"photo": lie}, {"photo": value}])
-    pages = broker.driver.pages
+    pages = broker.driver.machine.pages
     await until(lambda: pages.cache.counters.publications == 2 and not pages.filling)
     assert lie["id"] not in pages.cache
-    assert sum(pages._sizes.values()) <= len(MAP)
+    assert sum(pages.kept.values()) <= len(MAP)
     http = await world.http(broker, "a")
     assert (await http.get(path_of(PHOTO))).content == PHOTO  # it streams through
 
@@ -429,8 +439,8 @@ async def test_pushed_and_requested_pages_are_found_again(world: World, tmp_path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
     broker = await world.broker(page_cache=str(tmp_path), page_policy="dc", page_cache_bytes=4000)
-    pages = broker.driver.pages
-    assert sorted(pages._sizes) == files(tmp_path) == sorted(map(id_of, kept))
+    pages = broker.driver.machine.pages
+    assert sorted(pages.kept) == files(tmp_path) == sorted(map(id_of, kept))
     assert pages.cache.counters.publications == pages.cache.counters.requests == 0
 
 
@@ -441,7 +451,7 @@ async def test_a_newer_version_of_a_story_supersedes(world: World) -> None:
     old, new, other = (world.cluster.content.value(one) for one in (MAP, PHOTO, b"other"))
     told = [{"key": 1, "photo": old}, {"key": 2, "photo": other}, {"key": 1, "photo": new}]
     world.cluster.produce("floods", {"type": "flood"}, told)
-    known = broker.driver.pages.cache._known
+    known = broker.driver.machine.pages.cache._known
     await until(lambda: new["id"] in known)
     assert {id: held.superseded for id, held in known.items()} == {
         old["id"]: True,
@@ -464,7 +474,7 @@ async def test_pushes_are_few_at_once_and_a_request_overtakes_them(world: World)
         await until(lambda: len(world.cluster.content.asked) == 5)
         assert world.cluster.content.asked[4] == id_of(pages[9])
     assert (await asking).content == pages[9]
-    await until(lambda: len(broker.driver.pages._sizes) == 10)
+    await until(lambda: len(broker.driver.machine.pages.kept) == 10)
     assert sorted(world.cluster.content.asked) == sorted(map(id_of, pages))
 
 
@@ -477,9 +487,9 @@ async def test_what_looks_like_an_attachment_and_is_none_harms_nobody(world: Wor
     missing = {"id": "0" * 64, "size": 5, "type": "a/b"}
     told = [{"photo": one} for one in [*odd, missing, good]]
     world.cluster.produce("floods", {"type": "flood"}, told)
-    await until(lambda: list(broker.driver.pages._sizes) == [good["id"]])
-    await until(lambda: not broker.driver.pages.filling)
-    assert "0" * 64 not in broker.driver.pages.cache
+    await until(lambda: list(broker.driver.machine.pages.kept) == [good["id"]])
+    await until(lambda: not broker.driver.machine.pages.filling)
+    assert "0" * 64 not in broker.driver.machine.pages.cache
 
 
 async def test_a_form_streams_through_a_broker_whatever_its_size(world: World) -> None:

@@ -95,7 +95,7 @@ def test_no_wrong_byte_leaves_and_right_blocks_do(
     page = put(shelf, data, cuts)
     if again:
         shelf = DirectoryShelf(root)
-        assert (page, len(data)) in shelf.found()
+        assert (page, len(data)) in shelf.whole_pages()
     assert read(shelf, page, start, stop) == (data[start:stop], False)
     path = root / page[:2] / page
     path.write_bytes(damaged(data, damage, at))
@@ -119,7 +119,7 @@ def test_an_empty_page_is_a_page(tmp_path: Path) -> None:
     page = put(shelf, b"", [])
     assert read(shelf, page, 0, 0) == (b"", False)
     again = DirectoryShelf(tmp_path)
-    assert again.found() == [(page, 0)]
+    assert again.whole_pages() == [(page, 0)]
     assert read(again, page, 0, 0) == (b"", False)
     (tmp_path / page[:2] / page).unlink()
     assert again.open(page, 0) is None
@@ -163,4 +163,4 @@ def test_a_file_that_cannot_be_read_is_no_page(
         assert shelf.open(page, 0) is None
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", dying)
-        assert DirectoryShelf(tmp_path).found() == []
+        assert DirectoryShelf(tmp_path).whole_pages() == []

@@ -148,7 +148,8 @@ async def test_what_the_page_cache_decides_upon_is_recorded_and_played_again(
     await alice.subscribe("floods", **FLOOD)
     (subscription,) = broker.driver.core.table.frontends
     await (await world.client("bob")).subscribe("floods", **FLOOD)
-    pages, counters = broker.driver.pages, broker.driver.pages.cache.counters
+    pages = broker.driver.machine.pages
+    counters = pages.cache.counters
     async with recording(broker, tmp_path / "trace.parquet") as made:
         ids = []
         for number in range(14):

@@ -44,7 +44,7 @@ async def test_a_results_attachment_is_read_and_checked(world: World, tmp_path: 
         assert b"".join([piece async for piece in photo]) == PHOTO
         await photo.save(tmp_path / "photo.png")
         assert (tmp_path / "photo.png").read_bytes() == PHOTO
-        known = broker.driver.pages.cache._known[value["id"]]
+        known = broker.driver.machine.pages.cache._known[value["id"]]
         assert (known.notified, known.browsed) == (3, 0)  # led there by the result
         with pytest.raises(InvalidInput, match="no attachment in 'n'"):
             client.attachment(result, "n")

@@ -273,6 +273,47 @@ class CloseConnection(Struct, frozen=True):
     store_replaced: bool = False
 
 
+# -- pages -----------------------------------------------------------------------------------------
+
+
+class ServePage(Struct, frozen=True):
+    """Give the page's bytes: as they come with that fetch, or those that are kept."""
+
+    request: Asker[ServePage]
+    page: str
+    size_bytes: int
+    fetch: int | None
+
+
+class FetchPage(Struct, frozen=True):
+    """Read a page from the cluster: `begun` when it answers, then `fetched` or `failed`."""
+
+    fetch: int
+    page: str
+
+
+class EndFetch(Struct, frozen=True):
+    """Nobody reads what this fetch brought. It is given up if it is still under way."""
+
+    fetch: int
+
+
+class KeepPage(Struct, frozen=True):
+    """Keep what the fetch has brought, for later and for after a crash."""
+
+    fetch: int
+    page: str
+
+
+class DropPage(Struct, frozen=True):
+    """Delete what is kept of the page; those who read it go on."""
+
+    page: str
+
+
+PageEffect = ServePage | FetchPage | EndFetch | KeepPage | DropPage
+
+
 # -- what concerns the broker itself ---------------------------------------------------------------
 
 
@@ -324,6 +365,7 @@ Effect = (
     | NotAcked
     | Ended
     | CloseConnection
+    | PageEffect
     | NewPages
     | Synchronised
     | StoreReplaced

@@ -36,6 +36,7 @@ from tocsin.broker.machine.effects import (
     Effect,
     Fetch,
     LoadSubscriptions,
+    NewPages,
     OpenStream,
     ReadLog,
     Recalled,
@@ -51,6 +52,7 @@ from tocsin.broker.machine.entry import Entry
 from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLine
 from tocsin.broker.machine.fills import Fills
 from tocsin.broker.machine.neighbours import Decided, NeighbourCounts, Neighbours
+from tocsin.broker.machine.pages import Pages
 from tocsin.broker.machine.recalls import Recalls
 from tocsin.broker.machine.registration import Registration
 from tocsin.broker.machine.routed import RoutedSubscriptions
@@ -72,18 +74,20 @@ from tocsin.overlay.routing import (
 )
 from tocsin.policies import CachePolicy
 from tocsin.policies.message import MessagePolicy
+from tocsin.policies.page import PagePolicy, parse_page_policy
 from tocsin.protocol.client import Interest
 
 C = TypeVar("C", bound=ClusterCall)
 
 INWARD = frozenset(
     {
-        *(Deliver, Gap, Fill, Recall, Asked),
+        *(Deliver, Gap, Fill, Recall, Asked, NewPages),
         *(Register, LoadSubscriptions, AttachSubscriber, CreateSubscription, DeleteSubscription),
         *(Fetch, AskNews, StoreMarkers, ReadLog, OpenStream),
     }
 )
-"""What is not simply for the outside: the router's words to the machine, calls to be numbered."""
+"""What is not simply for the outside: the parts' words to each other, calls to be numbered."""
+NO_PAGES = parse_page_policy("none")
 
 
 class MachineConfig(Struct, frozen=True, kw_only=True):
@@ -92,6 +96,8 @@ class MachineConfig(Struct, frozen=True, kw_only=True):
     budget_bytes: int
     message_policy: MessagePolicy
     message_slots: int
+    page_policy: PagePolicy = NO_PAGES
+    page_bytes: int = 0  # the page cache's budget
     news_poll_s: float = 2.0
     fetch_limit: int = 1000
     marker_flush_s: float = 0.0
@@ -103,6 +109,7 @@ class BrokerMachine:
     core: BrokerCore
     messages: MessageCache[tuple[str, int], Publication]
     router: Router
+    pages: Pages  # takes its own events: no other part has to do with what it answers
 
     def __init__(self, config: MachineConfig, now: float) -> None:
         self.config = config
@@ -113,6 +120,7 @@ class BrokerMachine:
         self._last_call = 0
         self._calls: dict[int, ClusterCall] = {}
         self._registration = Registration(now, config.jitter)
+        self.pages = Pages(config.page_policy, config.page_bytes, lambda: self.core.table.watcher)
         self._begin(now)
         self._arrivals = Arrivals(config.name, self.core, config.jitter)
 
@@ -184,6 +192,7 @@ class BrokerMachine:
         effects += self._fills.tick(now)
         effects += self._entry.tick(now)
         effects += self._recalls.tick(now)
+        effects += self.pages.tick(now)
         for decided in self._neighbours.tick(now):
             effects += self._decided(decided, now)
         return self._out(effects, now)
@@ -227,6 +236,7 @@ class BrokerMachine:
         for neighbour in self.router.neighbours:
             effects.append(Relink(neighbour, self.router.incarnation(neighbour)))
         self._calls.clear()
+        self.pages.store_replaced()
         self._begin(now)
         return [*effects, *self._arrivals.again(self.core)]
 
@@ -492,7 +502,7 @@ class BrokerMachine:
         while True:
             while queue:
                 effect = queue.popleft()
-                if isinstance(effect, Deliver | Gap | Fill | Recall | Asked):
+                if isinstance(effect, Deliver | Gap | Fill | Recall | Asked | NewPages):
                     queue.extend(self._take(effect, now))
                 elif not isinstance(effect, ClusterCall) or effect.call:
                     out.append(effect)
@@ -505,9 +515,9 @@ class BrokerMachine:
             queue.extend(self._routed.follow())
 
     def _take(
-        self, effect: Deliver | Gap | Fill | Recall | Asked, now: float
+        self, effect: Deliver | Gap | Fill | Recall | Asked | NewPages, now: float
     ) -> Iterable[Effect | RoutingEffect]:
-        """What the router has for this broker itself."""
+        """What one part has for another."""
         match effect:
             case Deliver():
                 return self._routed.deliver(effect, now)
@@ -523,6 +533,9 @@ class BrokerMachine:
                 if isinstance(heard, Decided):
                     return self._decided(heard, now)
                 return heard or ()
+            case NewPages():
+                self.pages.announced(effect, now)
+                return ()
 
     def _decided(self, decided: Decided, now: float) -> list[Effect]:
         """Neighbours were asked: the store is for the rest."""

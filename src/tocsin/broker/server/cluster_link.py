@@ -21,7 +21,7 @@ from tocsin.broker.machine import events
 from tocsin.broker.machine.effects import Fetch, Marker
 from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLine
 from tocsin.broker.server.metrics import FETCH
-from tocsin.broker.server.pages.pages import Coming
+from tocsin.broker.server.pages.page_bytes import Coming
 from tocsin.client.http import NOT_SENT, error_of
 from tocsin.client.transport import HttpClient
 from tocsin.errors import NotFound, TocsinError, Unavailable, Unconfirmed

@@ -37,11 +37,12 @@ from tocsin.broker.server.client_connections import ClientConnection, ClientConn
 from tocsin.broker.server.cluster_calls import MARKERS, ClusterCalls
 from tocsin.broker.server.cluster_link import ClusterLink, new_heads
 from tocsin.broker.server.metrics import Counts
-from tocsin.broker.server.pages import Pages, make_shelf
+from tocsin.broker.server.pages import PageBytes, make_shelf
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.routing import Message, Relink, Send
 from tocsin.policies import parse_policy
 from tocsin.policies.message import parse_message_policy
+from tocsin.policies.page import parse_page_policy
 from tocsin.protocol.client import Interest
 from tocsin.protocol.cluster import News
 from tocsin.settings import Settings
@@ -68,7 +69,7 @@ class Driver:
     counts: Counts
     connections: ClientConnections
     machine: BrokerMachine
-    pages: Pages
+    pages: PageBytes
 
     def __init__(self, settings: Settings, link: ClusterLink, url: str) -> None:
         self.settings = settings
@@ -80,13 +81,12 @@ class Driver:
         self._links: LinkSender | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._calls = ClusterCalls(link, url, self.machine, self.counts, self.spawn, self.perform)
-        self.pages = Pages(
-            settings.page_policy,
-            settings.page_cache_bytes,
+        self.pages = PageBytes(
+            self.machine.pages,
             make_shelf(settings.page_cache, settings.broker_name),
             link,
             self.spawn,
-            lambda: self.core.table.watcher,
+            self.perform,
         )
         self._queue: deque[Effect] = deque()
         self._performing = False
@@ -252,29 +252,32 @@ class Driver:
     def _table(self) -> dict[type, Performer]:
         connections = self.connections
         table: dict[type, Performer] = {kind: self._calls.carry for kind in get_args(ClusterCall)}
-        return table | {
-            machine_effects.CloseStream: self._calls.close_stream,
-            Send: self._send,
-            Relink: self._relink,
-            machine_effects.Welcome: connections.welcome,
-            machine_effects.Refuse: connections.refuse,
-            machine_effects.Signal: connections.signal,
-            machine_effects.SendInline: connections.send_inline,
-            Acked: connections.acked,
-            machine_effects.NotAcked: connections.not_acked,
-            machine_effects.Ended: connections.ended,
-            machine_effects.CloseConnection: connections.close,
-            Answer: _answer,
-            machine_effects.Attached: _answer,
-            Subscribed: _answer,
-            Unsubscribed: _answer,
-            Recalled: _answer,
-            Fail: _fail,
-            machine_effects.NewPages: self.pages.mentioned,
-            Synchronised: self._synchronised,
-            StoreReplaced: _log_replaced,
-            Rejected: self._rejected,
-        }
+        return (
+            table
+            | self.pages.performers
+            | {
+                machine_effects.CloseStream: self._calls.close_stream,
+                Send: self._send,
+                Relink: self._relink,
+                machine_effects.Welcome: connections.welcome,
+                machine_effects.Refuse: connections.refuse,
+                machine_effects.Signal: connections.signal,
+                machine_effects.SendInline: connections.send_inline,
+                Acked: connections.acked,
+                machine_effects.NotAcked: connections.not_acked,
+                machine_effects.Ended: connections.ended,
+                machine_effects.CloseConnection: connections.close,
+                Answer: _answer,
+                machine_effects.Attached: _answer,
+                Subscribed: _answer,
+                Unsubscribed: _answer,
+                Recalled: _answer,
+                Fail: _fail,
+                Synchronised: self._synchronised,
+                StoreReplaced: _log_replaced,
+                Rejected: self._rejected,
+            }
+        )
 
     def _send(self, effect: Send) -> None:
         if self._links is not None:
@@ -314,6 +317,8 @@ def _config(settings: Settings) -> MachineConfig:
         budget_bytes=settings.cache_bytes,
         message_policy=parse_message_policy(settings.message_policy),
         message_slots=settings.message_slots,
+        page_policy=parse_page_policy(settings.page_policy),
+        page_bytes=settings.page_cache_bytes,
         news_poll_s=settings.news_poll_s,
         # Each tick stores what was gathered since the last one, unless that is too often.
         marker_flush_s=settings.marker_flush_s if settings.marker_flush_s > TICK_S else 0.0,

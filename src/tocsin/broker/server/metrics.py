@@ -44,7 +44,7 @@ GAUGES: list[Reading] = [
     ("cache_bytes", "Bytes in the result cache", lambda d: d.core.cache.size_bytes),
     ("cache_budget_bytes", "Budget of the result cache", lambda d: d.core.cache.budget_bytes),
     ("filters", "Filter subscriptions", lambda d: len(d.core.table.filters)),
-    ("page_cache_bytes", "Bytes in the page cache", lambda d: d.pages.cache.size_bytes),
+    ("page_cache_bytes", "Bytes in the page cache", lambda d: d.machine.pages.cache.size_bytes),
     ("page_saved_bytes", "Served of pages, less fetched", lambda d: d.pages.saved_bytes),
     ("messages_held", "Messages in the message cache", lambda d: len(d.machine.messages)),
 ]
@@ -54,10 +54,14 @@ COUNTERS: list[Reading] = [
     ("cache_evictions", "Results evicted", lambda d: d.core.cache.counters.evicted),
     ("cache_expirations", "Results past their time", lambda d: d.core.cache.counters.expired),
     ("fetched_bytes", "Payload bytes fetched from the cluster", lambda d: d.link.fetched_bytes),
-    ("page_hits", "Pages served from the cache", lambda d: d.pages.cache.counters.hits),
-    ("page_misses", "Pages fetched on request", lambda d: d.pages.cache.counters.misses),
-    ("page_pushes", "Pages stored before anybody asked", lambda d: d.pages.cache.counters.stored),
-    ("page_evictions", "Pages evicted", lambda d: d.pages.cache.counters.evicted),
+    ("page_hits", "Pages served from the cache", lambda d: d.machine.pages.cache.counters.hits),
+    ("page_misses", "Pages fetched on request", lambda d: d.machine.pages.cache.counters.misses),
+    (
+        "page_pushes",
+        "Pages stored before anybody asked",
+        lambda d: d.machine.pages.cache.counters.stored,
+    ),
+    ("page_evictions", "Pages evicted", lambda d: d.machine.pages.cache.counters.evicted),
     ("page_served_bytes", "Bytes of pages served", lambda d: d.pages.served_bytes),
     ("page_fetched_bytes", "Bytes of pages fetched", lambda d: d.pages.fetched_bytes),
     (

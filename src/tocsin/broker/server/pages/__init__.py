@@ -1,6 +1,6 @@
-"""Attachments at a broker: its page cache, live."""
+"""The bytes of attachments at a broker: fetched, kept and served as the machine decides."""
 
-from tocsin.broker.server.pages.pages import Coming, Pages
+from tocsin.broker.server.pages.page_bytes import Coming, PageBytes
 from tocsin.broker.server.pages.shelf import make_shelf
 
-__all__ = ["Coming", "Pages", "make_shelf"]
+__all__ = ["Coming", "PageBytes", "make_shelf"]

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 from starlette.responses import Response
 
-from tocsin.broker.server.pages.pages import Pages
+from tocsin.broker.server.pages.page_bytes import PageBytes
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import check_attachment_id
 from tocsin.protocol.client import PagesChange, PagesInfo
@@ -21,7 +21,7 @@ from tocsin.service.web import Call, Route
 class PageCalls:
     def __init__(
         self,
-        pages: Pages,
+        pages: PageBytes,
         owner: Callable[[int], str | None],
         stall_s: float,
         stalled: Callable[[bool], None],
@@ -70,13 +70,13 @@ class PageCalls:
         return owner is not None
 
     async def show(self, _: Call) -> PagesInfo:
-        pages, cache = self._pages, self._pages.cache
+        pages, cache = self._pages, self._pages.pages.cache
         return PagesInfo(
             policy=cache.policy.text,
             capacity_bytes=cache.capacity_bytes,
             size_bytes=cache.size_bytes,
             pages=len(cache),
-            filling=pages.filling,
+            filling=pages.pages.filling,
             hit_ratio=cache.counters.hit_ratio,
             byte_hit_ratio=cache.counters.byte_hit_ratio,
             served_bytes=pages.served_bytes,
@@ -87,8 +87,7 @@ class PageCalls:
 
     async def change(self, call: Call) -> PagesInfo:
         change: PagesChange = await call.body(PagesChange)
-        policy = change.policy or self._pages.cache.policy.text
-        self._pages.set_policy(policy, change.capacity_bytes)
+        self._pages.set_policy(change.policy, change.capacity_bytes)
         return await self.show(call)
 
 
@@ -97,7 +96,7 @@ def _nothing(start: int, stop: int) -> AsyncIterator[bytes]:
 
 
 def page_routes(calls: PageCalls) -> list[Route]:
-    told = "An attachment's bytes; subscription and position of the result that led to it"
+    about = "An attachment's bytes; subscription and position of the result that led to it"
     return [
         *(
             Route(
@@ -105,7 +104,7 @@ def page_routes(calls: PageCalls) -> list[Route]:
                 path,
                 calls.attachment,
                 ("subscribe",),
-                told,
+                about,
                 answers=ANY_BYTES,
                 also={206: ANY_BYTES, 304: None},
                 query=LedByQuery,

@@ -20,8 +20,7 @@ class Fill:
         self.page = page
         self.size_bytes: int | None = None  # None: the cluster has not answered yet
         self.whole = False
-        self.over = False  # nothing more comes, and who keeps it has been told
-        self.readers = 0
+        self.unwanted = False  # nobody reads it, or ever will
         self.task: asyncio.Task[None]  # that fetches it
         self._body = body
         self._hash = hashlib.sha256()
@@ -36,7 +35,6 @@ class Fill:
 
     def begin(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self._tell()
 
     def add(self, data: bytes) -> None:
         self._body.write(data)
@@ -53,23 +51,17 @@ class Fill:
         self.whole = True
         self._tell()
 
-    def fail(self, error: TocsinError) -> None:
-        self._error = error
+    def fail(self, error: TocsinError) -> TocsinError:
+        """What those who read it hear: the first reason counts."""
+        self._error = self._error or error
         self._tell()
+        return self._error
 
     def close(self) -> None:
-        """Nobody reads it and nothing more comes; what is not on a shelf is gone."""
+        """What is not on a shelf is gone."""
         if self._open:
             self._open = False
             self._body.close()
-
-    async def begun(self) -> int:
-        """Its size, as soon as the cluster has told it."""
-        while self.size_bytes is None:
-            await self._more()
-        if self._error is not None:
-            raise self._error
-        return self.size_bytes
 
     async def pieces(self, start: int, stop: int) -> AsyncIterator[bytes]:
         assert self.size_bytes is not None

@@ -54,7 +54,7 @@ class Shelf(Protocol):
     def drop(self, page: str) -> None:
         """Those who read it go on."""
 
-    def found(self) -> list[tuple[str, int]]:
+    def whole_pages(self) -> list[tuple[str, int]]:
         """Pages that an earlier process left, the oldest first, and their sizes."""
 
 
@@ -139,10 +139,10 @@ class DirectoryShelf:
         self._path(page).unlink(missing_ok=True)
         self._sums.pop(page, None)
 
-    def found(self) -> list[tuple[str, int]]:
+    def whole_pages(self) -> list[tuple[str, int]]:
         files = [path for path in self._root.glob("??/*") if is_attachment_id(path.name)]
         whole = []
-        for path in sorted(files, key=lambda one: one.stat().st_mtime):
+        for path in sorted(files, key=lambda path: path.stat().st_mtime):
             sums = _sums_of(path)
             if sums is not None:
                 self._sums[path.name] = sums
@@ -158,15 +158,15 @@ class DirectoryShelf:
 
 def _sums_of(path: Path) -> Sums | None:
     """None: it is not what it is called."""
-    found, sums = hashlib.sha256(), Sums()
+    digest, sums = hashlib.sha256(), Sums()
     try:
         with path.open("rb") as file:
             while piece := file.read(_CHECKED_AT_ONCE_BYTES):
-                found.update(piece)
+                digest.update(piece)
                 sums.add(piece)
     except OSError:
         return None
-    return sums if found.hexdigest() == path.name else None
+    return sums if digest.hexdigest() == path.name else None
 
 
 class _Memory:
@@ -216,7 +216,7 @@ class MemoryShelf:
     def drop(self, page: str) -> None:
         self._pages.pop(page, None)
 
-    def found(self) -> list[tuple[str, int]]:
+    def whole_pages(self) -> list[tuple[str, int]]:
         return []
 
 

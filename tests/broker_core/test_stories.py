@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.broker.server.pages.stories import Stories
+from tocsin.broker.machine.pages.stories import Stories
 
 TOLD = st.lists(
     st.tuples(st.sampled_from("st"), st.sampled_from("abcd"), st.integers(0, 5)), max_size=30
