@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tocsin.cli import app
-from tocsin.testing.simulation import KINDS, BrokenPromise, NetworkWorld, World
+from tocsin.testing.simulation import KINDS, BrokenPromise, NetworkWorld, PageWorld, World
 
 ONE = os.environ.get("TOCSIN_SEED")
-MANY = {"channels": 250, "network": 150}
+MANY = {"channels": 250, "network": 150, "pages": 200}
 SEEDS = {kind: int(os.environ.get("TOCSIN_SEEDS", MANY[kind])) for kind in KINDS}
 GROUP = 50
 GROUPS = [
@@ -47,6 +47,10 @@ def test_promises_hold_under_faults(kind: str, first: int) -> None:
         networks = [world for world in worlds if isinstance(world, NetworkWorld)]
         assert not networks or sum(world.fills for world in networks) > 100
         assert not networks or sum(world.from_neighbours for world in networks) > 20
+        pages = [world.pages for world in worlds if isinstance(world, PageWorld)]
+        assert not pages or sum(checker.served for checker in pages) > 1000
+        assert not pages or sum(checker.failures for checker in pages) > 200
+        assert not pages or sum(checker.shared for checker in pages) > 100
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,11 +61,11 @@ def test_a_seed_replays_exactly(kind: str) -> None:
     assert first.now == second.now
 
 
-def test_the_command_runs_both_kinds_and_counts() -> None:
+def test_the_command_runs_all_kinds_and_counts() -> None:
     told = CliRunner().invoke(app, ["simulate", "--seeds", "2"])
     assert told.exit_code == 0
     lines = [line.split("\t")[:2] for line in told.stdout.splitlines()]
-    assert lines == [["worlds", "seeds"], ["channels", "2"], ["network", "2"]]
+    assert lines == [["worlds", "seeds"], ["channels", "2"], ["network", "2"], ["pages", "2"]]
 
 
 def test_the_command_names_a_seed_that_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:

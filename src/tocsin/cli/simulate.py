@@ -18,7 +18,9 @@ def register(app: typer.Typer) -> None:
 def simulate(
     seeds: Annotated[int, typer.Option(min=1, help="how many worlds of each kind")] = 100,
     first: Annotated[int, typer.Option(min=0, help="the first seed")] = 0,
-    kind: Annotated[str | None, typer.Option(help="channels or network; none given: both")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="channels, network or pages; none given: all")
+    ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(help="of the result caches; none given: all in turn")
     ] = None,

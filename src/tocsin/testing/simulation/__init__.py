@@ -2,14 +2,20 @@
 
 Ships with the product, so that whoever writes a policy can see it hold the promises under lost
 notices, crashes and moves: `World(seed, policies=["mine"]).run(60)` raises `BrokenPromise` if not.
-`World` has two brokers and channels, `NetworkWorld` a tree of brokers that also routes records.
+`World` has two brokers and channels, `NetworkWorld` a tree of brokers that also routes records, and
+in a `PageWorld` results mention attachments.
 Imported by tests and tools only.
 """
 
 from tocsin.testing.simulation.checkers import BrokenPromise
 from tocsin.testing.simulation.network import NetworkWorld
+from tocsin.testing.simulation.pages import PageWorld
 from tocsin.testing.simulation.world import World
 
-KINDS: dict[str, type[World] | type[NetworkWorld]] = {"channels": World, "network": NetworkWorld}
+KINDS: dict[str, type[World] | type[NetworkWorld] | type[PageWorld]] = {
+    "channels": World,
+    "network": NetworkWorld,
+    "pages": PageWorld,
+}
 
-__all__ = ["KINDS", "BrokenPromise", "NetworkWorld", "World"]
+__all__ = ["KINDS", "BrokenPromise", "NetworkWorld", "PageWorld", "World"]

@@ -28,6 +28,7 @@ from tocsin.broker.machine.effects import (
     Fetch,
     LoadSubscriptions,
     OpenStream,
+    PageEffect,
     ReadLog,
     Recalled,
     Refuse,
@@ -47,6 +48,7 @@ from tocsin.model import Departure
 from tocsin.overlay.routing import Relink, Send
 from tocsin.policies import parse_policy
 from tocsin.policies.message import message_policy_names, parse_message_policy
+from tocsin.policies.page import parse_page_policy
 from tocsin.protocol.client import Interest
 from tocsin.testing.simulation.checkers import BrokerChecker, promise
 from tocsin.testing.simulation.client import SimulatedClient
@@ -104,12 +106,15 @@ class SimulatedBroker:
         self.incarnation += 1
         self.compared_at = -1.0
         random = world.random
+        page_policy, page_bytes = world.page_cache()
         config = MachineConfig(
             name=self.name,
             policy=parse_policy(random.choice(world.policies)),
             budget_bytes=world.budget_bytes,
             message_policy=parse_message_policy(random.choice(message_policy_names())),
             message_slots=random.choice([0, 2, 8]),
+            page_policy=parse_page_policy(page_policy),
+            page_bytes=page_bytes,
             fetch_limit=random.choice([2, 5, 1000]),
             most_held=random.choice([1, 1000]),
             jitter=random.random(),
@@ -259,12 +264,15 @@ class SimulatedBroker:
             slots = machine.messages.slots
             promise(len(machine.messages) <= slots, f"{len(machine.messages)} in {slots} slots")
             self.checker.check()
+            self.world.stepped(self)
 
     def _do(self, effect: Effect) -> None:
         world, machine = self.world, self.machine
         assert machine is not None
         if isinstance(effect, OpenStream | CloseStream | Send | Relink):
             world.overlay_effect(self, effect)
+        elif isinstance(effect, PageEffect):
+            world.page_effect(self, effect)
         elif isinstance(effect, ClusterCall):
             self._check_call(effect)
             self._carry(effect)

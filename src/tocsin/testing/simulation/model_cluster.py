@@ -40,6 +40,8 @@ class ModelCluster:
     registered: set[str] = field(default_factory=set)
     logs: dict[str, ModelLog] = field(default_factory=dict)  # by epoch
     down: bool = False  # nobody gets an answer
+    attachments: tuple[str, ...] = ()  # fields of channels' results that hold them
+    keys: tuple[str, ...] = ()  # those that name their stories
     sequence: int = 0
     epochs: int = 0
     subscriptions: int = 0
@@ -199,7 +201,16 @@ class ModelCluster:
 
     def _told(self, frontend: StoredFrontend) -> Subscription:
         b = self.backends[frontend.backend]
-        told = BackendSubscription(b.id, "channel", {"key": b.id}, b.epoch, b.head, b.floor)
+        told = BackendSubscription(
+            b.id,
+            "channel",
+            {"key": b.id},
+            b.epoch,
+            b.head,
+            b.floor,
+            attachments=self.attachments,
+            keys=self.keys,
+        )
         if b.id in self.log.filters:
             told = BackendSubscription(
                 b.id,

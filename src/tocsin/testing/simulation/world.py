@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tocsin.broker.machine.effects import CloseStream, OpenStream
+from tocsin.broker.machine.effects import CloseStream, OpenStream, PageEffect
 from tocsin.broker.machine.events import NewHead
 from tocsin.model import Departure
 from tocsin.overlay.routing import Relink, Send
@@ -167,15 +167,27 @@ class World:
     ) -> None:
         raise AssertionError(f"{broker.name} has no overlay: {effect}")
 
+    def page_effect(self, broker: SimulatedBroker, effect: PageEffect) -> None:
+        raise AssertionError(f"no result mentions a page, and nobody asks for one: {effect}")
+
+    def page_cache(self) -> tuple[str, int]:
+        """Policy and capacity of a broker's page cache."""
+        return "none", 0
+
+    def stepped(self, broker: SimulatedBroker) -> None:
+        """It carried effects out."""
+
     def replace_store(self) -> None:
         self.cluster.replace_store()
 
     def publish(self, backend: int) -> None:
         for _ in range(self.random.choice([1, 1, 1, 2, 6])):
-            size = self.random.choice([5, 20, 60, 300])
-            payload = self.random.randbytes(4) * (size // 4)
-            self.cluster.publish(backend, self.now, payload)
+            self.cluster.publish(backend, self.now, self.payload())
         self.send_notices(backend, [])
+
+    def payload(self) -> bytes:
+        size = self.random.choice([5, 20, 60, 300])
+        return self.random.randbytes(4) * (size // 4)
 
     def send_notices(self, backend: int, detached: list[Departure]) -> None:
         stored, store_id = self.cluster.backends.get(backend), self.cluster.store_id
