@@ -42,7 +42,7 @@ async def test_kafka_that_is_not_there_is_waited_for(kafka: Kafka, tmp_path: Pat
 
 
 def test_who_does_not_answer_is_told_from_who_does_not_let_us_in(real_servers: RealServers) -> None:
-    with pytest.raises(SettingError, match="client refuses .*nonsense"):
+    with pytest.raises(SettingError, match=r"client refuses .*nonsense"):
         check_reachable("kafka://127.0.0.1:1?nonsense=1")
     with pytest.raises(Unavailable, match="cannot answer"):
         check_reachable(f"kafka://127.0.0.1:{free_port()}")
