@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.model import Channel, Column, Dataset
-from tocsin.spark.answering import STRIKES, Ask
+from tocsin.spark.answering import STRIKES
 from tocsin.spark.failures import NO_MEMORY, Overlong
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshot, Snapshots
 from tocsin.spark.tables import Tables
-from tocsin.spark.trial import Record
+from tocsin.spark.trial import Ask, Record
 from tocsin.spark.window import Window
 from tocsin.sql import CreateChannel, parse_one
 from tocsin.storage.log import open_log, open_reader

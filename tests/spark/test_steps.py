@@ -12,13 +12,12 @@ from pyspark.sql import SparkSession
 
 from tocsin.model import Column, Dataset
 from tocsin.spark import diagnosis
-from tocsin.spark.answering import Ask
 from tocsin.spark.failures import Overlong
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshots
 from tocsin.spark.steps import OVERLONG_TRIES, Steps
 from tocsin.spark.tables import Tables
-from tocsin.spark.trial import Record
+from tocsin.spark.trial import Ask, Record
 from tocsin.sql import CreateChannel, parse_one
 from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.store.store import Store
