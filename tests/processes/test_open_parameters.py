@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -31,14 +30,6 @@ RECORDS = [
     {"id": 3, "restaurant": "R2", "food": "pizza", "discount": 50},
     {"id": 4, "restaurant": "R1", "food": "soup", "discount": 20},
 ]
-
-
-@pytest.fixture
-async def client(live: System) -> AsyncIterator[Client]:
-    token = live.token("oscar", "admin", "publish", "subscribe")
-    async with Client(live.coordinator_url, cluster=live.cluster_url, token=token) as made:
-        await made.sql(BASE)
-        yield made
 
 
 async def taken(subscription: Subscription, count: int) -> list[int]:

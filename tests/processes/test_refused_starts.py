@@ -3,7 +3,6 @@ leaves every file as it was."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,27 +10,16 @@ import pytest
 from cluster.test_identity import files, sqlite, start
 from log.segments.test_rot import spoil
 from log.segments.test_segments import log_at
-from processes.test_cluster_and_its_store import environment, words
-from tocsin.errors import MISCONFIGURED
-from tocsin.system.ports import free_port
+from processes.test_cluster_and_its_store import refusal
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 
 def refused(data: Path, store: str, command: str = "cluster") -> str:
     before = files(data / "log", data / "datasets")
-    done = subprocess.run(
-        words(command, store, data, free_port()),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    told = done.stdout + done.stderr
-    assert done.returncode == MISCONFIGURED, told
-    assert "Traceback" not in told
+    output = refusal(command, store, data)
     assert files(data / "log", data / "datasets") == before
-    return told
+    return output
 
 
 @pytest.mark.parametrize("command", ["cluster", "up"])

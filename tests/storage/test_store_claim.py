@@ -89,24 +89,17 @@ def end_other_sessions(url: str) -> None:
     engine.dispose()
 
 
-def test_a_claim_that_was_lost_is_taken_again_before_the_next_write(
-    server: DatabaseServer,
+@pytest.mark.parametrize("writes", [True, False])
+def test_a_claim_that_was_lost_is_taken_again_before_the_next_write_or_read(
+    server: DatabaseServer, writes: bool
 ) -> None:
     url = server.fresh()
     with Store.open(url, patience_s=120.0) as store:
         end_other_sessions(url)
-        store.catalog.put_broker("north", "http://north")
-        with pytest.raises(Conflict):
-            Store.open(url, busy_timeout_s=0.01)
-
-
-def test_a_claim_that_was_lost_is_taken_again_though_nobody_writes(
-    server: DatabaseServer,
-) -> None:
-    url = server.fresh()
-    with Store.open(url, patience_s=120.0) as store:
-        end_other_sessions(url)
-        assert store.catalog.brokers() == []
+        if writes:
+            store.catalog.put_broker("north", "http://north")
+        else:
+            assert store.catalog.brokers() == []
         with pytest.raises(Conflict):
             Store.open(url, busy_timeout_s=0.01)
 
