@@ -10,8 +10,8 @@ from sqlglot.tokenizer_core import TokenType
 from tocsin.durations import UNIT_NAMES, parse_duration_s, unit_s
 from tocsin.errors import InvalidInput
 from tocsin.model import ANY
+from tocsin.sql.coercion import coerce
 from tocsin.sql.tokens import Reader
-from tocsin.sql.types import coerce
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
