@@ -54,7 +54,7 @@ class Bench:
 
     def results(self) -> list[Any]:
         found = self.store.results.read(self.backend, 0, 10**9, 100)
-        return [json.loads(each.payload) for each in found.results]
+        return [json.loads(result.payload) for result in found.results]
 
 
 @pytest.fixture

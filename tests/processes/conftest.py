@@ -63,7 +63,7 @@ def live(
 
 @pytest.fixture
 async def client(live: System, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
-    """One who may do everything, after the statements BASE of the test's module."""
+    """Of maria, who may do everything, after the statements BASE of the test's module."""
     token = live.token("maria", "admin", "publish", "subscribe")
     async with Client(live.coordinator_url, cluster=live.cluster_url, token=token) as made:
         await made.sql(request.module.BASE)

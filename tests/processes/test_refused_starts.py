@@ -26,9 +26,9 @@ def refused(data: Path, store: str, command: str = "cluster") -> str:
 def test_another_store_on_the_same_directory(tmp_path: Path, command: str) -> None:
     ours, theirs = sqlite(tmp_path / "a.db"), sqlite(tmp_path / "b.db")
     start(tmp_path / "data", ours)
-    told = refused(tmp_path / "data", theirs, command)
-    assert f"belongs to {ours}" in told
-    assert theirs in told
+    output = refused(tmp_path / "data", theirs, command)
+    assert f"belongs to {ours}" in output
+    assert theirs in output
 
 
 def test_a_damaged_log(tmp_path: Path) -> None:
@@ -37,6 +37,6 @@ def test_a_damaged_log(tmp_path: Path) -> None:
     with log_at(data / "log") as log:  # the newest segment is looked at by a start
         log.open_dataset("reports")
         spoil(data / "log", log.append("reports", [b'{"key":"c"}']).result().first + 30)
-    told = refused(data, ours)
-    assert "the log of dataset reports is damaged: about 1 record in" in told
-    assert "tocsin repair" in told
+    output = refused(data, ours)
+    assert "the log of dataset reports is damaged: about 1 record in" in output
+    assert "tocsin repair" in output
