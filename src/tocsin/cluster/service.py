@@ -133,7 +133,7 @@ def _broker_routes(c: Calls) -> list[Route]:
 
 def _range_routes(c: Calls) -> list[Route]:
     """What brokers read by positions, and what they acknowledge."""
-    broker = ("broker",)
+    broker, storing = ("broker",), "store acknowledgements"
     return [
         Route(
             "POST",
@@ -144,15 +144,7 @@ def _range_routes(c: Calls) -> list[Route]:
             RangeRequests,
             ResultRanges,
         ),
-        Route(
-            "POST",
-            "/v1/markers",
-            c.markers,
-            broker,
-            "store acknowledgements",
-            Markers,
-            UnknownMarkers,
-        ),
+        Route("POST", "/v1/markers", c.markers, broker, storing, Markers, UnknownMarkers),
         Route(
             "GET",
             "/v1/datasets/{name}/log",
