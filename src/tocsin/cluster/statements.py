@@ -31,7 +31,7 @@ from tocsin.errors import (
     StatementError,
 )
 from tocsin.model import FILTERED, Dataset
-from tocsin.overlay.filters import told
+from tocsin.overlay.filters import as_text
 from tocsin.protocol.publishing import StatementResult
 from tocsin.service.tokens import Identity
 
@@ -140,7 +140,9 @@ async def _subscribe_to_dataset(
     session: Session, statement: sql.SubscribeToDataset
 ) -> StatementResult:
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
-    where = told(sql.bind_filter(statement.where, dataset))  # with the place of what is wrong in it
+    where = as_text(
+        sql.bind_filter(statement.where, dataset)
+    )  # with the place of what is wrong in it
     return await _subscribed(session, statement, FILTERED + statement.dataset, {"where": where})
 
 

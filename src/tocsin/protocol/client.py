@@ -414,4 +414,4 @@ class RecalledRecord(Struct, frozen=True):
 class Recalled(Struct, frozen=True):
     """In order of positions; what no cache holds is not among them."""
 
-    found: list[RecalledRecord]
+    records: list[RecalledRecord] = field(name="found")

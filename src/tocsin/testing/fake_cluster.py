@@ -137,8 +137,8 @@ class FakeCluster:
         self._move(self.frontends[subscription], broker)
 
     def marker(self, subscriber: str) -> int:
-        (found,) = [f for f in self.frontends.values() if f.subscriber == subscriber]
-        return found.marker
+        (frontend,) = [f for f in self.frontends.values() if f.subscriber == subscriber]
+        return frontend.marker
 
     @contextlib.asynccontextmanager
     async def serve(self, port: int = 0) -> AsyncIterator[FakeCluster]:
@@ -171,8 +171,8 @@ class FakeCluster:
     def _post(self, broker: str, body: dict[str, Any]) -> None:
         if self.drop_notices or broker not in self.brokers:
             return
-        told = body | {"store_id": self.store, "sequence": self.sequence}
-        task = asyncio.create_task(self._deliver(self.brokers[broker], msgspec.json.encode(told)))
+        notice = body | {"store_id": self.store, "sequence": self.sequence}
+        task = asyncio.create_task(self._deliver(self.brokers[broker], msgspec.json.encode(notice)))
         self._notices.add(task)
         task.add_done_callback(self._notices.discard)
 
@@ -214,7 +214,7 @@ class FakeCluster:
 
     def _json(self, frontend: Frontend) -> dict[str, Any]:
         backend = frontend.backend
-        told = {
+        subscription = {
             "subscription": frontend.id,
             "subscriber": frontend.subscriber,
             "broker": frontend.broker,
@@ -228,12 +228,12 @@ class FakeCluster:
         }
         if backend.channel in self.content.fields:
             attachments, keys = self.content.fields[backend.channel]
-            told |= {"attachments": attachments, "keys": keys}
+            subscription |= {"attachments": attachments, "keys": keys}
         routed = self.routing.of(backend.channel)
         if routed is not None:
             filter_ = routed.filter_json(backend.arguments["where"])
-            told |= {"head": routed.end, "floor": routed.floor, "filter": filter_}
-        return told
+            subscription |= {"head": routed.end, "floor": routed.floor, "filter": filter_}
+        return subscription
 
     def _known(self, call: Call) -> str:
         name = str(call.path["name"])
@@ -330,17 +330,17 @@ class FakeCluster:
         if beginning.last is not None:
             return max(backend.floor, backend.head - beginning.last)
         since = time.time() - (beginning.seconds or 0.0)
-        recent = [one["position"] for one in backend.results if one["at"] >= since]
+        recent = [result["position"] for result in backend.results if result["at"] >= since]
         return recent[0] - 1 if recent else backend.head
 
     async def _log(self, call: Call) -> Any:
         name = call.path["name"]
-        found = self.routing.logs.get(name)
-        if found is None:
+        log = self.routing.logs.get(name)
+        if log is None:
             raise NotFound(f"there is no dataset {name}", field="dataset")
         query = call.request.query_params
-        after, upto = int(query.get("after", 0)), int(query.get("upto", found.end))
-        return found.range(after, upto, int(query.get("limit", 10_000)))
+        after, upto = int(query.get("after", 0)), int(query.get("upto", log.end))
+        return log.range(after, upto, int(query.get("limit", 10_000)))
 
     async def _routed(self, _: Call) -> Any:
         return self.routing.stream()
@@ -368,12 +368,12 @@ class FakeCluster:
                 continue
             routed = self.routing.of(backend.channel)
             if routed is not None:
-                told = routed.results(
+                answer = routed.results(
                     backend.arguments["where"], wanted["after"], wanted["upto"], wanted["limit"]
                 )
-                answers.append({"backend": backend.id, "epoch": backend.epoch, **told})
+                answers.append({"backend": backend.id, "epoch": backend.epoch, **answer})
                 continue
-            found = [
+            results = [
                 r for r in backend.results if wanted["after"] < r["position"] <= wanted["upto"]
             ]
             answers.append(
@@ -382,7 +382,7 @@ class FakeCluster:
                     "epoch": backend.epoch,
                     "floor": backend.floor,
                     "head": backend.head,
-                    "results": found[: wanted.get("limit", 1000)],
+                    "results": results[: wanted.get("limit", 1000)],
                 }
             )
         return {"ranges": answers}
@@ -413,13 +413,13 @@ class FakeCluster:
         bad = [n for n, record in enumerate(records, 1) if "bad" in record]
         if len(bad) == len(records):
             errors = [{"line": n, "field": "bad", "reason": "no such column"} for n in bad]
-            told = {"accepted": 0, "rejected": len(bad), "end": 0, "errors": errors}
-            return json_response(told, 422)
+            answer = {"accepted": 0, "rejected": len(bad), "end": 0, "errors": errors}
+            return json_response(answer, 422)
         key = call.request.headers["idempotency-key"]
         if key not in self._answers:
             self.published.append((call.path["name"], records))
-            told = {"accepted": len(records), "rejected": 0, "end": len(records), "errors": []}
-            self._answers[key] = told
+            answer = {"accepted": len(records), "rejected": 0, "end": len(records), "errors": []}
+            self._answers[key] = answer
         if self.lost_answers:
             self.lost_answers -= 1
             raise Unavailable("the answer is lost, as the test wished")
