@@ -11,7 +11,6 @@ import contextlib
 import time
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -27,29 +26,9 @@ from tocsin.service.tokens import sign_notice
 from tocsin.service.web import Call, Route, application, json_response
 from tocsin.testing.fake_content import FakeContent
 from tocsin.testing.fake_routing import FakeRouting
+from tocsin.testing.fake_subscriptions import Backend, Frontend
 
 SECRET = "a secret that only the tests know and nobody else"
-
-
-@dataclass
-class Backend:
-    id: int
-    channel: str
-    arguments: dict[str, Any]
-    epoch: str
-    results: list[dict[str, Any]] = field(default_factory=list)
-    head: int = 0
-    floor: int = 0
-    changed: int = 0  # sequence of the last change
-
-
-@dataclass
-class Frontend:
-    id: int
-    subscriber: str
-    broker: str
-    backend: Backend
-    marker: int
 
 
 class FakeCluster:
@@ -305,8 +284,9 @@ class FakeCluster:
             if frontend.subscriber == body["subscriber"] and frontend.backend is backend:
                 return self._json(frontend)
         self.numbers += 1
-        marker = self._marker(backend, body.get("from"))
-        if routed is not None:
+        if routed is None:
+            marker = backend.marker(body.get("from"))
+        else:
             marker = routed.marker(given["where"], body.get("from"))
         made = Frontend(self.numbers, body["subscriber"], body["broker"], backend, marker)
         self.frontends[made.id] = made
@@ -322,16 +302,6 @@ class FakeCluster:
         if set(named) != set(names):
             raise InvalidInput(f"{channel} takes {', '.join(names)}", field="arguments")
         return dict(named)
-
-    def _marker(self, backend: Backend, given: Any) -> int:
-        if given is None:
-            return backend.head
-        beginning = checked(msgspec.convert(given, Beginning))
-        if beginning.last is not None:
-            return max(backend.floor, backend.head - beginning.last)
-        since = time.time() - (beginning.seconds or 0.0)
-        recent = [result["position"] for result in backend.results if result["at"] >= since]
-        return recent[0] - 1 if recent else backend.head
 
     async def _log(self, call: Call) -> Any:
         name = call.path["name"]
@@ -367,24 +337,12 @@ class FakeCluster:
                 answers.append({"backend": wanted["backend"], "gone": True})
                 continue
             routed = self.routing.of(backend.channel)
-            if routed is not None:
-                answer = routed.results(
-                    backend.arguments["where"], wanted["after"], wanted["upto"], wanted["limit"]
-                )
-                answers.append({"backend": backend.id, "epoch": backend.epoch, **answer})
-                continue
-            results = [
-                r for r in backend.results if wanted["after"] < r["position"] <= wanted["upto"]
-            ]
-            answers.append(
-                {
-                    "backend": backend.id,
-                    "epoch": backend.epoch,
-                    "floor": backend.floor,
-                    "head": backend.head,
-                    "results": results[: wanted.get("limit", 1000)],
-                }
-            )
+            bounds = {name: wanted[name] for name in ("after", "upto", "limit") if name in wanted}
+            if routed is None:
+                answer = backend.between(**bounds)
+            else:
+                answer = routed.results(backend.arguments["where"], **bounds)
+            answers.append({"backend": backend.id, "epoch": backend.epoch, **answer})
         return {"ranges": answers}
 
     async def _markers(self, call: Call) -> Any:

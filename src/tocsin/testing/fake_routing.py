@@ -80,21 +80,22 @@ class RoutedLog:
 
     def results(self, where: str, after: int, upto: int, limit: int) -> dict[str, Any]:
         upto = min(upto, self.end)
-        matching = self.matching(where, after, upto)
-        if len(matching) > limit:
-            matching = matching[:limit]
-            upto = matching[-1].position
+        matching, upto = _first(limit, self.matching(where, after, upto), upto)
         results = [{"position": o.position, "at": o.at, "value": o.record} for o in matching]
         return {"floor": self.floor, "head": self.end, "upto": max(after, upto), "results": results}
 
     def range(self, after: int, upto: int, limit: int) -> dict[str, Any]:
         upto = min(upto, self.end)
-        logged = self.between(after, upto)
-        if len(logged) > limit:
-            logged = logged[:limit]
-            upto = logged[-1].position
+        logged, upto = _first(limit, self.between(after, upto), upto)
         records = [{"position": o.position, "at": o.at, "record": o.record} for o in logged]
         return {"floor": self.floor, "upto": upto, "records": records}
+
+
+def _first(limit: int, records: list[Logged], upto: int) -> tuple[list[Logged], int]:
+    """At most so many records, and up to which position these are all."""
+    return (
+        (records, upto) if len(records) <= limit else (records[:limit], records[limit - 1].position)
+    )
 
 
 class FakeRouting:
