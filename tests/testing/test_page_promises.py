@@ -49,5 +49,9 @@ def test_a_wrong_machine_breaks_a_promise(
 ) -> None:
     monkeypatch.setattr(Pages, event, mutant(getattr(Pages, event)))
     with pytest.raises(BrokenPromise, match=broken):
-        for seed in range(30):
-            PageWorld(seed).run(60)
+        _run_worlds()
+
+
+def _run_worlds() -> None:
+    for seed in range(30):
+        PageWorld(seed).run(60)
