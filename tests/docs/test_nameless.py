@@ -1,8 +1,4 @@
-"""Nothing in the source is called `one`, `found`, `told`, `each` or `some`: it has its own noun.
-
-`OFFENDING` lists the modules that still have such a name. It is exact: a module that is clean must
-leave it.
-"""
+"""Nothing in the source is called `one`, `found`, `told`, `each` or `some`: it has its own noun."""
 
 from __future__ import annotations
 
@@ -13,27 +9,6 @@ from docs.papers import ROOT
 
 SOURCE = ROOT / "src" / "tocsin"
 NAMELESS = {"one", "found", "told", "each", "some"}
-OFFENDING: set[str] = {
-    "broker/machine/members.py",
-    "broker/machine/neighbours.py",
-    "broker/machine/recalls.py",
-    "broker/machine/results.py",
-    "broker/server/links.py",
-    "broker/server/metrics.py",
-    "broker/server/pages/calls.py",
-    "broker/server/pages/pages.py",
-    "broker/server/pages/shelf.py",
-    "broker/server/recorder.py",
-    "broker/server/rest.py",
-    "broker/server/server.py",
-    "testing/simulation/checkers.py",
-    "testing/simulation/client.py",
-    "testing/simulation/mesh.py",
-    "testing/simulation/model_cluster.py",
-    "testing/simulation/model_log.py",
-    "testing/simulation/network.py",
-    "testing/simulation/world.py",
-}
 
 
 def test_every_thing_in_the_source_has_a_name_of_its_own() -> None:
@@ -42,10 +17,7 @@ def test_every_thing_in_the_source_has_a_name_of_its_own() -> None:
         for path in SOURCE.rglob("*.py")
         if (names := sorted(_nameless(ast.parse(path.read_text()))))
     }
-    new = {module: names for module, names in offending.items() if module not in OFFENDING}
-    assert not new, "name them for what they are"
-    clean = OFFENDING - offending.keys()
-    assert not clean, "these modules are clean: take them out of OFFENDING"
+    assert not offending, "name them for what they are"
 
 
 def test_a_nameless_thing_is_noticed_wherever_it_is_bound() -> None:

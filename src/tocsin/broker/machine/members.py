@@ -24,23 +24,34 @@ class Members:
         self._table = table
         self._markers = markers
 
-    def attach(self, one: Subscription, asked: QueryToken, now: float) -> Backend:
+    def attach(self, subscription: Subscription, asked: QueryToken, now: float) -> Backend:
         """Serve this subscription from now on, or go on serving it."""
-        told = one.backend
-        frontend = self._table.frontends.get(one.id)
-        if frontend and (frontend.backend.id, frontend.subscriber) != (told.id, one.subscriber):
+        stored = subscription.backend
+        frontend = self._table.frontends.get(subscription.id)
+        if frontend and (frontend.backend.id, frontend.subscriber) != (
+            stored.id,
+            subscription.subscriber,
+        ):
             self._remove(frontend, now)  # the number was given again
             frontend = None
-        backend = self._table.backends.get(told.id) or self._open(told)
-        if not self.is_current(backend, told.epoch, asked.event, now, told.head):
+        backend = self._table.backends.get(stored.id) or self._open(stored)
+        if not self.is_current(backend, stored.epoch, asked.event, now, stored.head):
             durable = marker = 0
         else:
-            durable = one.marker
-            marker = max(durable, self._markers.latest(one.id, told.epoch))
+            durable = subscription.marker
+            marker = max(durable, self._markers.latest(subscription.id, stored.epoch))
         event = self._table.event
         if frontend is None:
-            away_since = None if self._table.of(one.subscriber).connections else now
-            frontend = Frontend(marker, away_since, one.id, one.subscriber, backend, durable, event)
+            away_since = None if self._table.of(subscription.subscriber).connections else now
+            frontend = Frontend(
+                marker,
+                away_since,
+                subscription.id,
+                subscription.subscriber,
+                backend,
+                durable,
+                event,
+            )
             self._table.add(frontend)
             self._cache.attach(backend.id, frontend, now)
         else:
@@ -49,21 +60,21 @@ class Members:
             frontend.durable = max(frontend.durable, durable)
         return backend
 
-    def _open(self, told: BackendSubscription) -> Backend:
+    def _open(self, stored: BackendSubscription) -> Backend:
         # What exists already is read from the store; what comes from now on is cached.
         backend = Backend(
-            told.id,
-            told.epoch,
-            told.head,
-            told.head,
+            stored.id,
+            stored.epoch,
+            stored.head,
+            stored.head,
             self._table.event,
-            told.filter,
-            told.channel,
-            told.attachments,
-            told.keys,
+            stored.filter,
+            stored.channel,
+            stored.attachments,
+            stored.keys,
         )
         self._table.open(backend)
-        self._cache.open(told.id, told.head)
+        self._cache.open(stored.id, stored.head)
         return backend
 
     def end(self, gone: Iterable[Frontend], now: float) -> list[Effect]:
@@ -144,17 +155,17 @@ class Members:
         self._cache.reset(backend.id, beginning, now)
         return True
 
-    def current(self, told: Subscription) -> Subscription:
+    def current(self, subscription: Subscription) -> Subscription:
         """The same as this broker knows it now: what clients are to be told of it.
 
         The cluster's answer may be older than what clients have learned here meanwhile.
         """
-        frontend = self._table.frontends.get(told.id)
+        frontend = self._table.frontends.get(subscription.id)
         if frontend is None:
-            return told
+            return subscription
         backend, marker = frontend.backend, frontend.marker
-        behind = backend.filter is None and backend.fetched < told.backend.head
-        if backend.epoch == told.backend.epoch and behind:
-            return replace(told, marker=marker)
-        there = replace(told.backend, epoch=backend.epoch, head=backend.fetched)
-        return replace(told, backend=there, marker=marker)
+        behind = backend.filter is None and backend.fetched < subscription.backend.head
+        if backend.epoch == subscription.backend.epoch and behind:
+            return replace(subscription, marker=marker)
+        there = replace(subscription.backend, epoch=backend.epoch, head=backend.fetched)
+        return replace(subscription, backend=there, marker=marker)

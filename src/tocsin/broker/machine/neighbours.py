@@ -148,14 +148,14 @@ class Neighbours:
             effects += self._router.ask(neighbour, wanted)
         return effects
 
-    def heard(self, told: Asked) -> list[RoutingEffect] | Decided | None:
+    def heard(self, asked: Asked) -> list[RoutingEffect] | Decided | None:
         """A neighbour asks: what it is answered. It answers: what is decided now, if anything."""
-        question = told.question
+        question = asked.question
         if isinstance(question, ResultsWanted):
             part = cached_part(self._core, question)
             self.counts.served += len(part.results)
             self.counts.served_bytes += sum(len(bytes(value)) for _, _, value in part.results)
-            return self._router.ask(told.neighbour, part)
+            return self._router.ask(asked.neighbour, part)
         waiting = self._questions.get(question.question)
         if waiting is None:
             return None
@@ -164,7 +164,7 @@ class Neighbours:
         return self._decide(question.question) if all_answered else None
 
     def tick(self, now: float) -> list[Decided]:
-        over = [number for number, one in self._questions.items() if one.until <= now]
+        over = [number for number, question in self._questions.items() if question.until <= now]
         return [self._decide(number) for number in over]
 
     def _decide(self, number: int) -> Decided:

@@ -38,7 +38,7 @@ class Recalls:
 
     def tick(self, now: float) -> list[RoutingEffect | Recalled]:
         effects: list[RoutingEffect | Recalled] = []
-        over = [number for number, one in self._under_way.items() if one.ends_at <= now]
+        over = [number for number, recall in self._under_way.items() if recall.ends_at <= now]
         for number in over:
             recalling = self._under_way.pop(number)
             effects += self._router.request_ended(number)
@@ -47,4 +47,6 @@ class Recalls:
 
     def abandon(self) -> list[Recalled]:
         """The router is no more: whoever waits gets what there is."""
-        return [Recalled(one.request, one.publications) for one in self._under_way.values()]
+        return [
+            Recalled(recall.request, recall.publications) for recall in self._under_way.values()
+        ]

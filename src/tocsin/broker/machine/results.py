@@ -119,7 +119,7 @@ class ResultIntake:
         self._retries[backend] = now + wait_s
 
     def retry(self, now: float, effects: list[Effect]) -> None:
-        for backend in [one for one, at in self._retries.items() if at <= now]:
+        for backend in [failed for failed, at in self._retries.items() if at <= now]:
             del self._retries[backend]
             if self._table.holds(backend):
                 backend.fetching = False
@@ -170,7 +170,7 @@ class ResultIntake:
         self._cache.skip(backend.id, upto, now)
         backend.fetched = upto
         backend.head = max(backend.head, upto)
-        told = [*backend.signalled, *backend.inline]
-        if told:
-            effects.append(Signal(backend.id, backend.epoch, upto, told))
+        listening = [*backend.signalled, *backend.inline]
+        if listening:
+            effects.append(Signal(backend.id, backend.epoch, upto, listening))
         self._grown(backend, now, effects)

@@ -128,18 +128,18 @@ class Links:
     # Dialling and accepting
 
     async def _dial(self, neighbour: str) -> None:
-        backoff, told = Backoff(Random(), most_s=self._most_backoff_s), ""
+        backoff, reason = Backoff(Random(), most_s=self._most_backoff_s), ""
         while True:
             link = Link(self, neighbour, self._next_incarnation(neighbour), dialled=True)
             try:
                 await self._dial_once(link)
-                told = ""
+                reason = ""
             except UNREACHED as error:
                 self._learn(neighbour, error)
-                if _reason(error) != told:  # not with every try
-                    told = _reason(error)
+                if _reason(error) != reason:  # not with every try
+                    reason = _reason(error)
                     log.info(
-                        "no link with a neighbour; trying on", neighbour=neighbour, reason=told
+                        "no link with a neighbour; trying on", neighbour=neighbour, reason=reason
                     )
             except Exception:
                 log.exception("dialling failed in an unforeseen way; trying on")

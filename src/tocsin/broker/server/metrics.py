@@ -84,14 +84,14 @@ COUNTERS: list[Reading] = [
 LinksReading = tuple[str, str, Callable[["Links"], float]]
 
 LINKS_GAUGES: list[LinksReading] = [
-    ("links", "Open links with neighbours", lambda one: one.up),
+    ("links", "Open links with neighbours", lambda link: link.up),
 ]
 LINKS_COUNTERS: list[LinksReading] = [
-    ("link_messages_in", "Messages from neighbours", lambda one: one.counts.messages_in),
-    ("link_messages_out", "Messages to neighbours", lambda one: one.counts.messages_out),
-    ("link_bytes_in", "Bytes from neighbours", lambda one: one.counts.bytes_in),
-    ("link_bytes_out", "Bytes to neighbours", lambda one: one.counts.bytes_out),
-    ("relinks", "Links that came again after they were lost", lambda one: one.counts.relinks),
+    ("link_messages_in", "Messages from neighbours", lambda link: link.counts.messages_in),
+    ("link_messages_out", "Messages to neighbours", lambda link: link.counts.messages_out),
+    ("link_bytes_in", "Bytes from neighbours", lambda link: link.counts.bytes_in),
+    ("link_bytes_out", "Bytes to neighbours", lambda link: link.counts.bytes_out),
+    ("relinks", "Links that came again after they were lost", lambda link: link.counts.relinks),
 ]
 
 
@@ -104,7 +104,7 @@ class BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         drivers = {driver.settings.broker_name: driver for driver in self.drivers}
-        links = {one.name: one for one in self.links}
+        links = {link.name: link for link in self.links}
         yield from _read(GaugeMetricFamily, GAUGES, drivers)
         yield from _read(CounterMetricFamily, COUNTERS, drivers)
         yield from _read(GaugeMetricFamily, LINKS_GAUGES, links)
@@ -120,8 +120,8 @@ def _read(
 ) -> Iterator[Metric]:
     for key, text, read in readings:
         metric = family(f"tocsin_broker_{key}", text, labels=["broker"])
-        for name, one in brokers.items():
-            metric.add_metric([name], read(one))
+        for name, counters in brokers.items():
+            metric.add_metric([name], read(counters))
         yield metric
 
 

@@ -66,7 +66,7 @@ def _contained(
 ) -> Callable[Concatenate[Recorder, P], None]:
     """A recorder that fails stops recording; whoever told it something never notices."""
 
-    def told(self: Recorder, /, *args: P.args, **kwargs: P.kwargs) -> None:
+    def recorded(self: Recorder, /, *args: P.args, **kwargs: P.kwargs) -> None:
         if self.open:
             try:
                 method(self, *args, **kwargs)
@@ -74,7 +74,7 @@ def _contained(
                 log.exception("a recording failed")
                 self.end()
 
-    return told
+    return recorded
 
 
 class Recorder(Watcher):

@@ -322,7 +322,7 @@ class Rest:
 
 
 def _routes(rest: Rest) -> list[Route]:
-    one = "/v1/subscriptions/{id:int}"
+    subscription = "/v1/subscriptions/{id:int}"
     return [
         Route(
             "GET",
@@ -352,10 +352,10 @@ def _routes(rest: Rest) -> list[Route]:
             None,
             SubscriptionList,
         ),
-        Route("DELETE", one, rest.unsubscribe, SUBSCRIBE, "Unsubscribe", None, Done),
+        Route("DELETE", subscription, rest.unsubscribe, SUBSCRIBE, "Unsubscribe", None, Done),
         Route(
             "GET",
-            one + "/results",
+            subscription + "/results",
             rest.results,
             SUBSCRIBE,
             "Results after a cursor, or after the marker; wait_s waits for some",
@@ -364,7 +364,7 @@ def _routes(rest: Rest) -> list[Route]:
         ),
         Route(
             "POST",
-            one + "/ack",
+            subscription + "/ack",
             rest.ack,
             SUBSCRIBE,
             "Acknowledge everything up to a position; answered when durable",

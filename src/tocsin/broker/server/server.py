@@ -182,21 +182,21 @@ class Broker:
                     if not reached:
                         log.info("the coordinator is back")
                     reached = True
-                    told = msgspec.json.decode(answer.content, type=HeartbeatAnswer)
+                    coordinated = msgspec.json.decode(answer.content, type=HeartbeatAnswer)
                 except (httpx.HTTPError, TocsinError, msgspec.DecodeError) as error:
                     if reached:
                         url = self.settings.coordinator_url
                         log.warning(f"no coordinator at {url}; trying on", reason=str(error))
                     reached = False
                 else:
-                    self._coordinated(told)
+                    self._coordinated(coordinated)
                 await asyncio.sleep(self.settings.heartbeat_s)
 
-    def _coordinated(self, told: HeartbeatAnswer) -> None:
-        self._place = told.place
-        if told.overlay is not None:
+    def _coordinated(self, coordinated: HeartbeatAnswer) -> None:
+        self._place = coordinated.place
+        if coordinated.overlay is not None:
             try:
-                self.overlay_told(told.overlay.entry, told.overlay.neighbours)
+                self.overlay_told(coordinated.overlay.entry, coordinated.overlay.neighbours)
             except Exception:  # a fault of ours: heartbeats go on
                 log.exception("the overlay could not be changed")
 

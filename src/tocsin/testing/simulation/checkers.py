@@ -17,9 +17,9 @@ class BrokenPromise(AssertionError):
     pass
 
 
-def promise(kept: bool, told: str) -> None:
+def promise(kept: bool, broken: str) -> None:
     if not kept:
-        raise BrokenPromise(told)
+        raise BrokenPromise(broken)
 
 
 @dataclass

@@ -48,23 +48,25 @@ class SimulatedClient:
         if self._store_id not in (None, store_id):
             self.restart()  # what it knew is of a store that is no more
         self._store_id = store_id
-        listed = {one.id for one in subscriptions}
+        listed = {subscription.id for subscription in subscriptions}
         for gone in [number for number in self.feeds if number not in listed]:
             self.forget(gone)
-        for one in subscriptions:
-            self._opened(one)
+        for subscription in subscriptions:
+            self._opened(subscription)
         self.go_on()
 
-    def subscribed(self, one: Subscription) -> None:
-        self._opened(one)
+    def subscribed(self, subscription: Subscription) -> None:
+        self._opened(subscription)
         self.go_on()
 
-    def _opened(self, one: Subscription) -> None:
-        feed = self.feeds.setdefault(one.id, Feed(self._prefetch))
+    def _opened(self, subscription: Subscription) -> None:
+        feed = self.feeds.setdefault(subscription.id, Feed(self._prefetch))
         known = feed.info
-        feed.opened(_info(one))
-        if known is None or known.epoch != one.backend.epoch:
-            self._checker.began(self.name, one.id, one.backend.epoch, one.marker)
+        feed.opened(_info(subscription))
+        if known is None or known.epoch != subscription.backend.epoch:
+            self._checker.began(
+                self.name, subscription.id, subscription.backend.epoch, subscription.marker
+            )
 
     def forget(self, number: int) -> None:
         del self.feeds[number]
@@ -161,21 +163,21 @@ class SimulatedClient:
             self._send(("get", number, self.asked, wanted.after, wanted.epoch, wanted.limit))
 
 
-def _info(one: Subscription) -> SubscriptionInfo:
-    there = one.backend
+def _info(subscription: Subscription) -> SubscriptionInfo:
+    there = subscription.backend
     return SubscriptionInfo(
-        one.id,
-        one.subscriber,
+        subscription.id,
+        subscription.subscriber,
         there.id,
         there.channel,
         there.arguments,
         there.epoch,
         there.head,
         there.floor,
-        one.marker,
-        one.broker,
+        subscription.marker,
+        subscription.broker,
     )
 
 
 def _results(results: list[Result]) -> list[ResultInfo[Any]]:
-    return [ResultInfo(one.position, one.created_at, one.payload) for one in results]
+    return [ResultInfo(result.position, result.created_at, result.payload) for result in results]

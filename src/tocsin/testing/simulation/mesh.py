@@ -101,12 +101,12 @@ class Mesh:
 
     # -- links ------------------------------------------------------------------------------------
 
-    def _connect(self, one: str, other: str) -> None:
-        ends = (min(one, other), max(one, other))
-        both = other in self._wanted.get(one, ()) and one in self._wanted.get(other, ())
+    def _connect(self, end: str, other: str) -> None:
+        ends = (min(end, other), max(end, other))
+        both = other in self._wanted.get(end, ()) and end in self._wanted.get(other, ())
         if ends in self.connections or not both:
             return
-        store_id = self.store_of(one)
+        store_id = self.store_of(end)
         if store_id != self.store_of(other):
             return  # one of the two has yet to hear of the new store
         connection = Connection(ends, next(self._incarnations), store_id)
@@ -123,15 +123,15 @@ class Mesh:
         listener = self._ends.get(end)
         if listener is not None:
             self._do(end, listener.linked(connection.other(end), connection.incarnation))
-        for told in connection.early.pop(end):
-            self._arrived(connection, end, told)
+        for sent in connection.early.pop(end):
+            self._arrived(connection, end, sent)
 
     def close(self, connection: Connection) -> None:
         """Each end hears of it at its own time, and after it heard that there was a link."""
         if connection.closed:
             return
         connection.closed = True
-        told = set[str]()
+        informed = set[str]()
 
         def hear(end: str) -> None:
             listener = self._ends.get(end)
@@ -140,8 +140,8 @@ class Mesh:
                 return
             if listener is not None:
                 self._do(end, listener.unlinked(connection.other(end), connection.incarnation))
-            told.add(end)
-            if len(told) == 2:
+            informed.add(end)
+            if len(informed) == 2:
                 del self.connections[connection.ends]
                 self._later(lambda: self._connect(*connection.ends))
 
@@ -161,41 +161,41 @@ class Mesh:
                 latest = max(connection.latest[end], self._agenda.now)
                 connection.latest[end] = latest + seconds
 
-    def relink(self, end: str, told: Relink) -> None:
-        connection = self.connections.get(_ends(end, told.neighbour))
-        if connection is not None and connection.incarnation == told.incarnation:
+    def relink(self, end: str, relink: Relink) -> None:
+        connection = self.connections.get(_ends(end, relink.neighbour))
+        if connection is not None and connection.incarnation == relink.incarnation:
             self.close(connection)
 
-    def send(self, end: str, told: Send) -> None:
+    def send(self, end: str, sent: Send) -> None:
         if self.sent is not None:
-            self.sent.append((end, told))
-        connection = self.connections.get(_ends(end, told.neighbour))
-        if connection is None or connection.incarnation != told.incarnation or connection.closed:
+            self.sent.append((end, sent))
+        connection = self.connections.get(_ends(end, sent.neighbour))
+        if connection is None or connection.incarnation != sent.incarnation or connection.closed:
             return  # it is closed, and this end has yet to hear of it
         if self.faulty and self._chance.random() < LOST:
             self._later(lambda: self.close(connection))  # what follows may come before
             return
-        to = told.neighbour
+        to = sent.neighbour
         arrives = max(self._agenda.now + self._delay_s(), connection.latest[to])
         connection.latest[to] = arrives
-        self._agenda.at(arrives, lambda: self._arrived(connection, to, told))
+        self._agenda.at(arrives, lambda: self._arrived(connection, to, sent))
         if self.faulty and self._chance.random() < REPEATED:  # again, perhaps much later
             again = arrives + 5 * self._delay_s()
-            self._agenda.at(again, lambda: self._arrived(connection, to, told))
+            self._agenda.at(again, lambda: self._arrived(connection, to, sent))
 
-    def _arrived(self, connection: Connection, to: str, told: Send) -> None:
+    def _arrived(self, connection: Connection, to: str, sent: Send) -> None:
         listener = self._ends.get(to)
         if listener is None:
             return
         if to not in connection.up:
-            connection.early[to].append(told)
+            connection.early[to].append(sent)
             return
         if to in connection.early:
             return  # it never was a link at this end
         if connection.closed and self._chance.random() < 0.5:
             return
         sender = connection.other(to)
-        self._do(to, listener.heard(sender, told.incarnation, told.sequence, told.message))
+        self._do(to, listener.heard(sender, sent.incarnation, sent.sequence, sent.message))
 
     # -- what must hold ---------------------------------------------------------------------------
 
@@ -237,5 +237,5 @@ def fresh(tree: Tree, clients: Mapping[str, Iterable[Filter]]) -> Mesh:
     return mesh
 
 
-def _ends(one: str, other: str) -> tuple[str, str]:
-    return min(one, other), max(one, other)
+def _ends(end: str, other: str) -> tuple[str, str]:
+    return min(end, other), max(end, other)

@@ -154,7 +154,7 @@ class ModelCluster:
             )
         for frontend in self.frontends.values():
             if (frontend.subscriber, frontend.backend) == (subscriber, backend):
-                return self._told(frontend)  # where it is: the call may be a late one
+                return self._subscription(frontend)  # where it is: the call may be a late one
         self.subscriptions += 1
         b = self.backends[backend]
         begin = self.log.head if backend in self.log.filters else b.head
@@ -163,7 +163,7 @@ class ModelCluster:
         )
         self.frontends[frontend.id] = frontend
         self.begins[frontend.id, b.epoch] = begin
-        return self._told(frontend)
+        return self._subscription(frontend)
 
     def unsubscribe(self, subscription: int) -> None:
         frontend = self.frontends.pop(subscription, None)
@@ -184,7 +184,7 @@ class ModelCluster:
         self.served.pop(subscriber, None)
         if connection is not None:
             self.served[subscriber] = connection
-        return [self._told(frontend) for frontend in mine]
+        return [self._subscription(frontend) for frontend in mine]
 
     def move(self, subscription: int, broker: str) -> None:
         """By a statement, wherever its subscriber is connected."""
@@ -199,9 +199,9 @@ class ModelCluster:
             self.detachments.pop((broker, frontend.id), None)
             frontend.broker, frontend.sequence = broker, self.sequence
 
-    def _told(self, frontend: StoredFrontend) -> Subscription:
+    def _subscription(self, frontend: StoredFrontend) -> Subscription:
         b = self.backends[frontend.backend]
-        told = BackendSubscription(
+        backend = BackendSubscription(
             b.id,
             "channel",
             {"key": b.id},
@@ -212,7 +212,7 @@ class ModelCluster:
             keys=self.keys,
         )
         if b.id in self.log.filters:
-            told = BackendSubscription(
+            backend = BackendSubscription(
                 b.id,
                 FILTERED + self.log.dataset,
                 {"key": b.id},
@@ -222,13 +222,13 @@ class ModelCluster:
                 msgspec.to_builtins(self.log.filters[b.id]),
             )
         return Subscription(
-            frontend.id, frontend.subscriber, frontend.broker, told, frontend.marker
+            frontend.id, frontend.subscriber, frontend.broker, backend, frontend.marker
         )
 
     def load(self, broker: str) -> tuple[int, list[Subscription]]:
         self.known(broker)
         here = [f for f in self.frontends.values() if f.broker == broker]
-        return self.sequence, [self._told(f) for f in here]
+        return self.sequence, [self._subscription(f) for f in here]
 
     def news(self, broker: str, since: int) -> tuple[int, list[NewHead], list[Departure]]:
         self.known(broker)

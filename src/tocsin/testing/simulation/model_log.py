@@ -68,15 +68,15 @@ class ModelLog:
     def read(self, backend: int, after: int, upto: int, limit: int) -> tuple[int, list[Result]]:
         """Those of them that are kept, and how far was looked."""
         upto, _ = self.between(after, upto, LOOKED_AT)
-        found = self.results(backend, max(after, self.floor), upto)
-        return (found[limit - 1].position if len(found) > limit else upto), found[:limit]
+        results = self.results(backend, max(after, self.floor), upto)
+        return (results[limit - 1].position if len(results) > limit else upto), results[:limit]
 
     def between(self, after: int, upto: int, limit: int) -> tuple[int, list[Publication]]:
         """All records in a range that are kept, and how far was looked."""
         first = _split(self.records, max(after, self.floor))
-        found = self.records[first : _split(self.records, upto)]
-        return (found[limit - 1].position if len(found) > limit else upto), found[:limit]
+        records = self.records[first : _split(self.records, upto)]
+        return (records[limit - 1].position if len(records) > limit else upto), records[:limit]
 
 
 def _split(ordered: list[Any], position: int) -> int:
-    return bisect_right(ordered, position, key=lambda one: one.position)
+    return bisect_right(ordered, position, key=lambda record: record.position)

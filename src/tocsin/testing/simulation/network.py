@@ -84,7 +84,7 @@ class NetworkWorld(World):
         )
         self.cluster.log.filters = filters
         self.dataset = self.cluster.log.dataset
-        self.mesh = Mesh(self.agenda, self.random, self.delay_s, self._told)
+        self.mesh = Mesh(self.agenda, self.random, self.delay_s, self._do_at)
         self.mesh.store_of = self._store_of
         order = list(tree.brokers)
         self.coordinator = ModelCoordinator(tree, 3 * self.scale, order)
@@ -115,7 +115,7 @@ class NetworkWorld(World):
         machine = self._brokers[name].machine
         return None if machine is None else machine.store_id
 
-    def _told(self, name: str, effects: list[Effect]) -> None:
+    def _do_at(self, name: str, effects: list[Effect]) -> None:
         broker = self._brokers[name]
         if broker.machine is not None:
             broker.do(effects)
@@ -165,8 +165,8 @@ class NetworkWorld(World):
             wanted = self._wanted[sent.neighbour, sent.incarnation, message.question]
             there = self.cluster.results(wanted.backend, wanted.epoch, message.after, message.upto)
             rows = [(row.position, row.created_at, row.payload) for row in there]
-            told = [(position, at, bytes(value)) for position, at, value in message.results]
-            promise(told == rows, f"{sender} has {told} of {wanted}, the store {rows}")
+            shared = [(position, at, bytes(value)) for position, at, value in message.results]
+            promise(shared == rows, f"{sender} has {shared} of {wanted}, the store {rows}")
             self.from_neighbours += len(rows)
 
     # -- the stream of records --------------------------------------------------------------------

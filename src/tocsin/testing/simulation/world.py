@@ -287,8 +287,8 @@ class World:
         elif draw < 0.95:
             self.forget(broker.name)
         elif draw < 0.97:  # a rumour: only news are believed
-            some = sorted(self.cluster.frontends)[:3]
-            self.send_notices(backend, [Departure(n, choose([None, broker.name])) for n in some])
+            chosen = sorted(self.cluster.frontends)[:3]
+            self.send_notices(backend, [Departure(n, choose([None, broker.name])) for n in chosen])
         elif draw < 0.99:
             client.stalled = not client.stalled
             client.go_on()
