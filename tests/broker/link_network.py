@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, cast
 
 from broker.world import until
-from tocsin.broker.server.link import Link
+from tocsin.broker.server.link import Limits, Link
 from tocsin.broker.server.links import Links
 from tocsin.broker.server.sockets import Handler, Sockets
 from tocsin.caching import MessageCache
@@ -34,15 +34,15 @@ from tocsin.service.serving import listen
 from tocsin.testing.fake_cluster import SECRET
 
 DATASET = "world"
+HASTY = Limits(most_backoff_s=0.05)
 
 
 class Node:
     """Links behind a real WebSocket server, and what they told."""
 
-    def __init__(self, name: str, **options: Any) -> None:
+    def __init__(self, name: str, limits: Limits = HASTY, **options: Any) -> None:
         self.name = name
-        options = {"most_backoff_s": 0.05} | options
-        self.links = Links(name, SECRET, self.linked, self.unlinked, self.heard, **options)
+        self.links = Links(name, SECRET, self, limits, **options)
         self.told: list[tuple[Any, ...]] = []
         self._sockets = Sockets(
             cast(Handler, None),  # no client comes

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 
-from broker.link_network import Node
+from broker.link_network import HASTY, Node
 from broker.world import token, until
 from tocsin.broker.server.link import SILENT_BEATS
 from tocsin.overlay.routing import Publication
@@ -360,7 +361,7 @@ async def test_text_that_is_not_unicode_closes_the_link(node: Make) -> None:
 
 
 async def test_parts_that_never_end_are_not_gathered_for_ever(node: Make) -> None:
-    b = await node("b", limit_bytes=100_000)
+    b = await node("b", limits=replace(HASTY, unsent_bytes=100_000))
     b.links.set_neighbours({"a": "ws://nowhere"})
 
     def endless() -> Any:
@@ -383,7 +384,7 @@ async def test_a_fault_of_ours_costs_the_link_alone(node: Make) -> None:
 
     beside(a, b)
     await until(lambda: a.is_linked("b") and b.is_linked("a"))
-    b.links._on_message = fail
+    b.heard = fail  # type: ignore[assignment,method-assign]
     a.links.send("b", linked(a)[-1][1], 1, WORD)
     await until(lambda: len(linked(a)) == len(linked(b)) == 2)
 
@@ -427,7 +428,7 @@ class RawPeer:
 
 @pytest.fixture
 async def peer(node: Make) -> AsyncIterator[tuple[Node, RawPeer]]:
-    b = await node("b", send_buffer_bytes=4096, limit_bytes=200_000, beat_s=NEVER_S)
+    b = await node("b", 4096, limits=replace(HASTY, unsent_bytes=200_000, beat_s=NEVER_S))
     b.links.set_neighbours({"a": "ws://nowhere"})
     raw = RawPeer(b)
     await raw.open()
@@ -464,7 +465,7 @@ async def test_what_the_network_takes_from_us_is_no_sign_of_life(
 
 
 async def test_beats_come_of_themselves(node: Make) -> None:
-    b = await node("b", beat_s=0.02)
+    b = await node("b", limits=replace(HASTY, beat_s=0.02))
     b.links.set_neighbours({"a": "ws://nowhere"})
     raw = RawPeer(b)
     await raw.open()
@@ -473,7 +474,8 @@ async def test_beats_come_of_themselves(node: Make) -> None:
 
 
 async def test_two_that_are_well_stay_linked_though_they_have_nothing_to_say(node: Make) -> None:
-    a, b = await node("a", beat_s=NEVER_S), await node("b", beat_s=NEVER_S)
+    silent = replace(HASTY, beat_s=NEVER_S)
+    a, b = await node("a", limits=silent), await node("b", limits=silent)
     beside(a, b)
     await until(lambda: a.is_linked("b") and b.is_linked("a"))
     for _ in range(3 * SILENT_BEATS):
@@ -534,7 +536,7 @@ async def test_a_peer_that_reads_slowly_is_waited_for(peer: tuple[Node, RawPeer]
 
 
 async def test_a_message_above_the_limit_passes_when_nothing_waits(node: Make) -> None:
-    a, b = await node("a", limit_bytes=10_000), await node("b")
+    a, b = await node("a", limits=replace(HASTY, unsent_bytes=10_000)), await node("b")
     beside(a, b)
     await until(lambda: a.is_linked("b") and b.is_linked("a"))
     large = Publication("world", 1, {"text": "x" * 100_000})

@@ -4,14 +4,14 @@ simulation's business."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tocsin.broker.machine.core import BrokerCore
 from tocsin.broker.machine.effects import (
     Effect,
     Fetch,
 )
-from tocsin.broker.machine.events import NewHead, RangeAnswer
+from tocsin.broker.machine.events import Cursor, NewHead, RangeAnswer
 from tocsin.errors import TocsinError
 from tocsin.model import BackendSubscription, Departure, Result, Subscription
 from tocsin.policies import parse_policy
@@ -92,8 +92,8 @@ class Bench:
         fetch = only(self.core.notice(heads(last), [], now), Fetch)
         return self.core.fetched(fetch.fetch, answer(first, last), now)
 
-    def get(self, after: int | None = None, **more: int | str | float) -> list[Effect]:
-        return self.core.get(R, "alice", 5, 2.0, after=after, **more)  # type: ignore[arg-type]
+    def get(self, after: int | None = None, epoch: str | None = None, **more: Any) -> list[Effect]:
+        return self.core.get(R, "alice", 5, 2.0, Cursor(after, epoch), **more)
 
     def ack(self, position: int, epoch: str = "A", request: Waiting | None = None) -> list[Effect]:
         return self.core.ack("alice", 5, epoch, position, 2.0, connection=1, request=request)

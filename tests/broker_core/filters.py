@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from broker_core.bench import Bench, R
 from tocsin.broker.machine.effects import Effect
-from tocsin.broker.machine.events import RangeAnswer
+from tocsin.broker.machine.events import Cursor, RangeAnswer
 from tocsin.model import BackendSubscription, Result, Subscription
 from tocsin.overlay.filters import Filter
 
@@ -46,5 +48,5 @@ class FilterBench(Bench):
             effect for position in positions for effect in self.core.routed(record(position), 1.0)
         ]
 
-    def get(self, after: int | None = None, **more: int | str | float) -> list[Effect]:
-        return self.core.get(R, "alice", 6, 2.0, after=after, **more)  # type: ignore[arg-type]
+    def get(self, after: int | None = None, epoch: str | None = None, **more: Any) -> list[Effect]:
+        return self.core.get(R, "alice", 6, 2.0, Cursor(after, epoch), **more)

@@ -10,7 +10,7 @@ from tocsin.broker.machine.effects import (
     Gap,
     Signal,
 )
-from tocsin.broker.machine.events import RangeAnswer
+from tocsin.broker.machine.events import Cursor, RangeAnswer
 from tocsin.errors import NotFound, Unavailable
 from tocsin.policies import parse_policy
 
@@ -49,7 +49,7 @@ def test_gets_that_miss_the_same_share_one_fetch() -> None:
     bench.core.subscribed(subscription(6, "bob"), bench.core.query_token, 0.0)
     bench.core.notice(heads(3), [], 1.0)
     fetch = only(bench.get(0), Fetch)
-    assert bench.core.get(S, "bob", 6, 2.0, after=0) == []
+    assert bench.core.get(S, "bob", 6, 2.0, Cursor(0)) == []
     effects = bench.core.fetched(fetch.fetch, answer(1, 3), 3.0)
     assert [e.request for e in effects if isinstance(e, Answer)] == [R, S]
 

@@ -32,7 +32,7 @@ from tocsin.broker.machine.effects import (
     Unsubscribed,
     Welcome,
 )
-from tocsin.broker.machine.events import Entered, LogPart, NewHead, Published
+from tocsin.broker.machine.events import Cursor, Entered, LogPart, NewHead, Published
 from tocsin.errors import NotFound, Unauthenticated, Unavailable
 from tocsin.model import Subscription
 from tocsin.overlay.filters import Filter
@@ -190,7 +190,7 @@ def test_whoever_waits_for_the_former_store_hears_of_it() -> None:
     bench = MachineBench()
     bench.connect(1, subscription(head=3))
     machine = bench.machine
-    machine.get(R, "alice", 5, 1.0, after=0, epoch="A")
+    machine.get(R, "alice", 5, 1.0, Cursor(0, "A"))
     machine.ack("alice", 5, "A", 1, 1.0, request=Q)
     effects = bench.load(machine.notice("two", [], [], 1.0), 1.0, store="two")
     assert {effect.request for effect in effects if isinstance(effect, Fail)} == {R, Q}
@@ -290,7 +290,7 @@ def _missing() -> tuple[BrokerMachine, Send]:
     bench = MachineBench()
     bench.connect(1, subscription(head=3))
     bench.machine.linked("broker_2", 1, 0.0)
-    effects = bench.machine.get(R, "alice", 5, 1.0, after=0, epoch="A")
+    effects = bench.machine.get(R, "alice", 5, 1.0, Cursor(0, "A"))
     asked = only(effects, Send)
     assert isinstance(asked.message, ResultsWanted)
     return bench.machine, asked

@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from broker.link_network import Node
 from broker.world import PATIENCE_S, World, token, until
+from tocsin.broker.server.link import Limits
 from tocsin.client.transport import HttpClient
 from tocsin.errors import InvalidInput, UpgradeRequired
 from tocsin.protocol import version
@@ -156,7 +157,7 @@ async def test_a_neighbour_that_is_too_old_is_not_linked_with_and_told_once(
 ) -> None:
     monkeypatch.setattr(version, "OLDEST", 2)
     monkeypatch.setattr("tocsin.broker.server.links.VERSION", 2)  # b answers that it speaks 1
-    nodes = [Node("a", most_backoff_s=0.02), Node("b")]
+    nodes = [Node("a", Limits(most_backoff_s=0.02)), Node("b")]
     for node in nodes:
         await node.start()
     with capture_logs() as logs:

@@ -12,7 +12,8 @@ Pure: no files, sockets, arrays or tables here.
 from __future__ import annotations
 
 import struct
-from typing import Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal, NamedTuple, get_type_hints
 
 from msgspec import Struct
 
@@ -37,20 +38,33 @@ KINDS = (
 )
 """The kinds of events by their numbers."""
 
-FIELDS = (
-    ("at_s", "d"),  # seconds since the recording began
-    ("kind", "i"),  # the number of the event's kind
-    ("subscriber", "i"),  # -1 if the kind has none
-    ("subscription", "i"),  # -1 if the kind has none
-    ("backend", "i"),  # -1 if the kind has none
-    ("after", "q"),  # the position before the event's first
-    ("position", "q"),  # the event's last position
-    ("size_bytes", "q"),
-    ("hits", "q"),  # results that the cache had
-    ("hit_bytes", "q"),
-    ("misses", "q"),  # results that were fetched
-    ("miss_bytes", "q"),
-)
+Number = Annotated[int, "i"]  # its `struct` code
+Amount = Annotated[int, "q"]
+
+
+class TraceRecord(NamedTuple):
+    """An event of a trace; the time is put before it."""
+
+    kind: Number  # the number of the event's kind
+    subscriber: Number = -1  # -1 if the kind has none
+    subscription: Number = -1  # -1 if the kind has none
+    backend: Number = -1  # -1 if the kind has none
+    after: Amount = 0  # the position before the event's first
+    position: Amount = 0  # the event's last position
+    size_bytes: Amount = 0
+    hits: Amount = 0  # results that the cache had
+    hit_bytes: Amount = 0
+    misses: Amount = 0  # results that were fetched
+    miss_bytes: Amount = 0
+
+
+def _codes() -> Iterator[tuple[str, str]]:
+    yield "at_s", "d"  # seconds since the recording began
+    for name, kind in get_type_hints(TraceRecord, include_extras=True).items():
+        yield name, kind.__metadata__[0]
+
+
+FIELDS = tuple(_codes())
 """A record's fields in order, with their `struct` codes."""
 WHO = ("subscriber", "subscription", "backend")
 RECORD = struct.Struct("<" + "".join(code for _, code in FIELDS))

@@ -22,7 +22,7 @@ from tocsin.broker.machine.effects import (
     Marker,
     Signal,
 )
-from tocsin.broker.machine.events import NewHead, QueryToken, RangeAnswer
+from tocsin.broker.machine.events import AT_MARKER, Cursor, NewHead, QueryToken, RangeAnswer
 from tocsin.broker.machine.gets import Gets
 from tocsin.broker.machine.markers import Markers, refused
 from tocsin.broker.machine.members import Members
@@ -270,13 +270,12 @@ class BrokerCore:
         subscriber: str,
         subscription: int,
         now: float,
+        cursor: Cursor = AT_MARKER,
         *,
-        after: int | None = None,
-        epoch: str | None = None,
         limit: int | None = None,
         wait_until: float | None = None,
     ) -> list[Effect]:
-        """Results after a cursor (None: the marker). One Answer or Fail follows, now or later.
+        """Results after a cursor. One Answer or Fail follows, now or later.
 
         A cursor of another epoch is answered from the beginning of the present one; the epoch of
         the answer tells. With `wait_until` an empty answer is held back until then.
@@ -285,7 +284,7 @@ class BrokerCore:
         effects: list[Effect] = []
         most = self._fetches.limit
         limit = most if limit is None else max(1, min(limit, most))
-        get = Get(request, subscriber, subscription, after, epoch, limit, wait_until)
+        get = Get(request, subscriber, subscription, *cursor, limit, wait_until)
         self._gets.start(get, now, effects)
         return effects
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -30,6 +31,16 @@ class RangeAnswer(Struct, frozen=True):
     results: Sequence[Result]
     upto: int | None = None
     from_neighbours: int = 0
+
+
+class Cursor(NamedTuple):
+    """Where a get begins: behind `after`, a position of `epoch`; without it, behind the marker."""
+
+    after: int | None = None
+    epoch: str | None = None
+
+
+AT_MARKER = Cursor()
 
 
 class LogPart(Struct, frozen=True):

@@ -6,6 +6,8 @@ Gets that miss the same range share one fetch. What was fetched for a get is not
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tocsin.broker.machine.effects import Answer, Effect, Fail, Gap
 from tocsin.broker.machine.events import RangeAnswer
@@ -14,6 +16,15 @@ from tocsin.broker.machine.subscription_table import Backend, Get, SubscriptionT
 from tocsin.caching import ResultCache
 from tocsin.errors import NotFound, TocsinError, Unavailable
 from tocsin.model import Result
+
+
+class Part(NamedTuple):
+    """What was fetched for a get, and up to where the answer reaches with it."""
+
+    upto: int
+    results: Sequence[Result] = ()
+    gap: Gap | None = None
+    from_neighbours: int = 0
 
 
 class Gets:
@@ -54,7 +65,7 @@ class Gets:
         if missed_upto > begin:
             self._fetch(get, backend, missed_upto, now, effects)
         else:
-            self._answer(get, backend, get.upto, None, [], now, effects)
+            self._answer(get, backend, Part(get.upto), now, effects)
 
     def _fetch(
         self, get: Get, backend: Backend, upto: int, now: float, effects: list[Effect]
@@ -118,19 +129,13 @@ class Gets:
             get.cached = get.cached[: get.limit - len(results)]
             upto = (results + get.cached)[-1].position
         from_neighbours = max(0, len(results) - stored)
-        self._answer(get, fetching.backend, upto, gap, results, now, effects, from_neighbours)
+        part = Part(upto, results, gap, from_neighbours)
+        self._answer(get, fetching.backend, part, now, effects)
 
     def _answer(
-        self,
-        get: Get,
-        backend: Backend,
-        upto: int,
-        gap: Gap | None,
-        fetched: list[Result],
-        now: float,
-        effects: list[Effect],
-        from_neighbours: int = 0,
+        self, get: Get, backend: Backend, part: Part, now: float, effects: list[Effect]
     ) -> None:
+        upto, fetched, gap, from_neighbours = part
         if upto >= backend.fetched and not fetched and not get.cached and gap is None:
             get.after = upto  # of a filter: nothing matched on the way there
             if self._poll(get, backend, now):
@@ -146,7 +151,7 @@ class Gets:
             gap=gap,
             cached=len(get.cached),
             fetched=len(fetched) - from_neighbours,
-            results=fetched + get.cached,
+            results=[*fetched, *get.cached],
             from_neighbours=from_neighbours,
         )
         self._table.watcher.answered(answer)

@@ -49,7 +49,14 @@ from tocsin.broker.machine.effects import (
     Unsubscribed,
 )
 from tocsin.broker.machine.entry import Entry
-from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLine
+from tocsin.broker.machine.events import (
+    AT_MARKER,
+    Cursor,
+    LogPart,
+    NewHead,
+    RangeAnswer,
+    StreamLine,
+)
 from tocsin.broker.machine.fills import Fills
 from tocsin.broker.machine.neighbours import Decided, NeighbourCounts, Neighbours
 from tocsin.broker.machine.pages import Pages
@@ -428,22 +435,14 @@ class BrokerMachine:
         subscriber: str,
         subscription: int,
         now: float,
+        cursor: Cursor = AT_MARKER,
         *,
-        after: int | None = None,
-        epoch: str | None = None,
         limit: int | None = None,
         wait_until: float | None = None,
     ) -> list[Effect]:
         """See `BrokerCore.get`."""
         effects = self.core.get(
-            request,
-            subscriber,
-            subscription,
-            now,
-            after=after,
-            epoch=epoch,
-            limit=limit,
-            wait_until=wait_until,
+            request, subscriber, subscription, now, cursor, limit=limit, wait_until=wait_until
         )
         return self._out(effects, now)
 

@@ -118,14 +118,8 @@ class ClusterCalls:
                 return machine.unsubscribed(number, time.monotonic())
             case AskNews():
                 news = await link.news(call.since)
-                return machine.news(
-                    number,
-                    news.store_id,
-                    news.sequence,
-                    new_heads(news.heads),
-                    news.detached,
-                    time.monotonic(),
-                )
+                heads, now = new_heads(news.heads), time.monotonic()
+                return machine.news(number, news.store_id, news.sequence, heads, news.detached, now)
             case StoreMarkers():
                 unknown = await link.store_markers(call.markers)
                 return machine.markers_stored(number, unknown, time.monotonic())

@@ -33,6 +33,7 @@ from tocsin.broker.machine.effects import (
     Synchronised,
     Unsubscribed,
 )
+from tocsin.broker.machine.events import Cursor
 from tocsin.broker.server.client_connections import ClientConnection, ClientConnections
 from tocsin.broker.server.cluster_calls import MARKERS, ClusterCalls
 from tocsin.broker.server.cluster_link import ClusterLink, new_heads
@@ -183,10 +184,25 @@ class Driver:
         self.perform(self.machine.unsubscribe(request, subscriber, subscription, time.monotonic()))
 
     def get(
-        self, request: Asker[Answer], subscriber: str, subscription: int, **cursor: Any
+        self,
+        request: Asker[Answer],
+        subscriber: str,
+        subscription: int,
+        cursor: Cursor,
+        *,
+        limit: int | None = None,
+        wait_until: float | None = None,
     ) -> None:
-        now = time.monotonic()
-        self.perform(self.machine.get(request, subscriber, subscription, now, **cursor))
+        effects = self.machine.get(
+            request,
+            subscriber,
+            subscription,
+            time.monotonic(),
+            cursor,
+            limit=limit,
+            wait_until=wait_until,
+        )
+        self.perform(effects)
 
     def ack(
         self,

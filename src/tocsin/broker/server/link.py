@@ -24,7 +24,17 @@ from tocsin.protocol.version import HEADER
 
 log = structlog.get_logger()
 
+FRAME_BYTES = 32 * 1024
 SILENT_BEATS = 4  # a peer from which nothing came for so many is dead
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Of every link of a broker."""
+
+    unsent_bytes: int = 64 * 1024 * 1024  # in all, and of one message: a whole subscription table
+    frame_bytes: int = FRAME_BYTES  # what any neighbour takes: a longer message is sent in parts
+    beat_s: float = 1.0
+    most_backoff_s: float = 1.0  # whoever refuses us may hear of us with its next heartbeat
 
 
 class LinkCounts(Struct):
@@ -41,8 +51,7 @@ class Hub(Protocol):
     """What a link belongs to. All calls come from the event loop."""
 
     counts: LinkCounts
-    limit_bytes: int  # unsent in all, and of one message
-    frame_bytes: int  # a longer message is sent in parts
+    limits: Limits
 
     def opened(self, link: Link) -> None: ...
     def received(self, link: Link, sequence: int, message: Message) -> None: ...
@@ -84,8 +93,8 @@ class Link(WSListener):
         if self._cut:
             return
         # One that is larger than the limit passes if nothing waits, or it would never.
-        if self._unsent_bytes + self._out_bytes > self._hub.limit_bytes:
-            self.cut(COME_AGAIN, f"more than {self._hub.limit_bytes} bytes were not read")
+        if self._unsent_bytes + self._out_bytes > self._hub.limits.unsent_bytes:
+            self.cut(COME_AGAIN, f"more than {self._hub.limits.unsent_bytes} bytes were not read")
             return
         if not self._out:
             self._hub.flush_soon(self)
@@ -141,7 +150,7 @@ class Link(WSListener):
         return self.transport.underlying_transport.get_write_buffer_size()
 
     def _frames(self, payload: bytes) -> Iterator[bytes]:
-        step, end = self._hub.frame_bytes, len(payload)
+        step, end = self._hub.limits.frame_bytes, len(payload)
         for at in range(0, end, step):
             kind = Opcode.CONT if at else Opcode.TEXT
             frame = Frame(kind, payload[at : at + step], fin=at + step >= end)
@@ -206,9 +215,9 @@ class Link(WSListener):
         if not frame.fin or self._parts:
             self._parts.append(data)
             self._parts_bytes += len(data)
-            if self._parts_bytes > self._hub.limit_bytes:
+            if self._parts_bytes > self._hub.limits.unsent_bytes:
                 self._parts = []
-                self.cut(TOO_LARGE, f"a message of more than {self._hub.limit_bytes} bytes")
+                self.cut(TOO_LARGE, f"a message of more than {self._hub.limits.unsent_bytes} bytes")
                 return
             if not frame.fin:
                 return

@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
 import structlog
@@ -19,7 +20,7 @@ from msgspec.structs import asdict
 from picows import WSError, WSHandshakeError, WSUpgradeResponse, ws_connect
 
 from tocsin.backoff import Backoff
-from tocsin.broker.server.link import Link, LinkCounts
+from tocsin.broker.server.link import Limits, Link, LinkCounts
 from tocsin.broker.server.upgrades import QUIET, Asked, Refused
 from tocsin.client.transport import tls
 from tocsin.errors import Conflict, Forbidden, InvalidInput, NotFound, UpgradeRequired
@@ -31,14 +32,18 @@ from tocsin.service.tokens import mint
 
 log = structlog.get_logger()
 
-LIMIT_BYTES = 64 * 1024 * 1024  # a whole subscription table is one message
-FRAME_BYTES = 32 * 1024
-BEAT_S = 1.0
-MOST_BACKOFF_S = 1.0  # whoever refuses us may be told of us with its next heartbeat
 STEADY_S = 5.0  # a link that held so long was a good one: the next failure starts small
 DIAL_S = 5.0
 TOKEN_S = 60.0
 UNREACHED = (OSError, TimeoutError, WSError, UpgradeRequired)
+
+
+class Listener(Protocol):
+    """Who is told of links and of what comes over them."""
+
+    def linked(self, neighbour: str, incarnation: int) -> None: ...
+    def unlinked(self, neighbour: str, incarnation: int) -> None: ...
+    def heard(self, neighbour: str, incarnation: int, sequence: int, message: Message) -> None: ...
 
 
 class Links:
@@ -49,30 +54,20 @@ class Links:
         self,
         name: str,
         secret: str,
-        on_linked: Callable[[str, int], None],
-        on_unlinked: Callable[[str, int], None],
-        on_message: Callable[[str, int, int, Message], None],
+        listener: Listener,
+        limits: Limits,
         *,
-        limit_bytes: int = LIMIT_BYTES,
-        frame_bytes: int = FRAME_BYTES,
-        beat_s: float = BEAT_S,
-        most_backoff_s: float = MOST_BACKOFF_S,
         clock: Callable[[], float] = time.time,
         store_id: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`frame_bytes`: what any neighbour takes as one frame. `store_id`: of the cluster's store
+        """`store_id`: of the cluster's store
         that this broker is with; what brokers of different stores route cannot be told apart, so
         that they are not linked."""
         self.name = name
         self.counts = LinkCounts()
-        self.limit_bytes = limit_bytes
-        self.frame_bytes = frame_bytes
+        self.limits = limits
         self._secret = secret
-        self._on_linked = on_linked
-        self._on_unlinked = on_unlinked
-        self._on_message = on_message
-        self._beat_s = beat_s
-        self._most_backoff_s = most_backoff_s
+        self._listener = listener
         self._clock = clock
         self._store_id = store_id
         self._wanted: dict[str, str] = {}
@@ -128,7 +123,7 @@ class Links:
     # Dialling and accepting
 
     async def _dial(self, neighbour: str) -> None:
-        backoff, reason = Backoff(Random(), most_s=self._most_backoff_s), ""
+        backoff, reason = Backoff(Random(), most_s=self.limits.most_backoff_s), ""
         while True:
             link = Link(self, neighbour, self._next_incarnation(neighbour), dialled=True)
             try:
@@ -161,7 +156,7 @@ class Links:
                 lambda: link,
                 url._replace(path=PATH, query=query).geturl(),
                 extra_headers={"Authorization": f"Bearer {token}"},
-                max_frame_size=self.limit_bytes,
+                max_frame_size=self.limits.unsent_bytes,
                 max_redirects=0,
                 ssl_context=tls(),
                 logger_name=QUIET,
@@ -241,16 +236,16 @@ class Links:
         self.counts.relinks += name in self._linked
         self._linked.add(name)
         log.info("linked", neighbour=name, incarnation=link.incarnation)
-        self._on_linked(name, link.incarnation)
+        self._listener.linked(name, link.incarnation)
 
     def received(self, link: Link, sequence: int, message: Message) -> None:
-        self._on_message(link.neighbour, link.incarnation, sequence, message)
+        self._listener.heard(link.neighbour, link.incarnation, sequence, message)
 
     def lost(self, link: Link) -> None:
         if self._links.get(link.neighbour) is link:
             del self._links[link.neighbour]
             log.info("unlinked", neighbour=link.neighbour, incarnation=link.incarnation)
-            self._on_unlinked(link.neighbour, link.incarnation)
+            self._listener.unlinked(link.neighbour, link.incarnation)
 
     def flush_soon(self, link: Link) -> None:
         if not self._dirty:
@@ -263,7 +258,7 @@ class Links:
             link.flush()
 
     def _beat(self) -> None:
-        self._beats = asyncio.get_running_loop().call_later(self._beat_s, self._beat)
+        self._beats = asyncio.get_running_loop().call_later(self.limits.beat_s, self._beat)
         for link in list(self._links.values()):
             link.beat()
 

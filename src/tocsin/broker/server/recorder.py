@@ -35,6 +35,7 @@ from tocsin.protocol.trace import (
     SIZE,
     SUBSCRIBE,
     UNSUBSCRIBE,
+    TraceRecord,
 )
 
 log = structlog.get_logger()
@@ -118,7 +119,7 @@ class Recorder(Watcher):
         taken, self._buffer = self._buffer, bytearray()
         if self._lost:
             lost, self._lost = self._lost, 0
-            self._write(LOST, position=lost)
+            self._write(TraceRecord(LOST, position=lost))
             self._alignment = self._align()
         while self._alignment is not None and len(self._buffer) < self._chunk_bytes:
             if next(self._alignment, _DONE) is _DONE:
@@ -130,7 +131,7 @@ class Recorder(Watcher):
         return bytes(taken)
 
     def quiet(self) -> None:
-        self._write(QUIET)
+        self._write(TraceRecord(QUIET))
 
     # -- the present state ----------------------------------------------------------------------
 
@@ -162,11 +163,13 @@ class Recorder(Watcher):
             number = self._subscription_count
             order = self._order(frontend.backend)
             if self._write(
-                SUBSCRIBE,
-                self._subscriber(frontend.subscriber),
-                number,
-                order.number,
-                position=frontend.marker - order.base,
+                TraceRecord(
+                    SUBSCRIBE,
+                    self._subscriber(frontend.subscriber),
+                    number,
+                    order.number,
+                    position=frontend.marker - order.base,
+                )
             ):
                 self._subscriptions[frontend] = number
                 self._subscription_count += 1
@@ -194,17 +197,21 @@ class Recorder(Watcher):
     @_contained
     def detached(self, frontend: Frontend) -> None:
         number = self._subscriptions.get(frontend)
-        if number is not None and self._write(UNSUBSCRIBE, subscription=number):
+        if number is not None and self._write(TraceRecord(UNSUBSCRIBE, subscription=number)):
             del self._subscriptions[frontend]
 
     @_contained
     def arrived(self, subscriber: str) -> None:
-        if subscriber not in self._online and self._write(ARRIVE, self._subscriber(subscriber)):
+        if subscriber not in self._online and self._write(
+            TraceRecord(ARRIVE, self._subscriber(subscriber))
+        ):
             self._online.add(subscriber)
 
     @_contained
     def left(self, subscriber: str) -> None:
-        if subscriber in self._online and self._write(LEAVE, self._subscriber(subscriber)):
+        if subscriber in self._online and self._write(
+            TraceRecord(LEAVE, self._subscriber(subscriber))
+        ):
             self._online.discard(subscriber)
 
     @_contained
@@ -216,13 +223,15 @@ class Recorder(Watcher):
         for result in results:
             place = order.last = result.position - order.base
             self._write(
-                PUBLISH,
-                backend=order.number,
-                after=place - 1,
-                position=place,
-                size_bytes=result.size_bytes,
-                hits=sent,
-                hit_bytes=sent * result.size_bytes,
+                TraceRecord(
+                    PUBLISH,
+                    backend=order.number,
+                    after=place - 1,
+                    position=place,
+                    size_bytes=result.size_bytes,
+                    hits=sent,
+                    hit_bytes=sent * result.size_bytes,
+                )
             )
 
     @_contained
@@ -234,7 +243,9 @@ class Recorder(Watcher):
         order.last = upto - order.base
         if order.last > after:
             order.unsized = True
-            self._write(PUBLISH, backend=order.number, after=after, position=order.last)
+            self._write(
+                TraceRecord(PUBLISH, backend=order.number, after=after, position=order.last)
+            )
 
     @_contained
     def answered(self, answer: Answer) -> None:
@@ -248,16 +259,18 @@ class Recorder(Watcher):
         whole_bytes = sum(result.size_bytes for result in answer.results)
         miss_bytes = sum(result.size_bytes for result in fetched)
         self._write(
-            GET,
-            self._subscriber(frontend.subscriber),
-            self._known(frontend),
-            order.number,
-            after=answer.results[0].position - 1 - order.base,
-            position=answer.upto - order.base,
-            hits=answer.cached,
-            hit_bytes=whole_bytes - miss_bytes,
-            misses=len(fetched),
-            miss_bytes=miss_bytes,
+            TraceRecord(
+                GET,
+                self._subscriber(frontend.subscriber),
+                self._known(frontend),
+                order.number,
+                after=answer.results[0].position - 1 - order.base,
+                position=answer.upto - order.base,
+                hits=answer.cached,
+                hit_bytes=whole_bytes - miss_bytes,
+                misses=len(fetched),
+                miss_bytes=miss_bytes,
+            )
         )
 
     @_contained
@@ -266,34 +279,38 @@ class Recorder(Watcher):
             return
         order = self._order(frontend.backend)
         self._write(
-            ACK,
-            self._subscriber(frontend.subscriber),
-            self._known(frontend),
-            order.number,
-            position=frontend.marker - order.base,
+            TraceRecord(
+                ACK,
+                self._subscriber(frontend.subscriber),
+                self._known(frontend),
+                order.number,
+                position=frontend.marker - order.base,
+            )
         )
 
     @_contained
     def page_published(self, page: str, size_bytes: int, subscriptions: int) -> None:
         number = self._page(page)
-        self._write(PAGE, after=subscriptions, position=number, size_bytes=size_bytes)
+        self._write(TraceRecord(PAGE, after=subscriptions, position=number, size_bytes=size_bytes))
 
     @_contained
     def page_requested(self, page: str, size_bytes: int, notification: bool, hit: bool) -> None:
         self._write(
-            OPEN,
-            after=notification,
-            position=self._page(page),
-            size_bytes=size_bytes,
-            hits=hit,
-            hit_bytes=hit * size_bytes,
-            misses=not hit,
-            miss_bytes=(not hit) * size_bytes,
+            TraceRecord(
+                OPEN,
+                after=notification,
+                position=self._page(page),
+                size_bytes=size_bytes,
+                hits=hit,
+                hit_bytes=hit * size_bytes,
+                misses=not hit,
+                miss_bytes=(not hit) * size_bytes,
+            )
         )
 
     @_contained
     def page_superseded(self, page: str, is_so: bool) -> None:
-        self._write(OUTDATED, after=not is_so, position=self._page(page))
+        self._write(TraceRecord(OUTDATED, after=not is_so, position=self._page(page)))
 
     def _page(self, page: str) -> int:
         return self._pages.setdefault(page, len(self._pages))
@@ -304,41 +321,17 @@ class Recorder(Watcher):
             if place > order.sized:
                 order.sized = place
                 self._write(
-                    SIZE, backend=order.number, position=place, size_bytes=result.size_bytes
+                    TraceRecord(
+                        SIZE, backend=order.number, position=place, size_bytes=result.size_bytes
+                    )
                 )
 
-    def _write(
-        self,
-        kind: int,
-        subscriber: int = -1,
-        subscription: int = -1,
-        backend: int = -1,
-        after: int = 0,
-        position: int = 0,
-        size_bytes: int = 0,
-        hits: int = 0,
-        hit_bytes: int = 0,
-        misses: int = 0,
-        miss_bytes: int = 0,
-    ) -> bool:
+    def _write(self, record: TraceRecord) -> bool:
         """False if there was no room. One lost, all are until the buffer is taken: so there is one
         hole, and the state is written after it."""
         if len(self._buffer) >= self._most_bytes:
             self._lost += 1
             return False
         at_s = 0.0 if self._began_at is None else self._clock() - self._began_at
-        self._buffer += RECORD.pack(
-            at_s,
-            kind,
-            subscriber,
-            subscription,
-            backend,
-            after,
-            position,
-            size_bytes,
-            hits,
-            hit_bytes,
-            misses,
-            miss_bytes,
-        )
+        self._buffer += RECORD.pack(at_s, *record)
         return True

@@ -1,4 +1,4 @@
-"""The broker's HTTP routes: everything a client can do without a WebSocket, and notices."""
+"""The broker's HTTP calls: everything a client can do without a WebSocket, and notices."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tocsin.broker.machine.effects import (
     Subscribed,
     Unsubscribed,
 )
+from tocsin.broker.machine.events import Cursor
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import info_of, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
-from tocsin.broker.server.pages.calls import PageCalls, page_routes
-from tocsin.broker.server.relay import RelayCalls, relay_routes
+from tocsin.broker.server.pages.calls import PageCalls
+from tocsin.broker.server.relay import RelayCalls
+from tocsin.broker.server.routes import routes
 from tocsin.broker.server.trace_stream import Recording, TraceResponse
 from tocsin.errors import (
-    Conflict,
     InvalidInput,
     TocsinError,
-    Unauthenticated,
     Unavailable,
 )
 from tocsin.policies.message import parse_message_policy
@@ -48,7 +48,6 @@ from tocsin.protocol.broker import (
 )
 from tocsin.protocol.client import (
     Acknowledgement,
-    Event,
     Interest,
     Results,
     SubscriptionInfo,
@@ -57,12 +56,9 @@ from tocsin.protocol.client import (
 from tocsin.protocol.cluster import News
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
-from tocsin.protocol.trace import MEDIA_TYPE
-from tocsin.service.openapi import Media
 from tocsin.service.tokens import verify_notice
-from tocsin.service.web import Call, Route, application
+from tocsin.service.web import Call, application
 
-SUBSCRIBE = ("subscribe",)
 T = TypeVar("T")
 
 
@@ -97,7 +93,7 @@ class Rest:
         settings = self._driver.settings
         return application(
             f"Tocsin broker {self._info.name}",
-            _routes(self),
+            routes(self),
             secret=settings.secret,
             limit_bytes=settings.body_limit_bytes,
         )
@@ -161,8 +157,7 @@ class Rest:
                 waiter,
                 call.identity.subject,
                 call.path["id"],
-                after=after,
-                epoch=epoch,
+                Cursor(after, epoch),
                 limit=query.limit,
                 wait_until=time.monotonic() + query.wait_s if query.wait_s else None,
             )
@@ -319,114 +314,3 @@ class Rest:
             return await waiter.answer
         finally:
             self.waiting.discard(waiter)
-
-
-def _routes(rest: Rest) -> list[Route]:
-    subscription = "/v1/subscriptions/{id:int}"
-    return [
-        Route(
-            "GET",
-            "/v1/broker",
-            rest.broker,
-            ("subscribe", "publish"),
-            "This broker",
-            None,
-            BrokerInfo,
-        ),
-        *relay_routes(rest.relay),
-        Route(
-            "POST",
-            "/v1/subscriptions",
-            rest.subscribe,
-            SUBSCRIBE,
-            "Subscribe to a channel",
-            Interest,
-            SubscriptionInfo,
-        ),
-        Route(
-            "GET",
-            "/v1/subscriptions",
-            rest.subscriptions,
-            SUBSCRIBE,
-            "Move your subscriptions here and list them",
-            None,
-            SubscriptionList,
-        ),
-        Route("DELETE", subscription, rest.unsubscribe, SUBSCRIBE, "Unsubscribe", None, Done),
-        Route(
-            "GET",
-            subscription + "/results",
-            rest.results,
-            SUBSCRIBE,
-            "Results after a cursor, or after the marker; wait_s waits for some",
-            answers=Results,
-            query=ResultsQuery,
-        ),
-        Route(
-            "POST",
-            subscription + "/ack",
-            rest.ack,
-            SUBSCRIBE,
-            "Acknowledge everything up to a position; answered when durable",
-            Acknowledgement,
-            MarkerInfo,
-        ),
-        Route(
-            "GET",
-            "/v1/events",
-            rest.events,
-            SUBSCRIBE,
-            "Signals or results as they come (SSE)",
-            answers=Media("text/event-stream", Event),
-            query=EventsQuery,
-        ),
-        Route(
-            "POST",
-            "/v1/notices",
-            rest.notices,
-            None,
-            "Signed notices of the cluster",
-            News,
-            Done,
-            errors=(Unauthenticated,),
-        ),
-        Route("GET", "/v1/cache", rest.cache, (), "The result cache", None, CacheInfo),
-        Route(
-            "PUT",
-            "/v1/cache",
-            rest.change_cache,
-            ("admin",),
-            "Change the cache policy",
-            PolicyChange,
-            CacheInfo,
-        ),
-        Route("GET", "/v1/overlay", rest.overlay, (), "This broker's links", None, OverlayInfo),
-        Route(
-            "PUT",
-            "/v1/overlay/messages",
-            rest.change_messages,
-            ("admin",),
-            "Change the message cache's policy, or its number of slots",
-            MessagesChange,
-            MessagesInfo,
-        ),
-        Route(
-            "POST",
-            "/v1/recall",
-            rest.recall,
-            SUBSCRIBE,
-            "Old records of a routed dataset, as far as the brokers' caches hold them",
-            Recalling,
-            Recalled,
-        ),
-        Route(
-            "GET",
-            "/v1/trace",
-            rest.trace,
-            ("admin",),
-            "Record what happens here, without names, until you hang up (tocsin lab trace record)",
-            answers=Media(MEDIA_TYPE),
-            errors=(Conflict,),
-        ),
-        *page_routes(rest.pages),
-    ]

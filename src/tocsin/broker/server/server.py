@@ -15,7 +15,8 @@ import structlog
 
 from tocsin.broker.server.cluster_link import ClusterLink
 from tocsin.broker.server.driver import TICK_S, Driver
-from tocsin.broker.server.links import FRAME_BYTES, Links
+from tocsin.broker.server.link import FRAME_BYTES, Limits
+from tocsin.broker.server.links import Links
 from tocsin.broker.server.metrics import BROKERS
 from tocsin.broker.server.rest import Rest
 from tocsin.broker.server.socket_clients import SocketClients
@@ -56,39 +57,8 @@ class Broker:
 
     async def start(self) -> None:
         """Returns when the broker has loaded its subscriptions and takes clients."""
-        settings = self.settings
-        rest_listener = listen(settings.host, settings.broker_port, "broker_port")
-        ws_listener = listen(settings.host, settings.broker_ws_port, "broker_ws_port")
-        for listener in (rest_listener, ws_listener):
-            # What the kernel holds for a client counts as well; connections inherit the limit.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)
-        host = _announced(settings)
-        self.url = f"http://{host}:{port_of(rest_listener)}"
-        self.ws_url = f"ws://{host}:{port_of(ws_listener)}{PATH}"
-        link = ClusterLink(settings.cluster_url, settings.secret, self.name)
-        self._stack.push_async_callback(link.close)
-        self.driver = Driver(settings, link, self.url)
-        self._stack.push_async_callback(self.driver.close)
-        self.links = Links(
-            self.name,
-            settings.secret,
-            self.driver.linked,
-            self.driver.unlinked,
-            self.driver.heard,
-            frame_bytes=min(FRAME_BYTES, settings.frame_limit_bytes),
-            store_id=lambda: self.driver.machine.store_id,
-        )
-        self._stack.push_async_callback(self.links.stop)
-        self.sockets = Sockets(
-            SocketClients(self.driver),
-            secret=settings.secret,
-            frame_limit_bytes=settings.frame_limit_bytes,
-            connection_bytes=settings.connection_bytes,
-            stall_s=self._stall_s,
-            stalled=self._count_stalled,
-            others={LINK_PATH: self.links.accept},
-        )
-        self.rest = Rest(self.driver, BrokerInfo(self.name, self.url, self.ws_url), self._stall_s)
+        rest_listener, ws_listener = self._listen()
+        self._build()
         await self.driver.pages.start()
         # Notices come as soon as the cluster knows our address, so REST is up before that.
         await self._stack.enter_async_context(serving(self.rest.app(), rest_listener))
@@ -106,6 +76,44 @@ class Broker:
         BROKERS.links.append(self.links)
         self._loops.append(asyncio.create_task(self._heartbeat()))
         log.info("broker ready", broker=self.name, url=self.url, ws_url=self.ws_url)
+
+    def _listen(self) -> tuple[socket.socket, socket.socket]:
+        """Where REST and WebSockets come in."""
+        settings = self.settings
+        rest_listener = listen(settings.host, settings.broker_port, "broker_port")
+        ws_listener = listen(settings.host, settings.broker_ws_port, "broker_ws_port")
+        for listener in (rest_listener, ws_listener):
+            # What the kernel holds for a client counts as well; connections inherit the limit.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)
+        host = _announced(settings)
+        self.url = f"http://{host}:{port_of(rest_listener)}"
+        self.ws_url = f"ws://{host}:{port_of(ws_listener)}{PATH}"
+        return rest_listener, ws_listener
+
+    def _build(self) -> None:
+        settings = self.settings
+        link = ClusterLink(settings.cluster_url, settings.secret, self.name)
+        self._stack.push_async_callback(link.close)
+        self.driver = Driver(settings, link, self.url)
+        self._stack.push_async_callback(self.driver.close)
+        self.links = Links(
+            self.name,
+            settings.secret,
+            self.driver,
+            Limits(frame_bytes=min(FRAME_BYTES, settings.frame_limit_bytes)),
+            store_id=lambda: self.driver.machine.store_id,
+        )
+        self._stack.push_async_callback(self.links.stop)
+        self.sockets = Sockets(
+            SocketClients(self.driver),
+            secret=settings.secret,
+            frame_limit_bytes=settings.frame_limit_bytes,
+            connection_bytes=settings.connection_bytes,
+            stall_s=self._stall_s,
+            stalled=self._count_stalled,
+            others={LINK_PATH: self.links.accept},
+        )
+        self.rest = Rest(self.driver, BrokerInfo(self.name, self.url, self.ws_url), self._stall_s)
 
     async def stop(self) -> None:
         """Leave gracefully: no new clients, markers stored, the connected ones sent elsewhere."""

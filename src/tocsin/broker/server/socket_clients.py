@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from tocsin.broker.machine.effects import Answer, Subscribed, Unsubscribed
+from tocsin.broker.machine.events import Cursor
 from tocsin.broker.server import encoding
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.message import Message
@@ -37,8 +38,7 @@ class SocketClients:
                     SocketGet(self._driver, connection, request.ref),
                     subscriber,
                     request.subscription,
-                    after=request.after,
-                    epoch=request.epoch,
+                    Cursor(request.after, request.epoch),
                     limit=request.limit,
                 )
             case frames.Ack():

@@ -42,7 +42,7 @@ from tocsin.broker.machine.effects import (
     Unsubscribed,
     Welcome,
 )
-from tocsin.broker.machine.events import LogPart, NewHead
+from tocsin.broker.machine.events import Cursor, LogPart, NewHead
 from tocsin.errors import TocsinError, Unavailable
 from tocsin.model import Departure
 from tocsin.overlay.routing import Relink, Send
@@ -238,9 +238,7 @@ class SimulatedBroker:
                 lambda client, answer: client.answered(ref, answer),
                 lambda client: world.retry(client, (connection, ref)),
             )
-            self.do(
-                machine.get(get, name, number, world.now, after=after, epoch=epoch, limit=limit)
-            )
+            self.do(machine.get(get, name, number, world.now, Cursor(after, epoch), limit=limit))
         elif kind == "ack":
             epoch, position = rest
             self.do(machine.ack(name, number, epoch, position, world.now, connection=connection))

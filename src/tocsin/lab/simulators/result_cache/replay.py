@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from tocsin.broker.machine.core import BrokerCore
 from tocsin.broker.machine.effects import Answer, Effect, Fetch
-from tocsin.broker.machine.events import NewHead, RangeAnswer
+from tocsin.broker.machine.events import Cursor, NewHead, RangeAnswer
 from tocsin.lab.trace.events import EventTrace
 from tocsin.lab.trace.objects import published
 from tocsin.lab.workloads.network import Network
@@ -130,7 +130,7 @@ class _Replay:
         if after == upto:
             return
         effects = self.core.get(
-            None, str(subscriber), number, now, after=after, epoch=_EPOCH, limit=upto - after
+            None, str(subscriber), number, now, Cursor(after, _EPOCH), limit=upto - after
         )
         self.gets += 1
         if isinstance(fetch := effects[0], Fetch):
