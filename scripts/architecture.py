@@ -33,7 +33,7 @@ class Station(NamedTuple):
 
 
 STATIONS = (
-    Station("cluster.service", "Calls.records", "a record arrives by HTTP"),
+    Station("cluster.calls", "Calls.records", "a record arrives by HTTP"),
     Station("cluster.intake", "Intake.publish", "it is checked against its dataset"),
     Station("storage.log.writer", "PublicationLog.append", "one fsync makes it durable"),
     Station("spark.dispatcher", "Dispatcher.wake", "late channels are woken", "news of the log"),

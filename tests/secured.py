@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pymysql
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -18,6 +17,7 @@ from tocsin.dev.database import NAME
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
+from tocsin.dev.server import Server
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.system.launching import Command
 from tocsin.system.ports import HOST
@@ -38,14 +38,8 @@ class Certificate:
         subprocess.run(words, check=True, capture_output=True)
 
 
-class SecuredKafka(Kafka):
-    """Answers over TLS to one user with a password."""
-
-    name = "secured-kafka"
-
-    @property
-    def url(self) -> str:
-        return f"kafka://{USER}:{self._password}@{self.address}/tocsin?ssl.ca.location={self.ca}"
+class Certified(Server):
+    """A server with a certificate of its own."""
 
     @property
     def ca(self) -> Path:
@@ -54,6 +48,16 @@ class SecuredKafka(Kafka):
     @cached_property
     def _certificate(self) -> Certificate:
         return Certificate(self.home.parent / f"tls-of-{self.name}")
+
+
+class SecuredKafka(Certified, Kafka):
+    """Answers over TLS to one user with a password."""
+
+    name = "secured-kafka"
+
+    @property
+    def url(self) -> str:
+        return f"kafka://{USER}:{self._password}@{self.address}/tocsin?ssl.ca.location={self.ca}"
 
     @cached_property
     def _password(self) -> str:
@@ -88,34 +92,16 @@ class SecuredKafka(Kafka):
         return plain + "".join(f"{key}={value}\n" for key, value in values.items())
 
 
-class SecuredMariaDB(MariaDB):
+class SecuredMariaDB(Certified, MariaDB):
     """Its user is let in over TLS only."""
 
     name = "secured-mariadb"
 
-    @property
-    def ca(self) -> Path:
-        return self._certificate.file
-
-    @cached_property
-    def _certificate(self) -> Certificate:
-        return Certificate(self.home.parent / f"tls-of-{self.name}")
-
     def _url(self, database: str) -> str:
         return f"{super()._url(database)}?ssl_ca={self.ca}"
 
-    def run(self, statement: str) -> None:
-        connection: Any = pymysql.connect(
-            host=HOST,
-            port=self.port,
-            user=NAME,
-            password=self.password,
-            database=NAME,
-            connect_timeout=5,
-            ssl_ca=str(self.ca),
-        )
-        with connection, connection.cursor() as cursor:
-            cursor.execute(statement)
+    def _login(self, user: str = NAME) -> dict[str, Any]:
+        return {**super()._login(user), "ssl_ca": str(self.ca)}
 
     def _start_process(self, name: str, command: Command) -> None:
         tls = [f"--ssl-cert={self._certificate.file}", f"--ssl-key={self._certificate.key}"]
@@ -123,16 +109,8 @@ class SecuredMariaDB(MariaDB):
         super()._start_process(name, Command([*command.words, *tls], command.log))
 
 
-class SecuredPostgreSQL(PostgreSQL):
+class SecuredPostgreSQL(Certified, PostgreSQL):
     name = "secured-postgresql"
-
-    @property
-    def ca(self) -> Path:
-        return self._certificate.file
-
-    @cached_property
-    def _certificate(self) -> Certificate:
-        return Certificate(self.home.parent / f"tls-of-{self.name}")
 
     def _url(self, database: str) -> str:
         return f"{super()._url(database)}?sslmode=verify-full&sslrootcert={self.ca}"

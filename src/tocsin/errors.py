@@ -175,5 +175,5 @@ def is_bug(error: Exception) -> bool:
 
 def field_named(reason: Exception) -> str | None:
     """The field that a msgspec validation error speaks of."""
-    found = re.search(r"`\$\.([^`]+)`|field `([^`]+)`", str(reason))
-    return (found[1] or found[2]) if found else None
+    match = re.search(r"`\$\.([^`]+)`|field `([^`]+)`", str(reason))
+    return (match[1] or match[2]) if match else None

@@ -51,11 +51,11 @@ def _axes(lat: float, lon: float) -> tuple[float, float, float]:
 def cells(lat: float, lon: float, levels: list[int]) -> list[Cell]:
     """The cells that a point lies in, one on each of the levels."""
     x, y, z = _axes(lat, lon)
-    found = []
-    for level in levels:
-        size = 2.0**level
-        found.append((level, math.floor(x / size), math.floor(y / size), math.floor(z / size)))
-    return found
+    sizes = [(level, 2.0**level) for level in levels]
+    return [
+        (level, math.floor(x / size), math.floor(y / size), math.floor(z / size))
+        for level, size in sizes
+    ]
 
 
 def cover(lat: float, lon: float, km: float) -> list[Cell]:

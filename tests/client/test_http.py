@@ -5,7 +5,7 @@ import pytest
 
 from tocsin import errors
 from tocsin.client.http import Http, error_of
-from tocsin.protocol.client import BrokerInfo
+from tocsin.protocol.broker import BrokerInfo
 from tocsin.protocol.failure import error_body
 from tocsin.protocol.publishing import Published, StatementResults
 

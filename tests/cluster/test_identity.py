@@ -41,7 +41,7 @@ async def _run(data: Path, address: str, settings: dict[str, Any]) -> None:
     with Store.open(address) as store:
         cluster = SparklessCluster(wanted, store)
         async with cluster:
-            if "reports" not in [one.name for one in store.catalog.datasets()]:
+            if "reports" not in [dataset.name for dataset in store.catalog.datasets()]:
                 await cluster.create_dataset(REPORTS)
             await cluster.publish_all("reports", [{"key": "a"}, {"key": "b"}])
             store_away(store, cluster.log, data / "datasets", REPORTS, keep=1)

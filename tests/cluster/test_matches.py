@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tocsin.cluster import matches as module
+from tocsin.cluster import worker
 from tocsin.cluster.matches import MatchConsumer
 from tocsin.dev.kafka import Kafka
 from tocsin.model import Channel, Dataset, Parameter
@@ -53,7 +54,7 @@ class Bench:
 
     def results(self) -> list[Any]:
         found = self.store.results.read(self.backend, 0, 10**9, 100)
-        return [json.loads(each.payload) for each in found.results]
+        return [json.loads(result.payload) for result in found.results]
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_a_store_that_takes_no_matches_is_told_and_nothing_is_skipped(
     def refuse(*_: object) -> None:
         raise RuntimeError("no room")
 
-    monkeypatch.setattr(module, "RETRY_S", 0.05)
+    monkeypatch.setattr(worker, "RETRY_S", 0.05)
     monkeypatch.setattr(trouble, "STUCK_S", 0.0)
     with monkeypatch.context() as broken:
         broken.setattr(bench.store.matches, "commit", refuse)

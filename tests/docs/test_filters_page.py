@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.model import Column, Dataset
-from tocsin.overlay.filters import told
+from tocsin.overlay.filters import as_text
 from tocsin.sql import parse_filter
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "filters.md").read_text()
@@ -46,7 +46,7 @@ def test_a_condition_of_the_page_is_one(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "canonical"), FORMS)
 def test_a_canonical_form_of_the_page_is_that(text: str, canonical: str) -> None:
-    assert told(parse_filter(text, REPORTS)) == canonical
+    assert as_text(parse_filter(text, REPORTS)) == canonical
 
 
 def test_the_page_shows_every_kind_of_condition() -> None:

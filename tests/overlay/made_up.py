@@ -24,7 +24,7 @@ from tocsin.model import Column, Dataset
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.filters.keys import single
 from tocsin.sql import parse_filter
-from tocsin.sql.types import coerce
+from tocsin.sql.coercion import coerce
 
 WORLD = Dataset(
     "world",

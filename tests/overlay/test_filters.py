@@ -29,7 +29,7 @@ from overlay.made_up import (
 )
 from tocsin.errors import StatementError
 from tocsin.geo import HALF_WAY_ROUND_KM, RADIUS_KM, distance_km
-from tocsin.overlay.filters import Filter, Near, covers, matches, overlap, told
+from tocsin.overlay.filters import Filter, Near, as_text, covers, matches, overlap
 from tocsin.overlay.filters.witness import witness
 from tocsin.sql import parse_filter
 
@@ -46,7 +46,7 @@ def test_a_filter_matches_what_its_conditions_say(
 @settings(max_examples=90, deadline=None)
 @given(questions())
 def test_a_filter_is_read_back_from_what_it_is_told_as(question: Question) -> None:
-    assert parse_filter(told(question.filter), WORLD) == question.filter
+    assert parse_filter(as_text(question.filter), WORLD) == question.filter
     sent = msgspec.json.encode(question.filter)
     assert msgspec.json.decode(sent, type=Filter) == question.filter
 
@@ -61,7 +61,7 @@ def test_any_text_is_told_and_read_back(equal: str, end: str, part: str) -> None
     }
     for condition, name in asked.items():
         found = parse_filter(f"name {condition}", WORLD)
-        assert parse_filter(told(found), WORLD) == found
+        assert parse_filter(as_text(found), WORLD) == found
         assert matches(found, {"name": name})
 
 
@@ -167,10 +167,10 @@ def test_covering_is_exact_for_any_two_conditions(column: str) -> None:
         for g, (narrow, narrow_by_order) in known.items():
             inside = narrow & ~wide == 0
             if covers(f, g) != inside:
-                assert inside, (told(f), told(g))
-                assert narrow_by_order or wide_by_order, (told(f), told(g))
+                assert inside, (as_text(f), as_text(g))
+                assert narrow_by_order or wide_by_order, (as_text(f), as_text(g))
             if overlap(f, g) != bool(wide & narrow):
-                assert narrow_by_order or wide_by_order, (told(f), told(g))
+                assert narrow_by_order or wide_by_order, (as_text(f), as_text(g))
 
 
 @settings(max_examples=90, deadline=None)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from overlay.network import DATASET, Network
 from overlay.test_topology import grown
 from tocsin.model import Column, Dataset
-from tocsin.overlay.filters import Filter, told
+from tocsin.overlay.filters import Filter, as_text
 from tocsin.overlay.routing import (
     Assured,
     Deliver,
@@ -135,9 +135,9 @@ CHAIN = tree_of("abc", ["ab", "bc"])
 def said(network: Network, kind: type[Message]) -> list[tuple[str, str, Message]]:
     """Messages of a kind since the last look: from, to, and what."""
     found = [
-        (sender, told.neighbour, told.message)
-        for sender, told in network.sent
-        if isinstance(told.message, kind)
+        (sender, send.neighbour, send.message)
+        for sender, send in network.sent
+        if isinstance(send.message, kind)
     ]
     network.sent.clear()
     return found
@@ -147,7 +147,7 @@ def forwarded(network: Network) -> list[str]:
     network.run()
     return [
         f"{sender}{to} "
-        + ", ".join([*(f"+{told(f)}" for f in m.come), *(f"-{told(f)}" for f in m.gone)])
+        + ", ".join([*(f"+{as_text(f)}" for f in m.come), *(f"-{as_text(f)}" for f in m.gone)])
         for sender, to, m in said(network, Subscriptions)
         if isinstance(m, Subscriptions)
     ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tocsin.client import Client
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.s3 import S3
 from tocsin.settings import Settings
@@ -58,3 +59,12 @@ def live(
         asyncio.run_coroutine_threadsafe(system.stop(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+
+
+@pytest.fixture
+async def client(live: System, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+    """Of maria, who may do everything, after the statements BASE of the test's module."""
+    token = live.token("maria", "admin", "publish", "subscribe")
+    async with Client(live.coordinator_url, cluster=live.cluster_url, token=token) as made:
+        await made.sql(request.module.BASE)
+        yield made

@@ -35,24 +35,30 @@ def environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("TOCSIN_")}
 
 
-@pytest.mark.parametrize("command", ["cluster", "up"])
-def test_a_wrong_password_is_refused_at_once_and_not_shown(
-    postgresql: PostgreSQL, tmp_path: Path, command: str
-) -> None:
-    store = make_url(postgresql.url).set(password=WRONG).render_as_string(hide_password=False)
+def refusal(command: str, store: str, data: Path) -> str:
+    """What the command says when it refuses to start, as it must."""
     done = subprocess.run(
-        words(command, store, tmp_path, free_port()),
+        words(command, store, data, free_port()),
         env=environment(),
         capture_output=True,
         text=True,
         timeout=120,
     )
-    told = done.stdout + done.stderr
-    assert done.returncode == MISCONFIGURED, told
-    assert "password authentication failed" in told
-    assert "correct user and password in the setting store" in told
-    assert WRONG not in told
-    assert "Traceback" not in told
+    output = done.stdout + done.stderr
+    assert done.returncode == MISCONFIGURED, output
+    assert "Traceback" not in output
+    return output
+
+
+@pytest.mark.parametrize("command", ["cluster", "up"])
+def test_a_wrong_password_is_refused_at_once_and_not_shown(
+    postgresql: PostgreSQL, tmp_path: Path, command: str
+) -> None:
+    store = make_url(postgresql.url).set(password=WRONG).render_as_string(hide_password=False)
+    output = refusal(command, store, tmp_path)
+    assert "password authentication failed" in output
+    assert "correct user and password in the setting store" in output
+    assert WRONG not in output
 
 
 class ClusterProcess:

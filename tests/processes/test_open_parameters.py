@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -33,14 +32,6 @@ RECORDS = [
 ]
 
 
-@pytest.fixture
-async def client(live: System) -> AsyncIterator[Client]:
-    token = live.token("oscar", "admin", "publish", "subscribe")
-    async with Client(live.coordinator_url, cluster=live.cluster_url, token=token) as made:
-        await made.sql(BASE)
-        yield made
-
-
 async def taken(subscription: Subscription, count: int) -> list[int]:
     return [(await anext(subscription)).value["id"] for _ in range(count)]
 
@@ -57,10 +48,10 @@ async def test_each_hears_what_the_given_arguments_restrict(client: Client) -> N
         assert await taken(exact, 2) == [2, 4]
         assert await taken(all_, 4) == [1, 2, 3, 4]
         (described,) = await client.sql("DESCRIBE CHANNEL open_offers")
-        told = dict(described.rows)
-        assert told["may be open"] == "restaurant, food, discount"
-        assert told["with food open"] == "hash join"
-        assert told["with restaurant, food, discount open"] == "one for all"
+        description = dict(described.rows)
+        assert description["may be open"] == "restaurant, food, discount"
+        assert description["with food open"] == "hash join"
+        assert description["with restaurant, food, discount open"] == "one for all"
         await cheap.unsubscribe()  # a mask less; the others go on
         await client.publish("open_offered", RECORDS[2])
         assert await taken(pizza, 1) == await taken(all_, 1) == [3]
@@ -73,7 +64,7 @@ async def test_every_way_to_say_it_is_the_same_subscription(client: Client, live
     (by_statement,) = await client.sql(text)
     told = dict(zip(by_statement.columns, by_statement.rows[0], strict=True))
     assert told["arguments"] == {"restaurant": "R7", "food": {"any": True}, "discount": 20}
-    headers = {"Authorization": f"Bearer {live.token('oscar', 'subscribe')}"}
+    headers = {"Authorization": f"Bearer {live.token('maria', 'subscribe')}"}
     body = {"channel": "open_offers", "arguments": ["R7", {"any": True}, 20.0]}
     async with httpx.AsyncClient(headers=headers) as http:
         url = f"{live.cluster_url}/v1/subscriptions"
@@ -103,5 +94,5 @@ async def test_what_cannot_be_open_is_refused_by_name(client: Client) -> None:
     with pytest.raises(InvalidInput, match="'discount' is missing"):
         await client.sql("SUBSCRIBE TO open_offers(restaurant => 'R1', food => ANY)")
     (described,) = await client.sql("DESCRIBE CHANNEL open_shown")
-    told = dict(described.rows)
-    assert (told["may be open"], told["must be given"][:5]) == ("none", "food:")
+    description = dict(described.rows)
+    assert (description["may be open"], description["must be given"][:5]) == ("none", "food:")

@@ -164,7 +164,7 @@ async def test_nobody_misses_or_doubles_a_record_while_brokers_are_killed(tmp_pa
         await admin.sql(DATASET)
         await linked(system, BROKERS)
         listeners = [Listener(system, number) for number in range(2 * BROKERS)]
-        await asyncio.gather(*(one.start() for one in listeners))
+        await asyncio.gather(*(listener.start() for listener in listeners))
         publisher = Publisher(system)
         stopping = asyncio.Event()
         numbers = iter(range(100_000))
@@ -200,9 +200,9 @@ async def test_nobody_misses_or_doubles_a_record_while_brokers_are_killed(tmp_pa
         assert stored.rows == [[len(publisher.accepted)] * 2]  # Spark sees them as all others
         for one in listeners:
             assert sorted(one.heard) == due(one), one.where  # nothing lost, nothing doubled
-        orders = {one.where: one.heard for one in listeners}
+        orders = {listener.where: listener.heard for listener in listeners}
         whole = {number: at for at, number in enumerate(orders[""])}
         for one in listeners:  # everybody hears records in the order of the log
             assert [whole[n] for n in one.heard] == sorted(whole[n] for n in one.heard)
-        await asyncio.gather(*(one.stop() for one in listeners))
+        await asyncio.gather(*(listener.stop() for listener in listeners))
         await admin.close()

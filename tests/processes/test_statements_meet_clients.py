@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from tocsin.client import Client
-from tocsin.system import System
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -17,14 +15,6 @@ CREATE DATASET IF NOT EXISTS met_reports (id STRING, kind STRING);
 CREATE CONTINUOUS CHANNEL IF NOT EXISTS met_by_kind(kind STRING) AS
   SELECT r.id FROM NEW met_reports r WHERE r.kind = :kind;
 """
-
-
-@pytest.fixture
-async def client(live: System) -> AsyncIterator[Client]:
-    token = live.token("maria", "admin", "publish", "subscribe")
-    async with Client(live.coordinator_url, cluster=live.cluster_url, token=token) as made:
-        await made.sql(BASE)
-        yield made
 
 
 async def test_unsubscribe_of_the_last_subscription_ends_it_and_the_client_goes_on(

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tocsin.model import Channel, Column, Dataset
-from tocsin.spark.answering import Ask
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshots
 from tocsin.spark.tables import Tables
+from tocsin.spark.trial import Ask
 from tocsin.spark.window import Window
 from tocsin.sql import CreateChannel, parse_one
 from tocsin.storage.log import open_log, open_reader

@@ -171,6 +171,6 @@ def test_every_pinned_set_names_each_jar_once() -> None:
     from tocsin.dev.kafka_jars import KAFKA
 
     for pinned in (jars.SPARK, KAFKA):
-        names = [one.split(":")[1] for one in pinned.coordinates]
+        names = [coordinate.split(":")[1] for coordinate in pinned.coordinates]
         assert len(set(names)) == len(names)
-        assert all(one.count(":") == 2 for one in pinned.coordinates)
+        assert all(coordinate.count(":") == 2 for coordinate in pinned.coordinates)

@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.model import Channel, Column, Dataset
-from tocsin.spark.answering import STRIKES, Ask
+from tocsin.spark.answering import STRIKES
 from tocsin.spark.failures import NO_MEMORY, Overlong
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshot, Snapshots
 from tocsin.spark.tables import Tables
-from tocsin.spark.trial import Record
+from tocsin.spark.trial import Ask, Record
 from tocsin.spark.window import Window
 from tocsin.sql import CreateChannel, parse_one
 from tocsin.storage.log import open_log, open_reader
@@ -72,7 +72,7 @@ class Bench:
         self.store.subscriptions.subscribe("ann", "c", {"kind": kind}, None, since=since)
 
     def publish(self, *records: dict[str, Any]) -> None:
-        self.log.append("reports", [json.dumps(one).encode() for one in records]).result()
+        self.log.append("reports", [json.dumps(record).encode() for record in records]).result()
 
     def run(self, snapshot: Snapshot | None = None, *, limit_s: float = 60.0) -> None:
         seen = snapshot or self.snapshots.take(self.log.cut)
@@ -319,8 +319,8 @@ def working(spark: SparkSession) -> list[str]:
     java = spark.sparkContext._jvm
     assert java is not None
     threads = java.java.lang.Thread.getAllStackTraces().keySet().toArray()
-    tasks = [each for each in threads if "task launch" in each.getName()]
-    return [each.getName() for each in tasks if str(each.getState()) == "RUNNABLE"]
+    tasks = [thread for thread in threads if "task launch" in thread.getName()]
+    return [task.getName() for task in tasks if str(task.getState()) == "RUNNABLE"]
 
 
 def test_window_that_is_given_up_is_told(bench: Bench) -> None:

@@ -64,8 +64,8 @@ def test_stored_views_follow_the_log_through_flushes_and_retention(
             records: list[dict[str, Any]] = [
                 {"id": f"u{chance.randrange(6)}", "n": 10 * step + n} for n in range(3)
             ]
-            log.append("users", [json.dumps(one).encode() for one in records]).result()
-            newest |= {one["id"]: (one["n"], now[0]) for one in records}
+            log.append("users", [json.dumps(record).encode() for record in records]).result()
+            newest |= {record["id"]: (record["n"], now[0]) for record in records}
             if step % 3 == 2:
                 tables.flush(USERS, log.ends()["users"])
             seen = snapshots.take(log.cut)

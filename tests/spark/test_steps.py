@@ -12,13 +12,12 @@ from pyspark.sql import SparkSession
 
 from tocsin.model import Column, Dataset
 from tocsin.spark import diagnosis
-from tocsin.spark.answering import Ask
 from tocsin.spark.failures import Overlong
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshots
 from tocsin.spark.steps import OVERLONG_TRIES, Steps
 from tocsin.spark.tables import Tables
-from tocsin.spark.trial import Record
+from tocsin.spark.trial import Ask, Record
 from tocsin.sql import CreateChannel, parse_one
 from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.store.store import Store
@@ -85,7 +84,7 @@ class Bench:
 
     def results(self) -> list[Any]:
         found = self.store.results.read(self.made.backend.id, 0, 10**9, 10_000)
-        return [json.loads(each.payload) for each in found.results]
+        return [json.loads(result.payload) for result in found.results]
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def test_many_bad_records_cost_no_good_one_its_result(
     ids = [0 if number % 4 == 1 else 1 for number in range(24)]
     bench.publish(ids)
     assert bench.take_all() > 0
-    assert sum("_gap" not in each for each in bench.results()) == ids.count(1)
+    assert sum("_gap" not in result for result in bench.results()) == ids.count(1)
     assert len(bench.buried) == ids.count(0)
     assert {json.loads(text)["id"] for _, text in bench.buried} == {0}
 
@@ -160,4 +159,4 @@ def test_after_a_piece_went_well_the_next_is_larger(
     monkeypatch.setattr(bench.runner, "run", watched)
     bench.take_all()
     assert windows[0] > windows[1] > windows[2] < windows[3] < windows[4]
-    assert [each["id"] for each in bench.results()] == list(range(40))
+    assert [result["id"] for result in bench.results()] == list(range(40))

@@ -87,7 +87,9 @@ def test_every_type_comes_back_as_the_log_had_it_and_no_key_hides_another(
         assert reader.first_position("reports") == end
         stored = records.read(DATASET, 0, end)
         assert stored.upto == end
-        assert [one[:3] for one in stored.records] == [one[:3] for one in logged.records]
+        assert [record[:3] for record in stored.records] == [
+            record[:3] for record in logged.records
+        ]
         decode = msgspec.json.decode
         for there, here in zip(stored.records, logged.records, strict=True):
             assert decode(there.record) == decode(here.record)

@@ -6,7 +6,7 @@ import pytest
 
 from tocsin.errors import StatementError
 from tocsin.model import Column, Dataset
-from tocsin.overlay.filters import told
+from tocsin.overlay.filters import as_text
 from tocsin.sql import SubscribeToDataset, bind_filter, parse_filter, parse_one
 
 REPORTS = Dataset(
@@ -33,13 +33,13 @@ def test_a_subscription_to_a_dataset() -> None:
         ("=", "Kind", 1, 36),
         (">=", "level", 2, 7),
     ]
-    assert told(bind_filter(asked.where, REPORTS)) == "kind = 'flood' AND level >= 3"
+    assert as_text(bind_filter(asked.where, REPORTS)) == "kind = 'flood' AND level >= 3"
 
 
 def test_without_a_filter_everything_is_subscribed_to() -> None:
     asked = parse_one("SUBSCRIBE TO DATASET reports")
     assert isinstance(asked, SubscribeToDataset)
-    assert told(bind_filter(asked.where, REPORTS)) == ""
+    assert as_text(bind_filter(asked.where, REPORTS)) == ""
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_without_a_filter_everything_is_subscribed_to() -> None:
     ],
 )
 def test_canonical_form(text: str, canonical: str) -> None:
-    assert told(parse_filter(text, REPORTS)) == canonical
+    assert as_text(parse_filter(text, REPORTS)) == canonical
 
 
 @pytest.mark.parametrize(

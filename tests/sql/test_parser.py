@@ -279,8 +279,8 @@ def test_channel_says_how_its_results_leave(clause: str, wanted: Delivery | None
     [
         ("DELIVER", "AS", "expected TO"),
         ("DELIVER TO POSTGRES", "POSTGRES", "expected KAFKA 'topic' or CONSUMER LOGS"),
-        ("DELIVER TO KAFKA alerts", "alerts", "expected the topic's name in quotes"),
-        ("DELIVER TO KAFKA 'a b'", "'a b'", "cannot name a Kafka topic"),
+        ("DELIVER TO KAFKA alerts", "alerts", "expected a topic's name in quotes"),
+        ("DELIVER TO KAFKA 'a b'", "'a b'", "cannot name a topic"),
         ("DELIVER TO CONSUMER LOGS TWICE", "TWICE", "expected SHARED, ADMIT policy, KEEP n BYTES"),
         ("DELIVER TO CONSUMER LOGS SHARED SHARED", None, "each once"),
         ("DELIVER TO CONSUMER LOGS ADMIT lru", "lru", "no admission policy is called 'lru'"),

@@ -216,11 +216,11 @@ class StoreMachine(RuleBasedStateMachine):
     def results_are_dense_between_floor_and_head(self) -> None:
         for backend in self.backends.values():
             found = self.store.results.read(backend.id, 0, 10**6, 10**6)
-            assert [one.position for one in found.results] == list(
+            assert [result.position for result in found.results] == list(
                 range(backend.floor + 1, backend.head + 1)
             )
             assert {
-                one.position: (one.created_at, one.payload) for one in found.results
+                result.position: (result.created_at, result.payload) for result in found.results
             } == backend.results
 
 

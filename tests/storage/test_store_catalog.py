@@ -135,7 +135,7 @@ def test_a_routed_dataset_has_a_channel_of_filters_that_no_list_shows(
     assert store.catalog.dataset("routed") == made
     channel = store.catalog.channel("dataset/routed")
     assert (channel.kind, channel.reads, channel.new) == ("filter", ("routed",), ())
-    assert [one.name for one in channel.parameters] == ["where"]
+    assert [parameter.name for parameter in channel.parameters] == ["where"]
     assert channel.created_at == clock.now
     assert store.catalog.channels() == []
     store.catalog.create_dataset(Dataset("plain", ()))

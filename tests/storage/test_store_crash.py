@@ -53,7 +53,7 @@ def check(url: str, acknowledged: int) -> int:
     assert Counter(payload.decode() for _, payload in rows) == expected
     for number, _ in store.subscriptions.parameter_sets("by_type"):
         found = store.results.read(number, 0, 10**9, 10**9)
-        assert [one.position for one in found.results] == list(range(1, found.head + 1))
+        assert [result.position for result in found.results] == list(range(1, found.head + 1))
     assert {one.head for one in store.subscriptions.news("north", 0)[1]} == {
         len(runs) * ROWS // BACKENDS
     }

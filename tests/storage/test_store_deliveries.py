@@ -9,7 +9,7 @@ from tocsin.storage.store.store import Store
 
 
 def numbers(store: Store, channel: str, after: int = 0, limit: int = 100) -> list[int]:
-    return [one.number for one in store.deliveries.read(channel, after, limit).results]
+    return [result.number for result in store.deliveries.read(channel, after, limit).results]
 
 
 def test_results_come_in_the_order_of_commits_with_their_records(city: Store) -> None:
@@ -20,13 +20,13 @@ def test_results_come_in_the_order_of_commits_with_their_records(city: Store) ->
     city.matches.commit("matches", [Match("alerts", alert.backend.id, 72, b"{}")], 1)
     city.runs.commit_run(Run("by_type", "b2", 3, 4), rows[:1])
     batch = city.deliveries.read("by_type", 0, 100)
-    assert [tuple(one) for one in batch.results] == [
+    assert [tuple(result) for result in batch.results] == [
         (1, flood.backend.id, 1, 2.5, 70, b"1", '{"type":"flood"}'),
         (2, flood.backend.id, 2, 2.5, 71, b"2", '{"type":"flood"}'),
         (4, flood.backend.id, 3, 4.0, None, b"1", '{"type":"flood"}'),
     ]
     assert (batch.upto, batch.all_, city.deliveries.last_number()) == (4, True, 4)
-    assert [one.record for one in city.deliveries.read("alerts", 0, 9).results] == [72]
+    assert [result.record for result in city.deliveries.read("alerts", 0, 9).results] == [72]
     assert numbers(city, "by_type", after=2) == [4]
 
 
@@ -36,7 +36,7 @@ def test_a_commit_is_not_torn_apart(city: Store) -> None:
         rows = [(flood.backend.id, b"{}")] * 4
         city.runs.commit_run(Run("by_type", f"b{number}", 1, 2 + number), rows)
     batch = city.deliveries.read("by_type", 0, 5)
-    assert ([one.number for one in batch.results], batch.upto, batch.all_) == (
+    assert ([result.number for result in batch.results], batch.upto, batch.all_) == (
         list(range(1, 9)),
         8,
         False,

@@ -89,7 +89,7 @@ def test_a_store_locked_by_another_process_is_unavailable_and_then_recovers(tmp_
         other.execute("ROLLBACK")
         other.close()
         store.catalog.put_broker("north", "http://north")
-        assert [one.name for one in store.catalog.brokers()] == ["north"]
+        assert [broker.name for broker in store.catalog.brokers()] == ["north"]
 
 
 def test_a_full_disk_is_unavailable_and_leaves_nothing_half_done(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_read_that_breaks_in_the_middle_is_repeated(
     far: Store, network: BrokenNetwork, answer_is_lost: bool
 ) -> None:
     network.cut_at(b"FROM brokers", answer_is_lost=answer_is_lost)
-    assert [one.name for one in far.catalog.brokers()] == ["north", "south"]
+    assert [broker.name for broker in far.catalog.brokers()] == ["north", "south"]
     assert network.cuts == 1
 
 
@@ -92,7 +92,7 @@ def test_a_long_outage_is_told_at_once_and_ends_by_itself(
             store.catalog.put_broker("east", "http://east")
         network.restore()
         until(lambda: store.waits_for is None)
-        assert [one.name for one in store.catalog.brokers()] == ["north", "south"]
+        assert [broker.name for broker in store.catalog.brokers()] == ["north", "south"]
         store.catalog.put_broker("east", "http://east")
 
 
@@ -196,7 +196,7 @@ def test_a_server_killed_and_restarted_under_load_loses_and_doubles_nothing(
             on()
         finally:
             stop.set()
-        runs = [run for one in publishers for run in one.result()]
+        runs = [run for publisher in publishers for run in publisher.result()]
         markers, subscriptions = acknowledging.result(), subscribing.result()
 
     asked = select(schema.runs.c.run).where(schema.runs.c.channel == "by_type")
@@ -206,8 +206,8 @@ def test_a_server_killed_and_restarted_under_load_loses_and_doubles_nothing(
     payloads = Counter[str]()
     for one in backends:
         found = store.results.read(one.backend.id, 0, 10**9, 10**9)
-        assert [each.position for each in found.results] == list(range(1, found.head + 1))
-        payloads.update(each.payload.decode() for each in found.results)
+        assert [result.position for result in found.results] == list(range(1, found.head + 1))
+        payloads.update(result.payload.decode() for result in found.results)
     assert payloads == expected
     for number, head in markers.items():
         assert store.subscriptions.get(number).marker == head

@@ -26,7 +26,7 @@ def run(name: str, end: int, at_us: int, rows: int = 0) -> Run:
 
 
 def payloads(store: Store, number: int) -> list[bytes]:
-    return [each.payload for each in store.results.read(number, 0, 99, 99).results]
+    return [result.payload for result in store.results.read(number, 0, 99, 99).results]
 
 
 def test_progress_moves_with_the_results_of_a_run(city: Store) -> None:

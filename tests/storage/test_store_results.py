@@ -24,7 +24,7 @@ def commit(store: Store, run: str, backend: int, count: int, at: float) -> None:
 
 def kept(store: Store, backend: int) -> tuple[int, int, list[int]]:
     found = store.results.read(backend, 0, 10**9, 10**9)
-    return found.floor, found.head, [one.position for one in found.results]
+    return found.floor, found.head, [result.position for result in found.results]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_range_is_open_below_and_closed_above(
     flood = subscribe(city)
     commit(city, "a", flood, 10, at=1)
     found = city.results.read(flood, after, upto, limit)
-    assert [one.position for one in found.results] == expected
+    assert [result.position for result in found.results] == expected
     assert (found.backend, found.floor, found.head) == (flood, 0, 10)
     assert found.epoch == city.subscriptions.all_()[0].backend.epoch
 
@@ -64,8 +64,8 @@ def test_many_ranges_are_answered_in_order_and_one_that_is_gone_harms_no_other(c
     assert one is not None
     assert two is None
     assert three is not None
-    assert [each.payload for each in one.results] == [b"b/0"]
-    assert [(each.position, each.payload) for each in three.results] == [(2, b"a/1")]
+    assert [result.payload for result in one.results] == [b"b/0"]
+    assert [(result.position, result.payload) for result in three.results] == [(2, b"a/1")]
 
 
 def test_expiry_drops_the_old_and_raises_the_floor(city: Store) -> None:

@@ -40,8 +40,8 @@ def test_results_follow_the_head_in_the_order_given(city: Store) -> None:
     assert positions(city, fire) == [(1, b"2")]
     assert first is not None
     assert second is not None
-    assert {(one.backend, one.head) for one in first.heads} == {(flood, 2), (fire, 1)}
-    assert [(one.backend, one.head) for one in second.heads] == [(flood, 3)]
+    assert {(head.backend, head.head) for head in first.heads} == {(flood, 2), (fire, 1)}
+    assert [(head.backend, head.head) for head in second.heads] == [(flood, 3)]
     assert second.sequence > first.sequence
     assert (first.count, first.bytes, second.count, second.bytes) == (3, 3, 1, 4)
     assert city.results.read(flood, 0, 1, 1).results[0].created_at == 2.5
@@ -68,7 +68,7 @@ def test_rows_of_backend_subscriptions_that_are_gone_are_dropped(city: Store) ->
     rows = [(999, b"x"), (flood, b"1"), (alert, b"of another channel")]
     done = city.runs.commit_run(Run("by_type", "batch-1", 1, 2, rows=3), rows)
     assert done is not None
-    assert (done.count, [one.backend for one in done.heads]) == (1, [flood])
+    assert (done.count, [head.backend for head in done.heads]) == (1, [flood])
     assert positions(city, alert) == []
 
 

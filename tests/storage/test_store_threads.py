@@ -94,7 +94,7 @@ def test_a_reader_sees_floor_and_results_of_one_moment_while_results_expire(city
         writer = pool.submit(write)
         while not done.is_set():
             found = city.results.read(backend, 0, 10**6, 10**6)
-            positions = [one.position for one in found.results]
+            positions = [result.position for result in found.results]
             assert positions == list(range(found.floor + 1, found.head + 1))
         writer.result()
 

@@ -113,11 +113,11 @@ def described(url: str) -> dict[str, Any]:
             },
             "key": found.get_pk_constraint(table)["constrained_columns"],
             "references": sorted(
-                (one["constrained_columns"], one["referred_table"], one["referred_columns"])
-                for one in found.get_foreign_keys(table)
+                (key["constrained_columns"], key["referred_table"], key["referred_columns"])
+                for key in found.get_foreign_keys(table)
             ),
             "indexes": sorted(
-                (one["column_names"], bool(one["unique"])) for one in found.get_indexes(table)
+                (index["column_names"], bool(index["unique"])) for index in found.get_indexes(table)
             ),
         }
         for table in schema.metadata.tables
@@ -148,7 +148,10 @@ def check(store: Store) -> None:
     alice, bob = store.subscriptions.all_()
     assert (alice.id, alice.marker, alice.backend.epoch, alice.backend.head) == (1, 1, "epoch-1", 2)
     assert bob.id == 2
-    assert [one.payload for one in store.results.read(1, 0, 9, 9).results] == [b"{}", b'{"a":1}']
+    assert [result.payload for result in store.results.read(1, 0, 9, 9).results] == [
+        b"{}",
+        b'{"a":1}',
+    ]
     last = store.runs.last_run("by_type")
     assert last is not None
     assert (last.run, last.ends) == ("batch-1", {"reports": 3})
@@ -162,7 +165,7 @@ def check(store: Store) -> None:
     rows = [(1, b"new"), (other.backend.id, b"new")]
     done = store.runs.commit_run(Run("by_type", "batch-2", 1, 2), rows)
     assert done is not None
-    assert [one.head for one in done.heads] == [3, 1]
+    assert [head.head for head in done.heads] == [3, 1]
 
 
 def test_a_store_of_version_1_is_upgraded_with_all_it_holds(databases: Databases) -> None:

@@ -48,7 +48,7 @@ HOSTILE = ["nul\0", "\0", "half \ud83d of a pair"]
 def test_names_differ_by_every_character_and_sort_by_code_point(store: Store) -> None:
     for name in NAMES:
         store.catalog.create_dataset(Dataset(name, ()))
-    assert [one.name for one in store.catalog.datasets()] == sorted(NAMES)
+    assert [dataset.name for dataset in store.catalog.datasets()] == sorted(NAMES)
     for name in NAMES:
         assert store.catalog.dataset(name).name == name
     with pytest.raises(NotFound):
@@ -88,7 +88,7 @@ def test_text_that_not_every_database_holds_is_refused_by_all(city: Store, name:
     ):
         with pytest.raises(InvalidInput):
             call()
-    assert [one.name for one in city.catalog.brokers()] == ["north", "south"]
+    assert [broker.name for broker in city.catalog.brokers()] == ["north", "south"]
 
 
 def test_the_reason_of_a_failed_run_is_kept_whatever_it_says(city: Store) -> None:
@@ -158,7 +158,7 @@ def test_payloads_come_back_to_the_last_byte(city: Store) -> None:
         b"\\N",
         b"\\.",
     ]
-    rows = [(made.backend.id, one) for one in payloads]
+    rows = [(made.backend.id, payload) for payload in payloads]
     city.runs.commit_run(Run("by_type", "b1", 1, 2), rows)
     found = city.results.read(made.backend.id, 0, 99, 99).results
     assert [one.payload for one in found] == payloads

@@ -128,6 +128,15 @@ def test_a_start_that_fails_is_told_with_the_line_that_says_why(tmp_path: Path) 
         startup.check(alive=True)
 
 
+def test_a_start_after_a_failed_one_is_told_with_what_ended_the_first(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    log.file.write_text("error: Kafka cannot answer\n")
+    log.mark(again=True)
+    with log.file.open("a") as writing:
+        writing.write("reading settings\n")
+    assert log.why() == "error: Kafka cannot answer"
+
+
 def test_waiting_for_something_outside_does_not_count(tmp_path: Path) -> None:
     startup = Startup("the cluster", Log(tmp_path / "log"), limit_s=PATIENCE_S)
     startup._deadline = 0.0

@@ -16,12 +16,7 @@ from tocsin.caching.suffix import Standing, Suffix
 from tocsin.model import Result
 from tocsin.policies import CachePolicy, Candidate
 from tocsin.policies.registry import Running
-from tocsin.policies.result.estimates import (
-    AVERAGE_WEIGHT,
-    REESTIMATE_EVERY_S,
-    growth,
-    moving_average,
-)
+from tocsin.policies.result.estimates import AVERAGE_WEIGHT, REESTIMATE_EVERY_S, moving_average
 from tocsin.policies.result.eviction import tie
 from tocsin.policies.result.expiry import LONGEST_TTL_S, deadline
 
@@ -264,16 +259,16 @@ class ResultCache:
         ordered = sorted(self._caches)  # sums of floats depend on the order
         for backend in ordered:
             suffix = self._caches[backend]
-            self._measure(suffix, elapsed_s)
+            suffix.measure(elapsed_s)
             subscribers += suffix.everyone.subscribers
             arrival += suffix.candidate.arrival_bytes_per_s
-            grown += self._growth(suffix)
+            grown += suffix.growth
         self._usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
         self._hold_s = budget_bytes / arrival if arrival > 0 else 0.0
         for backend in ordered:
             suffix = self._caches[backend]
             candidate = suffix.candidate
-            rate = self._growth(suffix)
+            rate = suffix.growth
             candidate.ttl_s = self._usual_ttl_s
             if suffix.measured > 1 and subscribers:
                 share = suffix.everyone.subscribers / subscribers
@@ -285,26 +280,6 @@ class ResultCache:
             reestimate()
         counters.estimates += 1
         counters.planned_bytes += planned_bytes
-
-    @staticmethod
-    def _measure(suffix: Suffix, elapsed_s: float) -> None:
-        candidate = suffix.candidate
-        weight = AVERAGE_WEIGHT if suffix.measured > 1 else 1.0
-        candidate.arrival_bytes_per_s = moving_average(
-            candidate.arrival_bytes_per_s, suffix.arrival_bytes / elapsed_s, weight
-        )
-        candidate.arrivals_per_s = moving_average(
-            candidate.arrivals_per_s, suffix.arrivals / elapsed_s, weight
-        )
-        suffix.consumption_rate = moving_average(
-            suffix.consumption_rate, suffix.consumption_bytes / elapsed_s, weight
-        )
-        suffix.arrivals = suffix.arrival_bytes = suffix.consumption_bytes = 0
-        suffix.measured += 1
-
-    @staticmethod
-    def _growth(suffix: Suffix) -> float:
-        return growth(suffix.candidate.arrival_bytes_per_s, suffix.consumption_rate)
 
     def _is_wanted(self, suffix: Suffix, result: Result) -> bool:
         waiting = suffix.waiting_for_next

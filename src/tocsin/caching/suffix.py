@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tocsin.model import Result
 from tocsin.policies import Candidate
+from tocsin.policies.result.estimates import AVERAGE_WEIGHT, growth, moving_average
 
 _COMPACT_AT = 64  # dead slots before the list is shortened; keeps removal O(1) amortised
 
@@ -96,6 +97,24 @@ class Suffix:
 
     def __len__(self) -> int:
         return len(self._objects) - self._start
+
+    def measure(self, elapsed_s: float) -> None:
+        """Take what came and was consumed since the last time into the moving averages."""
+        candidate = self.candidate
+        weight = AVERAGE_WEIGHT if self.measured > 1 else 1.0
+
+        def averaged(rate: float, amount: int) -> float:
+            return moving_average(rate, amount / elapsed_s, weight)
+
+        candidate.arrival_bytes_per_s = averaged(candidate.arrival_bytes_per_s, self.arrival_bytes)
+        candidate.arrivals_per_s = averaged(candidate.arrivals_per_s, self.arrivals)
+        self.consumption_rate = averaged(self.consumption_rate, self.consumption_bytes)
+        self.arrivals = self.arrival_bytes = self.consumption_bytes = 0
+        self.measured += 1
+
+    @property
+    def growth(self) -> float:
+        return growth(self.candidate.arrival_bytes_per_s, self.consumption_rate)
 
     # -- who waits ---------------------------------------------------------------------------
 

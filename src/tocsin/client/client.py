@@ -18,7 +18,7 @@ from tocsin.client.feed import Gap, Result
 from tocsin.client.http import Http, Token
 from tocsin.errors import Conflict, InvalidInput, TocsinError, Unavailable
 from tocsin.model import FILTERED
-from tocsin.protocol.client import BrokerInfo
+from tocsin.protocol.broker import BrokerInfo
 from tocsin.protocol.coordinator import LiveBrokers
 from tocsin.protocol.publishing import Published, StatementResult
 from tocsin.protocol.queries import BrokerQuery, encode_query

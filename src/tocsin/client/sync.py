@@ -9,7 +9,6 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tocsin.client.beginning import From
@@ -94,13 +93,8 @@ class SyncSubscription:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.wait(self._subscription.__aexit__(kind, error, trace))
+    def __exit__(self, *raised: Any) -> None:
+        self._loop.wait(self._subscription.__aexit__(*raised))
 
 
 class SyncClient:

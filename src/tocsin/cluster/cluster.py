@@ -87,10 +87,7 @@ class Cluster:
             owner=store.mark,
             not_before_us=self.store.progress.latest_us(),
         )
-        attached = any(attachments_of(dataset) for dataset in store.catalog.datasets())
-        self.attachments = AttachmentStore(
-            open_content(settings.attachments, data, owner=store.mark, expected=attached)
-        )
+        self.attachments = self._open_attachments(data)
         self.intake = Intake(
             self.log, self.store.catalog.dataset, settings.record_limit_bytes, self.attachments
         )
@@ -113,6 +110,11 @@ class Cluster:
         self._engine_starts = 0
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _open_attachments(self, data: Path) -> AttachmentStore:
+        attached = any(attachments_of(dataset) for dataset in self.store.catalog.datasets())
+        given, owner = self.settings.attachments, self.store.mark
+        return AttachmentStore(open_content(given, data, owner=owner, expected=attached))
 
     def _match_consumer(self) -> MatchConsumer | None:
         if not runs_in_real_time(self.settings):

@@ -233,11 +233,7 @@ class Intake:
         source: str,
     ) -> tuple[list[Encoded], list[Rejection], list[Encoded]]:
         """Part the records into those that fit, the rejections, and their dead letters."""
-        validator = self._validators.get(dataset)
-        if validator is None:
-            validator = self._validators[dataset] = RecordValidator(
-                dataset, self._limit_bytes, self._attachments
-            )
+        validator = self._validator(dataset)
         good: list[Encoded] = []
         rejections: list[Rejection] = []
         letters: list[Encoded] = []
@@ -266,6 +262,13 @@ class Intake:
                 self._let_go(good)
             raise
         return good, rejections, letters
+
+    def _validator(self, dataset: Dataset) -> RecordValidator:
+        if dataset not in self._validators:
+            self._validators[dataset] = RecordValidator(
+                dataset, self._limit_bytes, self._attachments
+            )
+        return self._validators[dataset]
 
 
 def dead_letter(

@@ -6,7 +6,6 @@ stored and brokers told. A crash between any two steps only makes matches come a
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from prometheus_client import Counter, Gauge
 
+from tocsin.cluster.worker import Worker
 from tocsin.errors import Unavailable
 from tocsin.protocol.match import decode_match
 from tocsin.service.trouble import Troubles
@@ -36,10 +36,9 @@ NAME = "matches of real-time channels"
 MOST_AT_ONCE = 5000
 WAIT_S = 0.5
 GATHER_S = 0.01  # the first goes at once; what comes soon after is stored together
-RETRY_S = 1.0
 
 
-class MatchConsumer:
+class MatchConsumer(Worker):
     """One thread: the order of a backend subscription's results is that of the topic."""
 
     def __init__(
@@ -50,37 +49,25 @@ class MatchConsumer:
         *,
         result_limit_bytes: int,
     ) -> None:
+        super().__init__("matches")
         self._address = address
         self._store = store
         self._on_commit = on_commit
         self.troubles = Troubles()
         self._result_limit_bytes = result_limit_bytes
         self.waiting = 0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="matches", daemon=True)
 
     def start(self) -> None:
         """The topic is there when this returns: Spark's queries will not make it."""
         Topics(self._address).ensure(self._address.matches_topic)
-        self._thread.start()
+        super().start()
 
-    def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
+    def _report(self, error: Exception) -> None:
+        if self.troubles.put(NAME, str(error) or type(error).__name__):
+            tell = log.warning if isinstance(error, Unavailable) else log.exception
+            tell("matches cannot be taken now; they wait", reason=str(error))
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._take()
-            except Exception as error:  # the store or Kafka is away: begin again where it stands
-                if self.troubles.put(NAME, str(error) or type(error).__name__):
-                    known = isinstance(error, Unavailable)
-                    tell = log.warning if known else log.exception
-                    tell("matches cannot be taken now; they wait", reason=str(error))
-                self._stopping.wait(RETRY_S)
-
-    def _take(self) -> None:
+    def _work(self) -> None:
         topic = self._address.matches_topic
         consumer = Consumer(
             self._address.client(

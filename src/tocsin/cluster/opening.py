@@ -1,4 +1,4 @@
-"""Open the store of a cluster that starts: a server that is not there yet is waited for.
+"""Open the store of a cluster that starts: a database or Kafka that is not there yet is waited for.
 
 Meanwhile every call is told what the cluster waits for. What no waiting mends (a wrong password,
 another cluster on the same store) is raised at once.
@@ -24,6 +24,7 @@ from tocsin.protocol.cluster import ClusterStatus
 from tocsin.service.serving import serving
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
+from tocsin.storage.log import check_reachable
 from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
@@ -45,13 +46,14 @@ async def opened_store(settings: Settings, listener: socket.socket) -> Store:
             except Unavailable as error:
                 waiting.reason = error
             else:
-                log.info("the store is there")
+                log.info("what the cluster waited for is there")
                 return store
 
 
 def _open(settings: Settings) -> Store:
     data = Path(settings.data).absolute()
     data.mkdir(parents=True, exist_ok=True)
+    check_reachable(settings.log)
     store = Store.open(settings.store or f"sqlite:///{data / 'store.db'}")
     if store.risk is not None:
         log.warning("the store may lose commits at a power cut", reason=store.risk)
@@ -59,11 +61,11 @@ def _open(settings: Settings) -> Store:
 
 
 class _Waiting:
-    """A cluster without a store."""
+    """A cluster without a store, or without its log."""
 
     def __init__(self, reason: Unavailable) -> None:
         self.reason = reason
-        log.warning("the cluster waits for its store", reason=reason.message, hint=reason.hint)
+        log.warning("the cluster waits", reason=reason.message, hint=reason.hint)
 
     def app(self) -> Starlette:
         routes = [Route("/{path:path}", self._answer, methods=METHODS)]

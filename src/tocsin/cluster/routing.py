@@ -27,7 +27,7 @@ from tocsin.model import (
     Subscription,
     filtered_dataset,
 )
-from tocsin.overlay.filters import Filter, told
+from tocsin.overlay.filters import Filter, as_text
 from tocsin.overlay.filters.filter import matcher
 from tocsin.protocol.cluster import BoundFilter, LogRange, ResultRange
 from tocsin.sql import bind_arguments, parse_filter
@@ -75,7 +75,7 @@ class Routing:
             raise InvalidInput(
                 "a filter cannot be left open", field="where", hint="an empty one takes all records"
             )
-        return {"where": told(filter_of(dataset, where))}
+        return {"where": as_text(filter_of(dataset, where))}
 
     def marker(self, dataset: Dataset, where: str, beginning: Beginning | None, now: float) -> int:
         """Where a new subscription begins."""
@@ -147,7 +147,7 @@ class Routing:
         dataset = self.dataset(FILTERED + name)
         assert dataset is not None
         bound = filter_of(dataset, where)
-        return BoundFilter(told(bound), bound)
+        return BoundFilter(as_text(bound), bound)
 
     def log_range(self, name: str, after: int, upto: int | None, limit: int) -> LogRange[Raw]:
         """All records of a dataset in a range."""

@@ -8,13 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from tocsin import sql
+from tocsin.cluster.descriptions import (
+    channel_table,
+    dataset_table,
+    describe_channel,
+    describe_dataset,
+    subscription_table,
+)
 from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.intake import request_key
 from tocsin.errors import (
@@ -24,18 +30,13 @@ from tocsin.errors import (
     RecordError,
     StatementError,
 )
-from tocsin.model import FILTERED, Channel, Dataset, Subscription
-from tocsin.overlay.filters import told
+from tocsin.model import FILTERED, Dataset
+from tocsin.overlay.filters import as_text
 from tocsin.protocol.publishing import StatementResult
 from tocsin.service.tokens import Identity
-from tocsin.storage.log.kafka import is_kafka
-from tocsin.storage.log.segments.lost import read_lost
 
 if TYPE_CHECKING:
     from tocsin.cluster.cluster import Cluster
-
-
-MOST_LOSSES = 10  # that a description lists
 
 
 class Session(Struct, frozen=True):
@@ -139,7 +140,9 @@ async def _subscribe_to_dataset(
     session: Session, statement: sql.SubscribeToDataset
 ) -> StatementResult:
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
-    where = told(sql.bind_filter(statement.where, dataset))  # with the place of what is wrong in it
+    where = as_text(
+        sql.bind_filter(statement.where, dataset)
+    )  # with the place of what is wrong in it
     return await _subscribed(session, statement, FILTERED + statement.dataset, {"where": where})
 
 
@@ -153,8 +156,8 @@ async def _subscribed(
         session.subscriber, channel, arguments, statement.broker, statement.beginning
     )
     present = await asyncio.to_thread(session.cluster.routing.present, [subscription])
-    columns, rows = _subscription_rows(present)
-    return StatementResult("subscribe", f"subscription {subscription.id}", columns, rows)
+    message = f"subscription {subscription.id}"
+    return StatementResult("subscribe", message, *subscription_table(present))
 
 
 async def _unsubscribe(session: Session, statement: sql.Unsubscribe) -> StatementResult:
@@ -215,35 +218,12 @@ async def _show(session: Session, statement: sql.Show) -> StatementResult:
 def _shown(session: Session, statement: sql.Show) -> StatementResult:
     store = session.cluster.store
     if statement.what == "datasets":
-        columns = ["name", "columns", "open", "primary key", "retain s", "routed"]
-        rows = [
-            [
-                dataset.name,
-                _columns(dataset),
-                dataset.open,
-                ", ".join(dataset.primary_key),
-                dataset.retain_s,
-                dataset.routed,
-            ]
-            for dataset in store.catalog.datasets()
-        ]
+        table = dataset_table(store)
     elif statement.what == "channels":
-        columns = ["name", "kind", "parameters", "every s", "push", "backend subscriptions"]
-        counts = store.subscriptions.count_parameter_sets
-        rows = [
-            [
-                channel.name,
-                channel.kind,
-                _parameters(channel),
-                channel.period_s,
-                channel.push,
-                counts(channel.name),
-            ]
-            for channel in store.catalog.channels()
-        ]
+        table = channel_table(store)
     elif statement.what == "brokers":
-        columns = ["name", "url"]
         rows = [[broker.name, broker.url] for broker in store.catalog.brokers()]
+        table = ["name", "url"], rows
     else:
         everybody = "admin" in session.identity.scopes
         subscriptions = (
@@ -251,8 +231,8 @@ def _shown(session: Session, statement: sql.Show) -> StatementResult:
             if everybody
             else store.subscriptions.of_subscriber(session.subscriber)
         )
-        columns, rows = _subscription_rows(session.cluster.routing.present(subscriptions))
-    return StatementResult(f"show {statement.what}", "", columns, rows)
+        table = subscription_table(session.cluster.routing.present(subscriptions))
+    return StatementResult(f"show {statement.what}", "", *table)
 
 
 async def _describe(session: Session, statement: sql.Describe) -> StatementResult:
@@ -263,140 +243,16 @@ def _described(session: Session, statement: sql.Describe) -> StatementResult:
     catalog = session.cluster.store.catalog
     if statement.kind != "channel":
         with contextlib.suppress(NotFound):
-            return _describe_dataset(session.cluster, catalog.dataset(statement.name))
+            return describe_dataset(session.cluster, catalog.dataset(statement.name))
         if statement.kind == "dataset":
             catalog.dataset(statement.name)
-    return _describe_channel(session.cluster, catalog.channel(statement.name))
-
-
-def _describe_dataset(cluster: Cluster, dataset: Dataset) -> StatementResult:
-    rows: list[list[Any]] = [[column.name, column.type] for column in dataset.columns]
-    files = cluster.store.files.files(dataset.name)
-    rows += [
-        ["", ""],
-        ["open", "yes: undeclared fields are in _extra" if dataset.open else "no"],
-        ["primary key", ", ".join(dataset.primary_key) or "none"],
-        ["retained", f"{dataset.retain_s:g} s" if dataset.retain_s else "forever"],
-        *_fed(cluster, dataset),
-        *_routed(cluster, dataset),
-        ["log end", cluster.log.ends().get(dataset.name, 0)],
-        ["stored end", cluster.store.files.stored_end(dataset.name)],
-        ["files", f"{len(files)} with {sum(file.rows for file in files)} records"],
-        *_lost(cluster, dataset),
-    ]
-    return StatementResult("describe dataset", dataset.name, ["name", "value"], rows)
-
-
-def _lost(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
-    """What repairs of the log gave up."""
-    if is_kafka(cluster.log.address):
-        return []
-    lost = read_lost(Path(cluster.log.address), dataset.name)
-    ranges = ", ".join(f"[{part.first}, {part.end})" for part in lost)
-    records = sum(part.records for part in lost)
-    return [["lost", f"about {records} records, damaged in the log: {ranges}"]] if lost else []
-
-
-def _routed(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
-    if not dataset.routed:
-        return [["routed", "no"]]
-    filters = cluster.store.subscriptions.count_parameter_sets(FILTERED + dataset.name)
-    return [
-        ["routed", "yes: SUBSCRIBE TO DATASET"],
-        ["filters", filters],
-        ["readable after", cluster.routing.records.floor(dataset)],
-    ]
-
-
-def _fed(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
-    if dataset.source is None:
-        return []
-    source = dataset.source
-    return [
-        ["fed from", f"Kafka topic {source.topic} ({source.format.upper()})"],
-        ["feed", cluster.feeds.state(dataset.name)],
-    ]
-
-
-def _describe_channel(cluster: Cluster, channel: Channel) -> StatementResult:
-    rows: list[list[Any]] = [
-        ["kind", channel.kind],
-        ["parameters", _parameters(channel)],
-        ["reads", ", ".join(channel.reads)],
-        ["new", ", ".join(channel.new) or "nothing"],
-    ]
-    if channel.period_s is not None:
-        rows.append(["every", f"{channel.period_s:g} s"])
-    else:
-        reason = f": {channel.mode_reason}" if channel.mode_reason else ""
-        rows.append(["mode", f"{channel.mode}{reason}"])
-    rows += [
-        ["delivery", "push" if channel.push else "pull"],
-        ["backend subscriptions", cluster.store.subscriptions.count_parameter_sets(channel.name)],
-    ]
-    rows += [list(pair) for pair in cluster.deliveries.describe(channel)]
-    rows += [list(pair) for pair in cluster.engine.describe(channel.name)]
-    rows += _health_of(cluster, channel)
-    rows += [["overruns", cluster.engine.overruns(channel.name)], ["query", channel.query]]
-    return StatementResult("describe channel", channel.name, ["name", "value"], rows)
-
-
-def _health_of(cluster: Cluster, channel: Channel) -> list[list[Any]]:
-    """How it gets on, and what it could not answer."""
-    lag = cluster.engine.lag(channel)
-    trouble = cluster.engine.trouble_of(channel.name)
-    rows: list[list[Any]] = [
-        ["behind", f"{lag.seconds:g} s, {lag.records} records"],
-        ["pace", "slow: it shares a thread with its like" if cluster.engine.is_slow(channel.name)
-         else "quick"],
-        ["waits for", "nothing" if trouble is None else trouble.reason],
-    ]  # fmt: skip
-    if channel.mode == "real-time":
-        rows.append(["matches waiting", cluster.matches_waiting])
-    for run in cluster.store.runs.recent_runs(channel.name, 1):
-        took_ms = 1000 * (run.ended_at - run.started_at)
-        rows.append(["last run", f"{run.rows} results in {took_ms:.0f} ms"])
-    losses = cluster.store.progress.losses(channel.name, MOST_LOSSES)
-    rows.append(["last error", losses[0].cause if losses else "none"])
-    for loss in losses:
-        where = f"{loss.dataset} [{loss.first}, {loss.end})" if loss.dataset else "a run"
-        rows.append(["gap", f"{where}, {loss.records} records: {loss.cause}"])
-    failures = cluster.store.subscriptions.failures(channel.name)
-    rows += [["set aside", f"backend subscription {n}: {why}"] for n, why in failures.items()]
-    return rows
+    return describe_channel(session.cluster, catalog.channel(statement.name))
 
 
 async def _query(session: Session, statement: sql.Query) -> StatementResult:
     answer = await session.cluster.query(statement.text)
     more = " (the first ones; there are more)" if answer.cut else ""
     return StatementResult("select", f"{len(answer.rows)} rows{more}", answer.columns, answer.rows)
-
-
-def _columns(dataset: Dataset) -> str:
-    return ", ".join(f"{column.name} {column.type}" for column in dataset.columns)
-
-
-def _parameters(channel: Channel) -> str:
-    return ", ".join(f"{parameter.name} {parameter.type}" for parameter in channel.parameters)
-
-
-def _subscription_rows(subscriptions: Sequence[Subscription]) -> tuple[list[str], list[list[Any]]]:
-    columns = ["subscription", "subscriber", "channel", "arguments", "broker", "marker", "head"]
-    columns.append("since")
-    rows: list[list[Any]] = [
-        [
-            subscription.id,
-            subscription.subscriber,
-            subscription.backend.channel,
-            subscription.backend.arguments,
-            subscription.broker,
-            subscription.marker,
-            subscription.backend.head,
-            subscription.backend.since,
-        ]
-        for subscription in subscriptions
-    ]
-    return columns, rows
 
 
 _Handler = Callable[[Session, Any], Awaitable[StatementResult]]

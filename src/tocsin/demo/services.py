@@ -28,7 +28,7 @@ from tocsin.demo import city, pictures
 from tocsin.demo.ledger import Ledger
 from tocsin.demo.player import Record
 from tocsin.errors import Unavailable
-from tocsin.protocol.client import BrokerInfo
+from tocsin.protocol.broker import BrokerInfo
 from tocsin.protocol.cluster import RangeRequest, RangeRequests, ResultRanges
 from tocsin.protocol.coordinator import LiveBrokers
 

@@ -65,6 +65,16 @@ class Database(Server):
             raise InvalidInput(f"{name} is no fresh database of {self.title}")
         self.run(self._drop_statement(name))
 
+    def _login(self, user: str = NAME) -> dict[str, Any]:
+        """What every driver takes to connect."""
+        return {
+            "host": HOST,
+            "port": self.port,
+            "user": user,
+            "password": self.password,
+            "connect_timeout": 5,
+        }
+
     def _drop_statement(self, name: str) -> str:
         return f"DROP DATABASE {name}"
 

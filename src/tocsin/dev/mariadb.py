@@ -27,14 +27,7 @@ class MariaDB(Database):
     def run(self, statement: str) -> None:
         import pymysql
 
-        connection: Any = pymysql.connect(
-            host=HOST,
-            port=self.port,
-            user=NAME,
-            password=self.password,
-            database=NAME,
-            connect_timeout=5,
-        )
+        connection: Any = pymysql.connect(database=NAME, **self._login())
         with connection, connection.cursor() as cursor:
             cursor.execute(statement)
 

@@ -123,15 +123,7 @@ class PostgreSQL(Database):
     def _connect(self, user: str, database: str) -> Connection:
         import psycopg
 
-        return psycopg.connect(
-            host=HOST,
-            port=self.port,
-            user=user,
-            password=self.password,
-            dbname=database,
-            connect_timeout=5,
-            autocommit=True,
-        )
+        return psycopg.connect(dbname=database, autocommit=True, **self._login(user))
 
     def _programs(self) -> Path:
         """The installed version that made the data, else the newest."""

@@ -25,37 +25,37 @@ class Tree(Struct, frozen=True):
 
     def neighbours(self, broker: str) -> list[str]:
         return sorted(
-            other for link in self.links for one, other in (link, link[::-1]) if one == broker
+            other for link in self.links for end, other in (link, link[::-1]) if end == broker
         )
 
-    def path(self, one: str, other: str) -> list[str]:
-        """The brokers from one to the other, both included."""
-        found = _path(self.links, one, other)
-        assert found is not None
-        return found
+    def path(self, first: str, last: str) -> list[str]:
+        """The brokers from the first to the last, both included."""
+        path = _path(self.links, first, last)
+        assert path is not None
+        return path
 
 
 def tree_of(brokers: Iterable[str], links: Sequence[Sequence[str]]) -> Tree:
-    """Says what is wrong if it is none."""
+    """The tree of these brokers and links. The error says why they form none."""
     known = tuple(brokers)
     if not known:
         raise InvalidInput("a tree has at least one broker", field="brokers")
     for name in known:
         if known.count(name) > 1:
             raise InvalidInput(f"broker {name!r} is named twice", field="brokers")
-    found: list[Link] = []
+    checked: list[Link] = []
     for number, link in enumerate(links):
-        found.append(_checked(link, known, found, field=f"links[{number}]"))
-    parts = _parts(known, found)
+        checked.append(_checked(link, known, checked, field=f"links[{number}]"))
+    parts = _parts(known, checked)
     if len(parts) > 1:
-        told = "; ".join(", ".join(part) for part in parts)
+        listed = "; ".join(", ".join(part) for part in parts)
         raise InvalidInput(
-            f"the brokers fall into {len(parts)} parts: {told}",
+            f"the brokers fall into {len(parts)} parts: {listed}",
             field="links",
             hint=f"link one of the first part with one of the others, such as {parts[0][0]!r} "
             f"with {parts[1][0]!r}",
         )
-    return Tree(known, tuple(sorted(found)))
+    return Tree(known, tuple(sorted(checked)))
 
 
 def _checked(link: Sequence[str], known: tuple[str, ...], links: list[Link], field: str) -> Link:
@@ -68,17 +68,17 @@ def _checked(link: Sequence[str], known: tuple[str, ...], links: list[Link], fie
             raise InvalidInput(
                 f"no broker is called {name!r}", field=field, hint=f"one of {', '.join(known)}"
             )
-    one, other = sorted(link)
-    if (one, other) in links:
-        raise InvalidInput(f"{one!r} and {other!r} are linked twice", field=field)
-    already = _path(links, one, other)
+    first, second = sorted(link)
+    if (first, second) in links:
+        raise InvalidInput(f"{first!r} and {second!r} are linked twice", field=field)
+    already = _path(links, first, second)
     if already is not None:
         raise InvalidInput(
-            f"a cycle: {' – '.join([*already, one])}",
+            f"a cycle: {' – '.join([*already, first])}",
             field=field,
             hint="messages would go round; leave one of these links out",
         )
-    return one, other
+    return first, second
 
 
 def balanced(brokers: Iterable[str]) -> Tree:
@@ -131,32 +131,31 @@ def _cut(tree: Tree, dead: str) -> Tree:
     return tree_of(brokers, [*left, *joined])
 
 
-def _path(links: Iterable[Link], one: str, other: str) -> list[str] | None:
-    beside: dict[str, list[str]] = {}
-    for first, second in links:
-        beside.setdefault(first, []).append(second)
-        beside.setdefault(second, []).append(first)
-    came: dict[str, str] = {other: other}
-    waiting = [other]
-    while waiting and one not in came:
+def _path(links: Iterable[Link], first: str, last: str) -> list[str] | None:
+    neighbours: dict[str, list[str]] = {}
+    for left, right in links:
+        neighbours.setdefault(left, []).append(right)
+        neighbours.setdefault(right, []).append(left)
+    came: dict[str, str] = {last: last}
+    waiting = [last]
+    while waiting and first not in came:
         here = waiting.pop()
-        for name in beside.get(here, ()):
+        for name in neighbours.get(here, ()):
             if name not in came:
                 came[name] = here
                 waiting.append(name)
-    if one not in came:
+    if first not in came:
         return None
-    found = [one]
-    while found[-1] != other:
-        found.append(came[found[-1]])
-    return found
+    path = [first]
+    while path[-1] != last:
+        path.append(came[path[-1]])
+    return path
 
 
 def _parts(brokers: tuple[str, ...], links: list[Link]) -> list[list[str]]:
     """The brokers that can reach each other, together."""
     part = {name: [name] for name in brokers}
-    for one, other in links:
-        together = part[one] + part[other]
-        part.update(dict.fromkeys(together, together))
-    found = {id(names): names for names in part.values()}
-    return list(found.values())
+    for first, second in links:
+        joined = part[first] + part[second]
+        part.update(dict.fromkeys(joined, joined))
+    return list({id(names): names for names in part.values()}.values())

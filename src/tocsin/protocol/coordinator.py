@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tocsin.protocol.client import BrokerInfo
+from tocsin.protocol.broker import BrokerInfo
 from tocsin.protocol.fields import HttpUrl, WebSocketUrl, about
 
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from tocsin.protocol import (
     VERSION,
+    broker,
     client,
     cluster,
     coordinator,
@@ -28,7 +29,7 @@ from tocsin.protocol import (
     queries,
 )
 
-MODULES = (client, gap, publishing, cluster, coordinator, link, failure, health, queries)
+MODULES = (client, broker, gap, publishing, cluster, coordinator, link, failure, health, queries)
 PAGE, SCHEMA = "protocol.md", "protocol.schema.json"
 REFERENCE = "#/$defs/{name}"
 

@@ -29,6 +29,13 @@ PLAIN_TYPE = "application/octet-stream"
 ANY_BYTES = Media("*/*")
 """An attachment, as routes declare it."""
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+")
+_HEADERS = {
+    "accept-ranges": "bytes",
+    "cache-control": "private, max-age=31536000, immutable",
+    # Uploaded content is shown, not run.
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; sandbox",
+}
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 Read = Callable[[int, int], AsyncIterator[bytes]]
@@ -73,7 +80,7 @@ def names_tag(header: str | None, tag: str) -> bool:
 
 
 def media_type(given: str | None) -> str:
-    """As whoever asks wants it told: bytes have no type of their own, records give them one."""
+    """The media type that the request names: stored bytes have none, records give it."""
     if given is None:
         return PLAIN_TYPE
     if not _MEDIA_TYPE.fullmatch(given) or len(given) > 161:
@@ -89,17 +96,10 @@ def content_response(
     stall_s: float,
     gone: Callable[[bool], None] = lambda stalled: None,
 ) -> Response:
-    """What a GET or HEAD of this content is answered with; `gone` is called when that is over,
-    and told whether the client had stopped reading."""
+    """The answer to a GET or HEAD of this content. `gone` is called at its end, with whether the
+    client had stopped reading."""
     tag = f'"{id}"'
-    headers = {
-        "etag": tag,
-        "accept-ranges": "bytes",
-        "cache-control": "private, max-age=31536000, immutable",
-        # Whatever somebody uploaded, it is shown and not run.
-        "x-content-type-options": "nosniff",
-        "content-security-policy": "default-src 'none'; sandbox",
-    }
+    headers = {"etag": tag, **_HEADERS}
     if names_tag(request.headers.get("if-none-match"), tag):
         gone(False)
         return Response(status_code=304, headers=headers)
@@ -110,10 +110,7 @@ def content_response(
         span = range_of(given, size_bytes)
     except ValueError as error:
         gone(False)
-        refused = error_response(InvalidInput(f"no byte is in that range: {error}", field="range"))
-        refused.status_code = 416
-        refused.headers["content-range"] = f"bytes */{size_bytes}"
-        return refused
+        return _no_such_range(error, size_bytes)
     status = 200 if span is None else 206
     if span is None:
         span = Span(0, size_bytes)
@@ -127,9 +124,16 @@ def content_response(
     return ContentResponse(status, headers, read(span.start, span.stop), stall_s, gone)
 
 
+def _no_such_range(error: ValueError, size_bytes: int) -> Response:
+    response = error_response(InvalidInput(f"no byte is in that range: {error}", field="range"))
+    response.status_code = 416
+    response.headers["content-range"] = f"bytes */{size_bytes}"
+    return response
+
+
 class ContentResponse(Response):
-    """Sends pieces to a client that keeps reading. If there are no more of them though there should
-    be, the connection is cut: half of it never looks like the whole."""
+    """Sends pieces to a client that keeps reading. If pieces are missing, it cuts the connection:
+    a part never looks like the whole."""
 
     def __init__(
         self,
@@ -148,30 +152,11 @@ class ContentResponse(Response):
         left = asyncio.create_task(disconnected(receive))
         stalled = False
         try:
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": self.status_code,
-                    "headers": self.raw_headers,
-                }
-            )
-            async with asyncio.timeout(None) as patience:
-
-                def hung_up(_: asyncio.Task[None]) -> None:
-                    if not patience.expired():
-                        patience.reschedule(0.0)  # whatever we wait for: nobody wants it
-
-                left.add_done_callback(hung_up)
-                try:
-                    async for piece in self._pieces:
-                        patience.reschedule(asyncio.get_running_loop().time() + self._stall_s)
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-                        patience.reschedule(None)
-                        if left.done():
-                            return
-                finally:
-                    left.remove_done_callback(hung_up)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            start = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **start})
+            await self._send_pieces(send, left)
+            if not left.done():
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             stalled = not left.done()
             scope["extensions"][ABORT]()
@@ -186,3 +171,22 @@ class ContentResponse(Response):
             if close is not None:
                 await close()
             self._gone(stalled)
+
+    async def _send_pieces(self, send: Send, left: asyncio.Task[None]) -> None:
+        """Until the client has left; TimeoutError if it stalls."""
+        async with asyncio.timeout(None) as patience:
+
+            def hung_up(_: asyncio.Task[None]) -> None:
+                if not patience.expired():
+                    patience.reschedule(0.0)  # no client waits for what comes next
+
+            left.add_done_callback(hung_up)
+            try:
+                async for piece in self._pieces:
+                    patience.reschedule(asyncio.get_running_loop().time() + self._stall_s)
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    patience.reschedule(None)
+                    if left.done():
+                        return
+            finally:
+                left.remove_done_callback(hung_up)

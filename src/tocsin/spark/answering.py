@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
-from msgspec import Struct
 from prometheus_client import Counter
 from pyspark.sql import SparkSession
 
@@ -19,8 +18,7 @@ from tocsin.model import Arguments, Channel
 from tocsin.spark.channels import CompiledChannel, Mask, Parameters, ParameterTable
 from tocsin.spark.diagnosis import Verdict, diagnose
 from tocsin.spark.failures import Blame, Overlong, blame, reason
-from tocsin.spark.snapshot import Snapshot
-from tocsin.spark.trial import Record, Row, Trial
+from tocsin.spark.trial import Ask, Record, Row, Trial, parameters_of
 from tocsin.spark.window import Window
 from tocsin.storage.store.gaps import too_large
 from tocsin.storage.store.progress import Loss, Progress
@@ -47,16 +45,6 @@ class Prepared:
     lock: threading.Lock = field(default_factory=threading.Lock)
     progress: Progress | None = None  # as far as it is known here
     strikes: dict[int, int] = field(default_factory=dict)  # by backend subscription
-
-
-class Ask(Struct, frozen=True):
-    """What a query is asked of, and for how long at a time. `divisible`: it may be asked of less
-    instead, when too much fails at once."""
-
-    window: Window
-    snapshot: Snapshot
-    limit_s: float
-    divisible: bool = False
 
 
 @dataclass
@@ -106,9 +94,7 @@ class Answering:
 
     def ask_for(self, prepared: Prepared, ask: Ask, sets: Mapping[int, Arguments]) -> Answer:
         """The same for some parameter sets."""
-        table = ParameterTable(self._spark, prepared.compiled)
-        table.replace(0, sets.items())
-        parameters = table.current()
+        parameters = parameters_of(self._spark, prepared.compiled, sets)
         assert parameters is not None
         return self._ask(prepared, ask, parameters, sets)
 
@@ -120,9 +106,7 @@ class Answering:
         only: Mapping[int, Arguments] | None,
     ) -> Answer:
         name, window = prepared.channel.name, ask.window
-        trial = Trial(
-            self._spark, prepared.compiled, window, ask.snapshot, parameters, limit_s=ask.limit_s
-        )
+        trial = Trial(self._spark, prepared.compiled, ask, parameters)
         try:
             rows = trial.rows()
         except Exception as failure:
@@ -132,7 +116,7 @@ class Answering:
         records = trial.records()
         sets = dict(only or self._store.subscriptions.parameter_sets(name))
         verdict = _diagnose(trial, records, sets, one_by_one=prepared.compiled.by_record)
-        if verdict.exhausted and ask.divisible and len(records) > 1:
+        if verdict.exhausted and len(records) > 1 and ask.divisible():
             raise Overlong(f"it fails on too much at once: {verdict.everything}")
         if verdict.everything is not None:
             return self._lose_all(prepared, trial, window, records, verdict.everything)
@@ -157,7 +141,7 @@ class Answering:
             raise failure
         FAILURES.labels(name).inc()
         hurried = ask.limit_s < self._patience_s
-        if hurried or (fault is Blame.MEMORY and ask.divisible):
+        if hurried or (fault is Blame.MEMORY and ask.divisible()):
             raise Overlong(reason(failure)) from None
         log.warning("a query failed; looking for what it fails on", channel=name)
 

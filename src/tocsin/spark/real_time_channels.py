@@ -12,7 +12,6 @@ import structlog
 
 from tocsin.model import Channel
 from tocsin.settings import Settings
-from tocsin.spark.answering import Ask
 from tocsin.spark.channels import CompiledChannel
 from tocsin.spark.dispatcher import report_trouble
 from tocsin.spark.failures import reason
@@ -21,6 +20,7 @@ from tocsin.spark.real_time import RealTime
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshots
 from tocsin.spark.steps import Steps
+from tocsin.spark.trial import Ask
 from tocsin.spark.window import Window
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.store.progress import Progress

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tocsin.errors import InvalidInput, NotFound, TooLarge
 from tocsin.model import Arguments, Channel, Dataset
-from tocsin.spark.answering import FAILURES, Answer, Answering, Ask, Bury, Prepared, whole
+from tocsin.spark.answering import FAILURES, Answer, Answering, Bury, Prepared, whole
 from tocsin.spark.channels import (
     CompiledChannel,
     Mask,
@@ -29,7 +29,7 @@ from tocsin.spark.channels import (
     try_arguments,
     with_attachments,
 )
-from tocsin.spark.trial import Row, phase
+from tocsin.spark.trial import Ask, Row, phase
 from tocsin.spark.window import Window
 from tocsin.sql import CreateChannel
 from tocsin.storage.store.gaps import gap_rows

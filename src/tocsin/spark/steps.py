@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tocsin.model import Channel
-from tocsin.spark.answering import Ask
 from tocsin.spark.channels import CompiledChannel
 from tocsin.spark.failures import Overlong
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshot, Snapshots
+from tocsin.spark.trial import Ask
 from tocsin.spark.window import Window
 from tocsin.storage.log import Cut, PublicationLog, Reader
 from tocsin.storage.store.progress import Progress
@@ -50,7 +50,10 @@ class Steps:
         since = self._runner.progress(channel)
         snapshot = self._snapshots.recent(since.at_us, self._log.cut, _beyond(channel, since))
         window = self._window(channel, compiled, since, snapshot)
-        divisible = self._smaller(channel, compiled, window) is not None
+
+        def divisible() -> bool:
+            return self._smaller(channel, compiled, window) is not None
+
         try:
             self._runner.run(channel.name, Ask(window, snapshot, limit_s, divisible))
         except Overlong as error:

@@ -5,11 +5,12 @@ Each try has a time limit. Knows neither store nor progress, and decides nothing
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec import Struct
 from prometheus_client import Histogram
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -44,22 +45,25 @@ class Row(NamedTuple):
     payload: bytes
 
 
+class Ask(Struct, frozen=True):
+    """What a query is asked of, and for how long at a time. `divisible` says whether it may be
+    asked of less instead, when too much fails at once."""
+
+    window: Window
+    snapshot: Snapshot
+    limit_s: float
+    divisible: Callable[[], bool] = lambda: False
+
+
 class Trial:
     def __init__(
-        self,
-        spark: SparkSession,
-        compiled: CompiledChannel,
-        window: Window,
-        snapshot: Snapshot,
-        parameters: Parameters,
-        *,
-        limit_s: float,
+        self, spark: SparkSession, compiled: CompiledChannel, ask: Ask, parameters: Parameters
     ) -> None:
         self._spark = spark
         self._compiled = compiled
         self._parameters = parameters
-        self._window = window
-        self._limit_s = limit_s
+        self._ask = ask
+        snapshot, window = ask.snapshot, ask.window
         with phase("views"):
             self._stored = {name: snapshot.stored(name) for name in compiled.stored}
             self._new = {name: snapshot.window(name, *window.range(name)) for name in compiled.new}
@@ -73,11 +77,13 @@ class Trial:
     ) -> list[Row]:
         """The results in the order to store them: of all records and parameter sets, or of some."""
         new = {name: _chosen(frame, name, only, without) for name, frame in self._new.items()}
-        parameters = self._parameters if sets is None else self._table(sets)
+        parameters: Parameters | None = self._parameters
+        if sets is not None:
+            parameters = parameters_of(self._spark, self._compiled, sets)
         if parameters is None:
             return []
         purpose = f"channel {self._compiled.channel.name}"
-        with time_limit(self._spark, purpose, self._limit_s):
+        with time_limit(self._spark, purpose, self._ask.limit_s):
             with phase("plan"):
                 matched = match(
                     self._spark,
@@ -85,7 +91,7 @@ class Trial:
                     parameters,
                     self._stored,
                     new,
-                    self._window.times(),
+                    self._ask.window.times(),
                 )
             with phase("execute"):
                 table = matched.toArrow()
@@ -123,10 +129,14 @@ class Trial:
             texts += [(Record(name, position), text) for position, text in sorted(pairs)]
         return texts
 
-    def _table(self, sets: Mapping[int, Arguments]) -> Parameters | None:
-        table = ParameterTable(self._spark, self._compiled)
-        table.replace(0, sets.items())
-        return table.current()
+
+def parameters_of(
+    spark: SparkSession, compiled: CompiledChannel, sets: Mapping[int, Arguments]
+) -> Parameters | None:
+    """These parameter sets, by backend subscription; None: there are none."""
+    table = ParameterTable(spark, compiled)
+    table.replace(0, sets.items())
+    return table.current()
 
 
 def _chosen(

@@ -3,6 +3,7 @@
 from tocsin.beginnings import checked as checked_beginning
 from tocsin.beginnings import parse_beginning
 from tocsin.sql.arguments import bind_arguments
+from tocsin.sql.coercion import coerce, coerce_text, coercer, text_coercer
 from tocsin.sql.filter_binding import bind_filter, parse_filter
 from tocsin.sql.names import by_lower, fields_by_declared
 from tocsin.sql.parser import parse, parse_one
@@ -21,7 +22,7 @@ from tocsin.sql.statements import (
     SubscribeToDataset,
     Unsubscribe,
 )
-from tocsin.sql.types import SqlType, coerce, coerce_text, coercer, parse_type, text_coercer
+from tocsin.sql.types import SqlType, parse_type
 
 __all__ = [
     "ChangeSubscription",

@@ -10,8 +10,8 @@ from typing import Any
 
 from tocsin.errors import InvalidInput
 from tocsin.model import ANY, Arguments, Channel
+from tocsin.sql.coercion import coerce
 from tocsin.sql.names import by_lower, fields_by_declared
-from tocsin.sql.types import coerce
 
 
 def bind_arguments(channel: Channel, given: dict[str, Any] | list[Any]) -> Arguments:

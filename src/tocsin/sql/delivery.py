@@ -6,7 +6,6 @@ DELIVER TO CONSUMER LOGS [SHARED] [ADMIT policy(number, …)] [KEEP n BYTES]
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from sqlglot.tokenizer_core import TokenType
@@ -14,24 +13,15 @@ from sqlglot.tokenizer_core import TokenType
 from tocsin.errors import SettingError
 from tocsin.model import ChannelKind, Delivery
 from tocsin.policies import parse_admission
+from tocsin.sql.literals import read_topic
 from tocsin.sql.tokens import Reader
-
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def read_delivery(reader: Reader, kind: ChannelKind) -> Delivery:
     """What follows DELIVER."""
     reader.expect("TO")
     if reader.accept("KAFKA"):
-        start = reader.offset
-        topic = reader.string("the topic's name in quotes")
-        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-            reader.fail_at(
-                start,
-                f"{topic!r} cannot name a Kafka topic",
-                hint="topics have letters, digits, '.', '_' and '-', at most 249",
-            )
-        return Delivery(topic=topic)
+        return Delivery(topic=read_topic(reader))
     if not reader.sees("CONSUMER"):
         reader.fail("KAFKA 'topic' or CONSUMER LOGS")
     if kind != "continuous":

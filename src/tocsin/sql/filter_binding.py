@@ -9,10 +9,10 @@ from tocsin.model import Dataset
 from tocsin.overlay.filters import Constraint, Filter, Near, both, conjunction, tidied
 from tocsin.overlay.filters.keys import end_of_prefix
 from tocsin.overlay.filters.ranges import Ranges
+from tocsin.sql.coercion import coerce
 from tocsin.sql.domains import Domain, domain_of
 from tocsin.sql.filters import Condition, Pattern, Value, read_conditions
 from tocsin.sql.tokens import Reader
-from tocsin.sql.types import coerce
 
 _NUMERIC = {"whole", "double", "single", "decimal"}
 _SPHERE = {"latitude": 90.0, "longitude": 360.0}

@@ -81,7 +81,7 @@ def _operation(reader: Reader) -> tuple[str, tuple[Value, ...]]:
         reader.expect("AND")
         return "BETWEEN", (low, _value(reader))
     if reader.accept("IN"):
-        return "IN", _list(reader)
+        return "IN", tuple(reader.listed(_value, "a value"))
     if reader.accept("LIKE"):
         return "LIKE", (_pattern(reader),)
     for sign, operator in _SIGNS.items():
@@ -96,16 +96,6 @@ def _value(reader: Reader) -> Value:
     if value is None:
         reader.fail_at(start, "nothing compares with NULL", hint="write IS NULL or IS NOT NULL")
     return Value(value, *place(reader.text, start))
-
-
-def _list(reader: Reader) -> tuple[Value, ...]:
-    reader.expect("(")
-    values = [_value(reader)]
-    while reader.accept(","):
-        values.append(_value(reader))
-    if not reader.accept(")"):
-        reader.fail("',' or ')' after a value")
-    return tuple(values)
 
 
 def _pattern(reader: Reader) -> Value:
@@ -128,12 +118,7 @@ def _pattern(reader: Reader) -> Value:
 def _point_and_ball(reader: Reader) -> tuple[Value, ...]:
     """Columns of latitude and longitude; a point, and kilometres."""
     start = reader.offset
-    reader.expect("(")
-    coordinates = [_coordinate(reader)]
-    while reader.accept(","):
-        coordinates.append(_coordinate(reader))
-    if not reader.accept(")"):
-        reader.fail("',' or ')'")
+    coordinates = reader.listed(_coordinate, "a coordinate")
     if [coordinate.named for coordinate in coordinates] == [False, False, True, True, False]:
         coordinates = [*coordinates[2:4], *coordinates[:2], coordinates[4]]
     if [coordinate.named for coordinate in coordinates] != [True, True, False, False, False]:

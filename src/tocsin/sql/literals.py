@@ -10,8 +10,10 @@ from sqlglot.tokenizer_core import TokenType
 from tocsin.durations import UNIT_NAMES, parse_duration_s, unit_s
 from tocsin.errors import InvalidInput
 from tocsin.model import ANY
+from tocsin.sql.coercion import coerce
 from tocsin.sql.tokens import Reader
-from tocsin.sql.types import coerce
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def _unit_s(reader: Reader, word: str, offset: int) -> float:
@@ -48,17 +50,22 @@ def read_duration_s(reader: Reader) -> float:
     return total_s
 
 
+def read_topic(reader: Reader) -> str:
+    """The quoted name of a topic of Kafka."""
+    start = reader.offset
+    topic = reader.string("a topic's name in quotes")
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        reader.fail_at(
+            start,
+            f"{topic!r} cannot name a topic",
+            field="topic",
+            hint="topics have letters, digits, '.', '_' and '-', at most 249 of them",
+        )
+    return topic
+
+
 def _list(reader: Reader) -> list[Any]:
-    reader.expect("(")
-    values: list[Any] = []
-    if reader.accept(")"):
-        return values
-    while True:
-        values.append(read_literal(reader))
-        if not reader.accept(","):
-            break
-    reader.expect(")")
-    return values
+    return [] if reader.accept("(", ")") else reader.listed(read_literal, "a value")
 
 
 def _pairs(reader: Reader, function: str) -> dict[str, Any]:

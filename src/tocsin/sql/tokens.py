@@ -6,7 +6,8 @@ Tokenising is sqlglot's (its Spark dialect); positions count from 1 in the text 
 from __future__ import annotations
 
 import re
-from typing import ClassVar, NoReturn
+from collections.abc import Callable
+from typing import ClassVar, NoReturn, TypeVar
 
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
@@ -14,6 +15,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tocsin.errors import StatementError
 from tocsin.sql.reserved import RESERVED_WORDS
+
+T = TypeVar("T")
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 NAME_RULE = "names are letters, digits and _, begin with a letter, and have at most 63 characters"
@@ -180,6 +183,16 @@ class Reader:
             self.fail(what)
         self.at += 1
         return token.text
+
+    def listed(self, read: Callable[[Reader], T], what: str) -> list[T]:
+        """One item or more in parentheses, between commas."""
+        self.expect("(")
+        items = [read(self)]
+        while self.accept(","):
+            items.append(read(self))
+        if not self.accept(")"):
+            self.fail(f"',' or ')' after {what}")
+        return items
 
     def rest(self) -> tuple[str, int]:
         """The text up to the statement's end, and where it begins."""

@@ -20,9 +20,11 @@ class Log:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._from = 0
+        self._last_end = ""  # why it ended, if this is not its first start
 
-    def mark(self) -> None:
-        """It is started now: what is older does not concern it."""
+    def mark(self, *, again: bool = False) -> None:
+        """It is started now: what is older does not concern it. `again`: because it ended."""
+        self._last_end = self.why() if again else ""
         self._from = self.file.stat().st_size if self.file.exists() else 0
 
     def written(self) -> str:
@@ -37,7 +39,7 @@ class Log:
             for line in lines:
                 if re.search(telling, line):
                     return line
-        return lines[-1] if lines else "it said nothing"
+        return self._last_end or (lines[-1] if lines else "it said nothing")
 
 
 class Startup:

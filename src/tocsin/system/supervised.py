@@ -73,7 +73,7 @@ class Supervised(ABC):
             self._child.stdin.close()
 
     def _spawn(self) -> None:
-        self.log.mark()
+        self.log.mark(again=self.restarts > 0)
         self._child = popen(self.command(), stdin=subprocess.PIPE)  # it ends with us
         self._process = Process.of(self._child.pid)
 

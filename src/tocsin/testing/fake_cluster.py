@@ -11,7 +11,6 @@ import contextlib
 import time
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -27,29 +26,9 @@ from tocsin.service.tokens import sign_notice
 from tocsin.service.web import Call, Route, application, json_response
 from tocsin.testing.fake_content import FakeContent
 from tocsin.testing.fake_routing import FakeRouting
+from tocsin.testing.fake_subscriptions import Backend, Frontend
 
 SECRET = "a secret that only the tests know and nobody else"
-
-
-@dataclass
-class Backend:
-    id: int
-    channel: str
-    arguments: dict[str, Any]
-    epoch: str
-    results: list[dict[str, Any]] = field(default_factory=list)
-    head: int = 0
-    floor: int = 0
-    changed: int = 0  # sequence of the last change
-
-
-@dataclass
-class Frontend:
-    id: int
-    subscriber: str
-    broker: str
-    backend: Backend
-    marker: int
 
 
 class FakeCluster:
@@ -137,8 +116,8 @@ class FakeCluster:
         self._move(self.frontends[subscription], broker)
 
     def marker(self, subscriber: str) -> int:
-        (found,) = [f for f in self.frontends.values() if f.subscriber == subscriber]
-        return found.marker
+        (frontend,) = [f for f in self.frontends.values() if f.subscriber == subscriber]
+        return frontend.marker
 
     @contextlib.asynccontextmanager
     async def serve(self, port: int = 0) -> AsyncIterator[FakeCluster]:
@@ -171,8 +150,8 @@ class FakeCluster:
     def _post(self, broker: str, body: dict[str, Any]) -> None:
         if self.drop_notices or broker not in self.brokers:
             return
-        told = body | {"store_id": self.store, "sequence": self.sequence}
-        task = asyncio.create_task(self._deliver(self.brokers[broker], msgspec.json.encode(told)))
+        notice = body | {"store_id": self.store, "sequence": self.sequence}
+        task = asyncio.create_task(self._deliver(self.brokers[broker], msgspec.json.encode(notice)))
         self._notices.add(task)
         task.add_done_callback(self._notices.discard)
 
@@ -214,7 +193,7 @@ class FakeCluster:
 
     def _json(self, frontend: Frontend) -> dict[str, Any]:
         backend = frontend.backend
-        told = {
+        subscription = {
             "subscription": frontend.id,
             "subscriber": frontend.subscriber,
             "broker": frontend.broker,
@@ -228,12 +207,12 @@ class FakeCluster:
         }
         if backend.channel in self.content.fields:
             attachments, keys = self.content.fields[backend.channel]
-            told |= {"attachments": attachments, "keys": keys}
+            subscription |= {"attachments": attachments, "keys": keys}
         routed = self.routing.of(backend.channel)
         if routed is not None:
             filter_ = routed.filter_json(backend.arguments["where"])
-            told |= {"head": routed.end, "floor": routed.floor, "filter": filter_}
-        return told
+            subscription |= {"head": routed.end, "floor": routed.floor, "filter": filter_}
+        return subscription
 
     def _known(self, call: Call) -> str:
         name = str(call.path["name"])
@@ -305,8 +284,9 @@ class FakeCluster:
             if frontend.subscriber == body["subscriber"] and frontend.backend is backend:
                 return self._json(frontend)
         self.numbers += 1
-        marker = self._marker(backend, body.get("from"))
-        if routed is not None:
+        if routed is None:
+            marker = backend.marker(body.get("from"))
+        else:
             marker = routed.marker(given["where"], body.get("from"))
         made = Frontend(self.numbers, body["subscriber"], body["broker"], backend, marker)
         self.frontends[made.id] = made
@@ -323,24 +303,14 @@ class FakeCluster:
             raise InvalidInput(f"{channel} takes {', '.join(names)}", field="arguments")
         return dict(named)
 
-    def _marker(self, backend: Backend, given: Any) -> int:
-        if given is None:
-            return backend.head
-        beginning = checked(msgspec.convert(given, Beginning))
-        if beginning.last is not None:
-            return max(backend.floor, backend.head - beginning.last)
-        since = time.time() - (beginning.seconds or 0.0)
-        recent = [one["position"] for one in backend.results if one["at"] >= since]
-        return recent[0] - 1 if recent else backend.head
-
     async def _log(self, call: Call) -> Any:
         name = call.path["name"]
-        found = self.routing.logs.get(name)
-        if found is None:
+        log = self.routing.logs.get(name)
+        if log is None:
             raise NotFound(f"there is no dataset {name}", field="dataset")
         query = call.request.query_params
-        after, upto = int(query.get("after", 0)), int(query.get("upto", found.end))
-        return found.range(after, upto, int(query.get("limit", 10_000)))
+        after, upto = int(query.get("after", 0)), int(query.get("upto", log.end))
+        return log.range(after, upto, int(query.get("limit", 10_000)))
 
     async def _routed(self, _: Call) -> Any:
         return self.routing.stream()
@@ -367,24 +337,12 @@ class FakeCluster:
                 answers.append({"backend": wanted["backend"], "gone": True})
                 continue
             routed = self.routing.of(backend.channel)
-            if routed is not None:
-                told = routed.results(
-                    backend.arguments["where"], wanted["after"], wanted["upto"], wanted["limit"]
-                )
-                answers.append({"backend": backend.id, "epoch": backend.epoch, **told})
-                continue
-            found = [
-                r for r in backend.results if wanted["after"] < r["position"] <= wanted["upto"]
-            ]
-            answers.append(
-                {
-                    "backend": backend.id,
-                    "epoch": backend.epoch,
-                    "floor": backend.floor,
-                    "head": backend.head,
-                    "results": found[: wanted.get("limit", 1000)],
-                }
-            )
+            bounds = {name: wanted[name] for name in ("after", "upto", "limit") if name in wanted}
+            if routed is None:
+                answer = backend.between(**bounds)
+            else:
+                answer = routed.results(backend.arguments["where"], **bounds)
+            answers.append({"backend": backend.id, "epoch": backend.epoch, **answer})
         return {"ranges": answers}
 
     async def _markers(self, call: Call) -> Any:
@@ -413,13 +371,13 @@ class FakeCluster:
         bad = [n for n, record in enumerate(records, 1) if "bad" in record]
         if len(bad) == len(records):
             errors = [{"line": n, "field": "bad", "reason": "no such column"} for n in bad]
-            told = {"accepted": 0, "rejected": len(bad), "end": 0, "errors": errors}
-            return json_response(told, 422)
+            answer = {"accepted": 0, "rejected": len(bad), "end": 0, "errors": errors}
+            return json_response(answer, 422)
         key = call.request.headers["idempotency-key"]
         if key not in self._answers:
             self.published.append((call.path["name"], records))
-            told = {"accepted": len(records), "rejected": 0, "end": len(records), "errors": []}
-            self._answers[key] = told
+            answer = {"accepted": len(records), "rejected": 0, "end": len(records), "errors": []}
+            self._answers[key] = answer
         if self.lost_answers:
             self.lost_answers -= 1
             raise Unavailable("the answer is lost, as the test wished")

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from tocsin.beginnings import checked
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import FILTERED, Beginning, Column, Dataset, filtered_dataset
-from tocsin.overlay.filters import matches, told
+from tocsin.overlay.filters import as_text, matches
 from tocsin.sql import parse_filter
 
 ROUTED = Dataset("contract_routed", (Column("key", "STRING"), Column("n", "BIGINT")), routed=True)
@@ -55,46 +55,47 @@ class RoutedLog:
 
     def between(self, after: int, upto: int) -> list[Logged]:
         low = max(after, self.floor)
-        return [one for one in self.records if low < one.position <= upto]
+        return [logged for logged in self.records if low < logged.position <= upto]
 
     def canonical(self, where: str) -> str:
-        return told(parse_filter(where, self.dataset))
+        return as_text(parse_filter(where, self.dataset))
 
     def filter_json(self, where: str) -> Any:
         return msgspec.to_builtins(parse_filter(where, self.dataset))
 
     def matching(self, where: str, after: int, upto: int) -> list[Logged]:
         asked = parse_filter(where, self.dataset)
-        return [one for one in self.between(after, upto) if matches(asked, one.record)]
+        return [logged for logged in self.between(after, upto) if matches(asked, logged.record)]
 
     def marker(self, where: str, given: Any) -> int:
         if given is None:
             return self.end
         beginning = checked(msgspec.convert(given, Beginning))
-        found = self.matching(where, 0, self.end)
+        matching = self.matching(where, 0, self.end)
         if beginning.last is not None:
-            return found[-beginning.last :][0].after if found else self.end
+            return matching[-beginning.last :][0].after if matching else self.end
         since = time.time() - (beginning.seconds or 0.0)
-        recent = [one for one in self.records if one.at >= since]
+        recent = [logged for logged in self.records if logged.at >= since]
         return recent[0].after if recent else self.end
 
     def results(self, where: str, after: int, upto: int, limit: int) -> dict[str, Any]:
         upto = min(upto, self.end)
-        found = self.matching(where, after, upto)
-        if len(found) > limit:
-            found = found[:limit]
-            upto = found[-1].position
-        results = [{"position": o.position, "at": o.at, "value": o.record} for o in found]
+        matching, upto = _first(limit, self.matching(where, after, upto), upto)
+        results = [{"position": o.position, "at": o.at, "value": o.record} for o in matching]
         return {"floor": self.floor, "head": self.end, "upto": max(after, upto), "results": results}
 
     def range(self, after: int, upto: int, limit: int) -> dict[str, Any]:
         upto = min(upto, self.end)
-        found = self.between(after, upto)
-        if len(found) > limit:
-            found = found[:limit]
-            upto = found[-1].position
-        records = [{"position": o.position, "at": o.at, "record": o.record} for o in found]
+        logged, upto = _first(limit, self.between(after, upto), upto)
+        records = [{"position": o.position, "at": o.at, "record": o.record} for o in logged]
         return {"floor": self.floor, "upto": upto, "records": records}
+
+
+def _first(limit: int, records: list[Logged], upto: int) -> tuple[list[Logged], int]:
+    """At most so many records, and up to which position these are all."""
+    return (
+        (records, upto) if len(records) <= limit else (records[:limit], records[limit - 1].position)
+    )
 
 
 class FakeRouting:
@@ -114,13 +115,13 @@ class FakeRouting:
 
     def where(self, channel: str, given: Any) -> str:
         """The canonical text of a filter."""
-        found = self.of(channel)
-        assert found is not None
+        log = self.of(channel)
+        assert log is not None
         named = {"where": given[0]} if isinstance(given, list) and given else dict(given or {})
         where = named.pop("where", "")
         if named or not isinstance(where, str):
             raise InvalidInput(f"{FILTERED}… takes where", field="where")
-        return found.canonical(where)
+        return log.canonical(where)
 
     def stream(self) -> StreamingResponse:
         return StreamingResponse(self._lines(), media_type="application/x-ndjson")
@@ -137,9 +138,9 @@ class FakeRouting:
                 if name not in positions:
                     positions[name] = log.end
                     lines.append({"dataset": name, "entered": log.end})
-                for one in log.between(positions[name], log.end):
-                    told_of = {"after": one.after, "position": one.position, "at": one.at}
-                    lines.append({"dataset": name, **told_of, "record": one.record})
+                for logged in log.between(positions[name], log.end):
+                    place = {"after": logged.after, "position": logged.position, "at": logged.at}
+                    lines.append({"dataset": name, **place, "record": logged.record})
                 positions[name] = log.end
                 changes.append(asyncio.ensure_future(log.changed.wait()))
             if not lines:

@@ -47,13 +47,13 @@ def stored(world: World) -> list[dict[str, Any]]:
     return [
         {
             "channel": "alerts",
-            "backend": one.backend,
-            "arguments": msgspec.json.decode(one.arguments),
-            "position": one.position,
-            "at": one.created_at,
-            "value": msgspec.json.decode(one.payload),
+            "backend": result.backend,
+            "arguments": msgspec.json.decode(result.arguments),
+            "position": result.position,
+            "at": result.created_at,
+            "value": msgspec.json.decode(result.payload),
         }
-        for one in results
+        for result in results
     ]
 
 
@@ -77,9 +77,9 @@ def test_every_result_is_in_the_topic_in_order(
     world.commit((flood, {"n": 3}), (flood, {"n": 4}))
     found = read_topic(kafka.address, place["delivery"]["topic"], 4)
     assert by_key(found) == expected(world)
-    told = dict(world.deliveries.describe(world.channel))
-    assert told["delivers to"] == f"Kafka topic {place['delivery']['topic']}"
-    assert told["delivery's trouble"] == "none"
+    description = dict(world.deliveries.describe(world.channel))
+    assert description["delivers to"] == f"Kafka topic {place['delivery']['topic']}"
+    assert description["delivery's trouble"] == "none"
 
 
 def test_results_of_others_and_of_dropped_namesakes_are_not_delivered(
@@ -112,11 +112,11 @@ def test_results_that_expired_undelivered_are_told(
         kafka.resume()
     world.commit((flood, {"n": 4}))
     until(lambda: dict(world.deliveries.describe(world.channel)).get("delivered up to") == "4 of 4")
-    told = dict(world.deliveries.describe(world.channel))
+    description = dict(world.deliveries.describe(world.channel))
     values = [v["value"]["n"] for _, v in read_topic(kafka.address, place["delivery"]["topic"], 2)]
     assert values[0] == 1
     assert values[-1] == 4
-    assert int(told.get("expired undelivered", 0)) == 4 - len(values)
+    assert int(description.get("expired undelivered", 0)) == 4 - len(values)
 
 
 def test_a_result_that_the_topic_does_not_take_keeps_nobody_waiting(

@@ -109,7 +109,7 @@ def read_topic(servers: str, topic: str, enough: int, *, limit_s: float = 60.0) 
     )
     until(lambda: consumer.list_topics(topic, timeout=30).topics[topic].partitions)
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     found: list[Any] = []
     ends_at = time.monotonic() + limit_s
     while time.monotonic() < ends_at:

@@ -82,7 +82,7 @@ class Bench:
         return not any(one.name == "feed-reports" for one in threading.enumerate())
 
     def numbers(self, partition: int = 0) -> list[int]:
-        return [one["n"] for one in self.records() if one["p"] == partition]
+        return [record["n"] for record in self.records() if record["p"] == partition]
 
     @property
     def state(self) -> str:

@@ -54,11 +54,11 @@ async def test_what_is_no_record_is_a_dead_letter_and_stops_nothing(
         await until(lambda: bench.numbers(1) == [0, 1])
         await until(lambda: len(bench.records("dead_letters")) == len(poison))
         letters = bench.records("dead_letters")
-    assert {(one["dataset"], one["publisher"], one["source"]) for one in letters} == {
+    assert {(letter["dataset"], letter["publisher"], letter["source"]) for letter in letters} == {
         ("reports", "kafka", f"kafka:{bench.topic.name}/1")
     }
-    assert [one["line"] for one in letters] == list(range(1, len(poison) + 1))  # the offset
-    assert [one.get("field") for one in letters] == [None] * 4 + ["n", "m", None, None]
+    assert [letter["line"] for letter in letters] == list(range(1, len(poison) + 1))  # the offset
+    assert [letter.get("field") for letter in letters] == [None] * 4 + ["n", "m", None, None]
     assert letters[1]["record"] == "not json"
     assert letters[2]["reason"] == "the message has no value"
 
@@ -190,7 +190,7 @@ async def test_a_dropped_feed_ends_and_a_new_one_begins_at_the_start(
         bench.feeds.start(bench.dataset)
         await until(lambda: bench.log.ends()["reports"] > start)
         await until(lambda: bench.state == "up to date")
-        assert [one["n"] for one in bench.records(start=start)] == [1, 2, 3]
+        assert [record["n"] for record in bench.records(start=start)] == [1, 2, 3]
 
 
 async def test_a_feed_fills_a_log_on_kafka(
@@ -229,7 +229,7 @@ async def test_a_chunk_that_kafka_has_in_part_is_made_whole(
     async with bench:
         await until(lambda: len(bench.records(start=start)) >= 6)
         await until(lambda: bench.state == "up to date")
-        found = [(one["p"], one["n"]) for one in bench.records(start=start)]
+        found = [(record["p"], record["n"]) for record in bench.records(start=start)]
         assert found == [(p, n) for p in range(3) for n in range(2)]
 
 
@@ -273,7 +273,7 @@ async def test_a_crash_at_any_step_neither_loses_nor_doubles(
     async with bench:
         await until(lambda: len(bench.records()) >= len(written))
         await until(lambda: bench.state == "up to date")
-        assert sorted((one["p"], one["n"]) for one in bench.records()) == sorted(written)
+        assert sorted((record["p"], record["n"]) for record in bench.records()) == sorted(written)
         for partition in range(3):
             assert bench.numbers(partition) == [n for p, n in written if p == partition]
         assert len(bench.records("dead_letters")) == 12

@@ -102,7 +102,7 @@ def test_nothing_is_lost_doubled_or_reordered_when_kafka_goes_and_comes_back(
         one.start()
     for leave in (hang_shortly, hang, die, hang):
         publishing()
-        failed = [len(one.errors) for one in publishers]
+        failed = [len(publisher.errors) for publisher in publishers]
         leave(medium.server)
         if leave is not hang_shortly:
             for one, before in zip(publishers, failed, strict=True):

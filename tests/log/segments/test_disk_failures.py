@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import threading
 from concurrent.futures import Future
@@ -12,9 +11,8 @@ from typing import Any
 
 import pytest
 
+from log.segments.test_segments import contents, log_at
 from tocsin.errors import Unavailable, Unconfirmed
-from tocsin.storage.log import PublicationLog
-from tocsin.storage.log.segments import Segments, read_heads, read_lines
 from tocsin.storage.log.segments.disk import Disk
 
 
@@ -50,17 +48,6 @@ class FaultyDisk(Disk):
             self.truncate_errors -= 1
             raise OSError(errno.EIO, "Input/output error")
         super().truncate(handle, size_bytes)
-
-
-def log_at(
-    directory: Path, *, segment_bytes: int = 200, disk: Disk | None = None, **options: Any
-) -> PublicationLog:
-    return PublicationLog(Segments(directory, segment_bytes=segment_bytes, disk=disk), **options)
-
-
-def contents(directory: Path, dataset: str = "reports") -> list[Any]:
-    end = read_heads(directory)[dataset]
-    return [json.loads(body)["r"] for _, body in read_lines(directory, dataset, 0, end)]
 
 
 def test_publishers_that_wait_share_one_fsync(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from tocsin.errors import Unavailable
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.log.segments import keys, read_lines
 
-from .test_disk_failures import FaultyDisk, contents, log_at
+from .test_disk_failures import FaultyDisk
+from .test_segments import contents, log_at
 
 THREE = [b'{"n":1}', b'{"n":2}', b'{"n":3}']
 

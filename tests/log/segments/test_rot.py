@@ -38,7 +38,7 @@ def filled(directory: Path, count: int = 20, segment_bytes: int = LAST) -> list[
 def spoil(directory: Path, position: int, data: bytes | None = None) -> Path:
     """Change bytes of the log at a position: those given, or one bit."""
     segments = sorted((directory / "reports").glob("*.log"))
-    path = max(one for one in segments if int(one.stem) <= position)
+    path = max(segment for segment in segments if int(segment.stem) <= position)
     at = position - int(path.stem)
     whole = bytearray(path.read_bytes())
     changed = data if data is not None else bytes([whole[at] ^ 1])

@@ -113,10 +113,10 @@ def test_accepted_queries_say_how_they_run(
 ) -> None:
     made = compiled(parameters, query)
     analyse(spark, made, DATASETS)
-    told = dict(made.describe())
-    assert told["form"] == form
-    assert matching in told["matching"]
-    assert told["why"]
+    description = dict(made.describe())
+    assert description["form"] == form
+    assert matching in description["matching"]
+    assert description["why"]
 
 
 def test_output_columns_are_those_of_the_query(spark: SparkSession) -> None:

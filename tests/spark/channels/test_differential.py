@@ -63,17 +63,19 @@ def test_channels_answer_what_their_queries_say(outcomes: list[Outcome]) -> None
 
 
 def test_most_of_the_language_is_accepted(outcomes: list[Outcome]) -> None:
-    drawn = Counter(feature for each in outcomes for feature in each.asked.features)
-    taken = Counter(f for each in outcomes if not each.refusal for f in each.asked.features)
+    drawn = Counter(feature for outcome in outcomes for feature in outcome.asked.features)
+    taken = Counter(
+        f for outcome in outcomes if not outcome.refusal for f in outcome.asked.features
+    )
     few = {
         feature: f"{taken[feature]} of {count}"
         for feature, count in drawn.items()
         if count >= FEW and taken[feature] < count * SHARES.get(feature, SHARE)
     }
     assert few == {}
-    assert sum(not each.refusal for each in outcomes) > 0.6 * len(outcomes)
-    assert sum(each.rows > 0 for each in outcomes) > 0.25 * len(outcomes)
-    assert sum(each.opened > 0 for each in outcomes) > 0.05 * len(outcomes)
+    assert sum(not outcome.refusal for outcome in outcomes) > 0.6 * len(outcomes)
+    assert sum(outcome.rows > 0 for outcome in outcomes) > 0.25 * len(outcomes)
+    assert sum(outcome.opened > 0 for outcome in outcomes) > 0.05 * len(outcomes)
 
 
 def test_refusals_speak_of_the_query_and_not_of_spark(outcomes: list[Outcome]) -> None:

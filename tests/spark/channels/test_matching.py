@@ -347,7 +347,7 @@ def test_a_table_refreshed_by_delta_equals_one_built_at_once(
 
 
 def views_of(spark: SparkSession) -> list[str]:
-    names = (each.name for each in spark.catalog.listTables("global_temp"))
+    names = (listtable.name for listtable in spark.catalog.listTables("global_temp"))
     return [name for name in names if name.startswith("tocsin")]
 
 
@@ -433,7 +433,7 @@ def test_records_that_stream_find_the_same_parameter_sets_by_a_hash_join(
 ) -> None:
     query = f"SELECT id FROM NEW reports WHERE {where}"  # noqa: S608
     channel = compiled(f"CONTINUOUS CHANNEL c({parameters}) AS {query}")
-    names = [each.name for each in channel.channel.parameters]
+    names = [parameter.name for parameter in channel.channel.parameters]
     sets = [{name: one[name] for name in names} for one in SPREAD]
     records = frame(spark, RECORDS)
     part = channel.streaming_part(frozenset())

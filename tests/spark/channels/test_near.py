@@ -42,23 +42,31 @@ def _pairs(seed: int, count: int) -> dict[str, list[float]]:
     return columns
 
 
+def assert_met_once(
+    spark: SparkSession, cells: str, cell: str, *, accepted: int, touched: int
+) -> None:
+    """Of pairs within the radius, more than `accepted`: `cell` is exactly one of `cells`, which are
+    at most `touched`."""
+    near_enough = near.exact("lat1", "lon1", "lat2", "lon2", "km")
+    sql = (
+        f"SELECT count_if(ok) AS accepted, count_if(ok AND met <> 1) AS lost, max(met) AS most,"  # noqa: S608
+        f" max(touched) AS touched FROM (SELECT {near_enough} AS ok, size({cells}) AS touched,"
+        f" size(filter({cells}, candidate -> candidate = {cell})) AS met FROM pairs)"
+    )
+    row = spark.sql(sql).first()
+    assert row is not None
+    assert row["accepted"] > accepted
+    assert row["lost"] == 0
+    assert row["most"] == 1
+    assert row["touched"] <= touched
+
+
 def test_pairs_within_the_radius_share_exactly_one_cell(spark: SparkSession) -> None:
     spark.createDataFrame(pa.table(_pairs(20261116, 1500))).createOrReplaceTempView("pairs")
     level = near.level("km")
     cover = near.cover("lat1", "lon1", "km", level)
     cell = near.cell("lat2", "lon2", level)
-    accepted = near.exact("lat1", "lon1", "lat2", "lon2", "km")
-    sql = (
-        f"SELECT count_if(ok) AS accepted, count_if(ok AND met <> 1) AS lost, max(met) AS most,"  # noqa: S608
-        f" max(touched) AS touched FROM (SELECT {accepted} AS ok, size({cover}) AS touched,"
-        f" size(filter({cover}, each -> each = {cell})) AS met FROM pairs)"
-    )
-    row = spark.sql(sql).first()
-    assert row is not None
-    assert row["accepted"] > 1000
-    assert row["lost"] == 0
-    assert row["most"] == 1
-    assert row["touched"] <= 8
+    assert_met_once(spark, cover, cell, accepted=1000, touched=8)
 
 
 def test_filters_of_datasets_mean_the_same(spark: SparkSession) -> None:
@@ -101,15 +109,4 @@ def test_centres_of_balls_that_hold_a_point_lie_in_one_of_the_cells_around_it(
     levels = f"ARRAY({', '.join(map(str, near.LEVELS))})"
     centre = near.cell("lat1", "lon1", near.level("km"))
     around = near.cells_around("lat2", "lon2", levels)
-    accepted = near.exact("lat1", "lon1", "lat2", "lon2", "km")
-    sql = (
-        f"SELECT count_if(ok) AS accepted, count_if(ok AND met <> 1) AS lost, max(met) AS most,"  # noqa: S608
-        f" max(touched) AS touched FROM (SELECT {accepted} AS ok, size({around}) AS touched,"
-        f" size(filter({around}, each -> each = {centre})) AS met FROM pairs)"
-    )
-    row = spark.sql(sql).first()
-    assert row is not None
-    assert row["accepted"] > 3000
-    assert row["lost"] == 0
-    assert row["most"] == 1
-    assert row["touched"] <= 8 * len(near.LEVELS)
+    assert_met_once(spark, around, centre, accepted=3000, touched=8 * len(near.LEVELS))

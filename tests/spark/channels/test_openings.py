@@ -114,7 +114,9 @@ def test_a_parameter_may_be_open_where_and_joins_the_conditions_that_name_it(
     told = channel.describe()
     given = {row.partition(":")[0] for name, row in told if name == "must be given"}
     assert given == needed.keys()
-    free = [each.name for each in channel.channel.parameters if each.name not in needed]
+    free = [
+        parameter.name for parameter in channel.channel.parameters if parameter.name not in needed
+    ]
     assert dict(told)["may be open"] == (", ".join(free) or "none")
 
 
@@ -155,7 +157,7 @@ def test_an_open_parameter_reads_as_a_query_without_its_conditions(
     plain = compiled(same).parts
     for part, one in zip(parts, plain, strict=True):
         assert (part.sql, part.keys, part.facts) == (one.sql, one.keys, one.facts)
-        assert {each.name for each in part.parameters} == used_in(query) - mask
+        assert {parameter.name for parameter in part.parameters} == used_in(query) - mask
 
 
 def test_each_mask_is_matched_by_its_own_keys() -> None:
@@ -179,9 +181,9 @@ def test_each_query_of_a_union_is_matched_by_its_own_keys() -> None:
         "WHERE near(o.lat, o.lon, :lat, :lon, :km) UNION ALL "
         "SELECT o.food FROM NEW offers o WHERE o.discount >= :d"
     )
-    told = dict(channel.describe())
-    assert told["form"] == "flat + flat"
-    assert told["matching"] == "hash join on grid cells + hash join on dyadic ranges"
+    description = dict(channel.describe())
+    assert description["form"] == "flat + flat"
+    assert description["matching"] == "hash join on grid cells + hash join on dyadic ranges"
     assert len({part.keys for part in channel.parts}) == 2
 
 

@@ -115,7 +115,9 @@ def _question(draw: st.DrawFn) -> Question:
     on = some(JOINS[join], 1, 2) if join else ()
     # One level deeper a parameter in EXISTS is refused; that has its own test.
     deep = shape in ("top", "counted", "ranked", "union")
-    usable = [each for each in CONDITIONS if not (deep and each.startswith("EXISTS"))]
+    usable = [
+        condition for condition in CONDITIONS if not (deep and condition.startswith("EXISTS"))
+    ]
     conditions = some(usable)
     others = some(usable) if shape == "union" else ()
     return Question(join, on, conditions, shape, others, shows=draw(st.booleans()))

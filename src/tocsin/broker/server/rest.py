@@ -34,12 +34,9 @@ from tocsin.errors import (
     Unavailable,
 )
 from tocsin.policies.message import parse_message_policy
-from tocsin.protocol.client import (
-    Acknowledgement,
+from tocsin.protocol.broker import (
     BrokerInfo,
     CacheInfo,
-    Event,
-    Interest,
     MarkerInfo,
     MessagesChange,
     MessagesInfo,
@@ -48,6 +45,11 @@ from tocsin.protocol.client import (
     Recalled,
     RecalledRecord,
     Recalling,
+)
+from tocsin.protocol.client import (
+    Acknowledgement,
+    Event,
+    Interest,
     Results,
     SubscriptionInfo,
     SubscriptionList,

@@ -23,7 +23,10 @@ from tocsin.broker.server.sockets import PATH, Sockets
 from tocsin.client.http import error_of
 from tocsin.client.transport import HttpClient
 from tocsin.errors import TocsinError
-from tocsin.protocol.client import GOING_AWAY, BrokerInfo
+from tocsin.protocol.broker import BrokerInfo
+from tocsin.protocol.client import (
+    GOING_AWAY,
+)
 from tocsin.protocol.coordinator import Heartbeat, HeartbeatAnswer
 from tocsin.protocol.link import PATH as LINK_PATH
 from tocsin.service.logs import configure_logs

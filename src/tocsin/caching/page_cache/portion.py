@@ -86,15 +86,15 @@ class Portion(Generic[K]):
     def bytes_below(self, value: float, enough_bytes: int) -> int:
         """Of pages that are worth less, but no more is counted than is enough."""
         seen: list[tuple[float, int, K]] = []
-        found = 0
-        while found < enough_bytes:
+        below_bytes = 0
+        while below_bytes < enough_bytes:
             entry = self._pop_below(value)
             if entry is None:
                 break
             seen.append(entry)
-            found += self.pages[entry[2]].size_bytes
+            below_bytes += self.pages[entry[2]].size_bytes
         self._push_back(seen)
-        return found
+        return below_bytes
 
     def stale(self, needed_bytes: int, most_bytes: int) -> list[K]:
         """Pages last requested before the last eviction here, smallest value first, as many as are
@@ -104,19 +104,19 @@ class Portion(Generic[K]):
             return []
         seen: list[tuple[float, int, K]] = []
         chosen: list[K] = []
-        found = 0
-        while found < needed_bytes:
+        freed_bytes = 0
+        while freed_bytes < needed_bytes:
             entry = self._pop_below(float("inf"))
             if entry is None:
                 break
             seen.append(entry)
             page = self.pages[entry[2]]
             is_stale = page.superseded or page.set_at < self.evicted_at
-            if is_stale and found + page.size_bytes <= most_bytes:
+            if is_stale and freed_bytes + page.size_bytes <= most_bytes:
                 chosen.append(entry[2])
-                found += page.size_bytes
+                freed_bytes += page.size_bytes
         self._push_back(seen)
-        return chosen if found >= needed_bytes else []
+        return chosen if freed_bytes >= needed_bytes else []
 
     def _pop(self) -> tuple[float, int, K]:
         entry = self._pop_below(float("inf"))

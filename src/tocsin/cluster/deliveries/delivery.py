@@ -14,6 +14,7 @@ import structlog
 from prometheus_client import Counter
 
 from tocsin.cluster.deliveries.transactions import Fenced, Sizes, Transactions
+from tocsin.cluster.worker import Worker
 from tocsin.errors import TocsinError
 from tocsin.model import Channel
 from tocsin.protocol.consumer_log import Progress
@@ -31,7 +32,6 @@ EXPIRED = Counter(
 
 MOST_AT_ONCE = 1000
 POLL_S = 0.5
-RETRY_S = 1.0
 
 
 class Way(Protocol):
@@ -53,7 +53,7 @@ class Way(Protocol):
         """How long until there may be something; None: not by the clock."""
 
 
-class Delivery:
+class Delivery(Worker):
     """A thread. `describe` may be called from any."""
 
     def __init__(
@@ -64,29 +64,22 @@ class Delivery:
         way: Way,
         troubles: Troubles,
     ) -> None:
+        super().__init__(f"delivery-{channel.name}")
         self.channel = channel
         self._troubles = troubles
         self._address = address
         self._store = store
         self._way = way
-        self._stopping = threading.Event()
         self._wake = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"delivery-{channel.name}", daemon=True
-        )
         self._number = 0
         self._expired = 0
         self._next: dict[int, int] = {}  # backend → the position to come
         self._sizes = Sizes()
 
-    def start(self) -> None:
-        self._thread.start()
-
     def stop(self) -> None:
         self._stopping.set()
         self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        super().stop()
 
     def wake(self) -> None:
         self._wake.set()
@@ -97,29 +90,24 @@ class Delivery:
             rows.append(("expired undelivered", str(self._expired)))
         return rows
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            out = Transactions(
-                self._address,
-                self.channel.name,
-                f"{self.channel.name}@{self.channel.created_at!r}",
-                self._sizes,
-            )
-            try:
-                progress = out.open()
-                self._way.opened(progress.memory)
-                self._deliver(out, progress)
-            except Fenced as error:
-                self._troubles.put(self.channel.name, str(error))
-                log.error("a delivery ended", channel=self.channel.name, reason=str(error))
-                return
-            except Exception as error:  # Kafka or the store is away: begin again where it stands
-                self._troubles.put(self.channel.name, str(error) or type(error).__name__)
-                tell = log.warning if isinstance(error, TocsinError) else log.exception
-                tell("results wait for delivery", channel=self.channel.name, reason=str(error))
-                self._stopping.wait(RETRY_S)
-            finally:
-                out.close()
+    def _work(self) -> None:
+        name = self.channel.name
+        out = Transactions(self._address, name, f"{name}@{self.channel.created_at!r}", self._sizes)
+        try:
+            progress = out.open()
+            self._way.opened(progress.memory)
+            self._deliver(out, progress)
+        except Fenced as error:
+            self._troubles.put(name, str(error))
+            log.error("a delivery ended", channel=name, reason=str(error))
+            self._stopping.set()
+        finally:
+            out.close()
+
+    def _report(self, error: Exception) -> None:
+        self._troubles.put(self.channel.name, str(error) or type(error).__name__)
+        tell = log.warning if isinstance(error, TocsinError) else log.exception
+        tell("results wait for delivery", channel=self.channel.name, reason=str(error))
 
     def _deliver(self, out: Transactions, progress: Progress) -> None:
         while not self._stopping.is_set():

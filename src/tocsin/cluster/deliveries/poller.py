@@ -7,7 +7,6 @@ heard asks again, and drops what it gets twice.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -19,6 +18,7 @@ from prometheus_client import Counter
 
 from tocsin.cluster.deliveries.to_consumer_logs import logged
 from tocsin.cluster.deliveries.topics import LARGEST_MESSAGE_BYTES, ensure_topics
+from tocsin.cluster.worker import Worker
 from tocsin.errors import TocsinError, Unavailable
 from tocsin.model import Result
 from tocsin.protocol import consumer_log
@@ -36,7 +36,6 @@ MOST_REQUESTS = 500
 MOST_RESULTS = 1000  # for one request; a consumer asks again for the rest
 NEAR = 20  # results that nobody asked for are rather read along than jumped over by a further query
 WAIT_S = 0.2
-RETRY_S = 1.0
 LONGEST_WAIT_S = 60.0
 _KEPT = {"retention.ms": "3600000", "cleanup.policy": "delete"}
 
@@ -48,37 +47,22 @@ class _Read(Struct):
     results: dict[int, Result] = {}
 
 
-class Poller:
-    """One thread."""
-
+class Poller(Worker):
     def __init__(
         self, address: KafkaAddress, store: Store, has_logs: Callable[[str], bool]
     ) -> None:
         """`has_logs` says whether a channel has consumer logs."""
+        super().__init__("poller")
         self._address = address
         self._store = store
         self._has_logs = has_logs
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="poller", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
+    def _report(self, error: Exception) -> None:
+        """Nothing is lost: consumers ask again."""
+        tell = log.warning if isinstance(error, TocsinError) else log.exception
+        tell("what consumers miss cannot be fetched now", reason=str(error))
 
-    def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._poll()
-            except Exception as error:  # Kafka or the store is away: consumers ask again
-                tell = log.warning if isinstance(error, TocsinError) else log.exception
-                tell("what consumers miss cannot be fetched now", reason=str(error))
-                self._stopping.wait(RETRY_S)
-
-    def _poll(self) -> None:
+    def _work(self) -> None:
         address = self._address
         ensure_topics(AdminClient(address.client()), address, [address.missing_topic], _KEPT)
         consumer = Consumer(

@@ -8,7 +8,6 @@ takes it once. Records of a partition keep their order.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
@@ -20,6 +19,7 @@ from prometheus_client import Counter, Gauge
 from tocsin.cluster.feeds.topic import ForeignTopic, Messages
 from tocsin.cluster.formats import read_message
 from tocsin.cluster.intake import Encoded, Intake
+from tocsin.cluster.worker import RETRY_S, Worker
 from tocsin.errors import TocsinError, Unavailable
 from tocsin.model import Dataset
 from tocsin.service.trouble import Troubles
@@ -35,13 +35,12 @@ BEHIND = Gauge("tocsin_feed_behind_records", "Records that a feed has yet to tak
 GONE = Counter("tocsin_feed_gone_total", "Records gone before they were taken", ["dataset"])
 
 WAIT_S = 0.5
-RETRY_S = 1.0
 LOOK_INTERVAL_S = 10.0  # for new partitions
 
 PUBLISHER = "kafka"
 
 
-class Feed:
+class Feed(Worker):
     def __init__(
         self,
         dataset: Dataset,
@@ -51,6 +50,7 @@ class Feed:
         loop: asyncio.AbstractEventLoop,
         troubles: Troubles,
     ) -> None:
+        super().__init__(f"feed-{dataset.name}")
         assert dataset.source is not None
         self._dataset = dataset
         self._source = dataset.source
@@ -59,20 +59,13 @@ class Feed:
         self._store = places
         self._loop = loop
         self._troubles = troubles
-        self._stopping = threading.Event()
         self._waits_for = "has not begun"
         self._behind = 0
         self._places: dict[int, Place] = {}  # as the store has them
-        self._thread = threading.Thread(target=self._run, name=f"feed-{dataset.name}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def stop(self) -> None:
         """Returns when nothing of it goes into the log any more."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        super().stop()
         for gauge in (WAITING, BEHIND):
             gauge.remove(self._dataset.name)
         self._troubles.clear(self._dataset.name)
@@ -83,16 +76,20 @@ class Feed:
             return f"waits: {self._waits_for}"
         return f"{self._behind} records behind" if self._behind else "up to date"
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                with ForeignTopic(self._kafka(), self._source.topic) as topic:
-                    self._take(topic)
-            except TocsinError as error:
-                self._wait(str(error))
-            except Exception as error:  # whatever it is, it must not end the feed
-                log.exception("a feed broke and begins again", dataset=self._dataset.name)
-                self._wait(f"{type(error).__name__}: {error}")
+    def _work(self) -> None:
+        with ForeignTopic(self._kafka(), self._source.topic) as topic:
+            self._take(topic)
+
+    def _report(self, error: Exception) -> None:
+        reason = str(error)
+        if not isinstance(error, TocsinError):
+            log.exception("a feed broke and begins again", dataset=self._dataset.name)
+            reason = f"{type(error).__name__}: {error}"
+        if reason != self._waits_for:
+            log.warning("a feed waits", dataset=self._dataset.name, reason=reason)
+        self._waits_for = reason
+        self._troubles.put(self._dataset.name, reason)
+        WAITING.labels(self._dataset.name).set(1)
 
     def _take(self, topic: ForeignTopic) -> None:
         """Until asked to stop, or until the topic is another."""
@@ -176,8 +173,8 @@ class Feed:
             try:
                 asyncio.run_coroutine_threadsafe(appending, self._loop).result()
             except Unavailable as error:
-                self._wait(str(error))
-                if self._stopping.is_set():
+                self._report(error)
+                if self._stopping.wait(RETRY_S):
                     raise
             else:
                 return
@@ -208,11 +205,3 @@ class Feed:
             log.info("a feed reads", dataset=self._dataset.name, topic=self._source.topic)
         self._waits_for = ""
         self._troubles.clear(self._dataset.name)
-
-    def _wait(self, reason: str) -> None:
-        if reason != self._waits_for:
-            log.warning("a feed waits", dataset=self._dataset.name, reason=reason)
-        self._waits_for = reason
-        self._troubles.put(self._dataset.name, reason)
-        WAITING.labels(self._dataset.name).set(1)
-        self._stopping.wait(RETRY_S)

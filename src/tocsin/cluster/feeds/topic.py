@@ -6,7 +6,6 @@ Knows nothing of records or datasets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -120,12 +119,7 @@ class ForeignTopic:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def _records(self, messages: Iterable[Message]) -> list[Message]:

@@ -4,18 +4,18 @@ others. `tocsin.sql` reads them from text."""
 from tocsin.overlay.filters.conjunction import both, conjunction, tidied
 from tocsin.overlay.filters.covering import covers, overlap
 from tocsin.overlay.filters.filter import Constraint, Filter, Near, Record, matches
-from tocsin.overlay.filters.telling import told
+from tocsin.overlay.filters.text_form import as_text
 
 __all__ = [
     "Constraint",
     "Filter",
     "Near",
     "Record",
+    "as_text",
     "both",
     "conjunction",
     "covers",
     "matches",
     "overlap",
     "tidied",
-    "told",
 ]

@@ -1,5 +1,5 @@
-"""Conditions put together into constraints and filters, in canonical form. None: nothing can
-match, so there is no such constraint."""
+"""Conjunctions of conditions, as constraints and filters in canonical form. The result is None if
+no record can match."""
 
 from __future__ import annotations
 
@@ -14,63 +14,64 @@ from tocsin.overlay.filters.ranges import EVERYTHING, intersection
 from tocsin.overlay.filters.texts import implies_part, is_finite, narrowed
 
 
-def both(one: Constraint, other: Constraint) -> Constraint | None:
-    """What is asked of a column by two constraints together."""
-    if one.null or other.null:
-        return one if one.null and other.null else None
-    shorter, longer = sorted((one.suffix, other.suffix), key=len)
+def both(first: Constraint, second: Constraint) -> Constraint | None:
+    """The conjunction of two constraints on the same column."""
+    if first.null or second.null:
+        return first if first.null and second.null else None
+    shorter, longer = sorted((first.suffix, second.suffix), key=len)
     if not longer.endswith(shorter):
         return None
     return tidied(
         replace(
-            one,
-            ranges=intersection(one.ranges, other.ranges),
+            first,
+            ranges=intersection(first.ranges, second.ranges),
             suffix=longer,
-            contains=one.contains + other.contains,
+            contains=first.contains + second.contains,
         )
     )
 
 
-def tidied(one: Constraint) -> Constraint | None:
-    """The same in canonical form."""
-    if one.patterned:
-        one = replace(one, ranges=narrowed(one))
-        if all(is_finite(each) for each in one.ranges):
-            one = replace(one, suffix="", contains=())
+def tidied(constraint: Constraint) -> Constraint | None:
+    """The constraint in canonical form."""
+    if constraint.patterned:
+        constraint = replace(constraint, ranges=narrowed(constraint))
+        if all(is_finite(keys) for keys in constraint.ranges):
+            constraint = replace(constraint, suffix="", contains=())
     parts: tuple[str, ...] = ()
-    for part in sorted(set(one.contains), key=lambda part: (-len(part), part)):
-        if not implies_part(replace(one, contains=parts), part):
+    for part in sorted(set(constraint.contains), key=lambda part: (-len(part), part)):
+        if not implies_part(replace(constraint, contains=parts), part):
             parts = (*parts, part)
-    return replace(one, contains=tuple(sorted(parts))) if one.ranges else None
+    return replace(constraint, contains=tuple(sorted(parts))) if constraint.ranges else None
 
 
 def conjunction(
     dataset: str, constraints: Iterable[Constraint], nears: Iterable[Near] = ()
 ) -> Filter | None:
-    """All of it together. A ball that another one lies in asks for nothing more."""
-    found: dict[str, Constraint] = {}
-    for one in constraints:
-        together = both(found[one.column], one) if one.column in found else tidied(one)
-        if together is None:
+    """The filter of all conditions. A ball that contains another ball is redundant."""
+    by_column: dict[str, Constraint] = {}
+    for constraint in constraints:
+        earlier = by_column.get(constraint.column)
+        combined = tidied(constraint) if earlier is None else both(earlier, constraint)
+        if combined is None:
             return None
-        found[one.column] = together
-    balls = sorted({_as_one(near) for near in nears})
+        by_column[constraint.column] = combined
+    balls = sorted({_canonical_ball(near) for near in nears})
     inner = tuple(
         near
         for near in balls
         if not any(ball_within(other, near) for other in balls if other != near)
     )
-    ordered = tuple(found[column] for column in sorted(found))
+    ordered = tuple(by_column[column] for column in sorted(by_column))
     return Filter(dataset, ordered, inner)
 
 
-def _as_one(near: Near) -> Near:
-    """Balls that hold the whole world are all alike, wherever their centre is."""
+def _canonical_ball(near: Near) -> Near:
+    """All balls that contain the whole world become the same ball, whatever their centre."""
     if near.km < HALF_WAY_ROUND_KM:
         return near
     return Near(near.lat_column, near.lon_column, 0.0, 0.0, HALF_WAY_ROUND_KM)
 
 
 def anything(column: Constraint) -> Constraint:
-    """Not NULL, and nothing else asked."""
+    """Not NULL, and no other condition."""
     return replace(column, null=False, ranges=EVERYTHING, suffix="", contains=())

@@ -1,11 +1,13 @@
-"""Covering: f covers g if every record that matches g matches f. And overlap: may one match both?
+"""Covering: f covers g if every record that matches g matches f. Overlap: a record may match both.
 
 `covers` is sound always, and complete but for these (docs/reference/filters.md says the same):
-`near` is compared with `near` only, one with one, and a ball must lie inside another with another
-centre by a metre; text that is compared by order beside a suffix or a part.
+`near` is compared with `near` only, in pairs, and a ball must lie a metre inside a ball with
+another centre; text that is compared by order beside a suffix or a part.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from tocsin.geo import HALF_WAY_ROUND_KM, distance_km
 from tocsin.overlay.filters.filter import Constraint, Filter, Near
@@ -16,28 +18,30 @@ MARGIN_KM = 0.001
 """Larger than any error of the distance, which is 20 cm half way round the world."""
 
 
-def covers(one: Filter, other: Filter) -> bool:
-    """Does every record that matches the other match this one?"""
-    if one.dataset != other.dataset:
-        return False
-    theirs = {each.column: each for each in other.constraints}
-    for mine in one.constraints:
-        there = theirs.get(mine.column)
-        if there is None or not _within(there, mine):
-            return False
-    return all(any(ball_within(there, near) for there in other.nears) for near in one.nears)
+def covers(wide: Filter, narrow: Filter) -> bool:
+    """Does every record that matches the narrow filter match the wide one?"""
+    return (
+        wide.dataset == narrow.dataset
+        and all(
+            inner is not None and _within(inner, outer) for outer, inner in _by_column(wide, narrow)
+        )
+        and all(any(ball_within(inner, outer) for inner in narrow.nears) for outer in wide.nears)
+    )
 
 
-def overlap(one: Filter, other: Filter) -> bool:
+def overlap(first: Filter, second: Filter) -> bool:
     """May a record match both? Never wrong when it says no."""
-    if one.dataset != other.dataset:
-        return False
-    theirs = {each.column: each for each in other.constraints}
-    for mine in one.constraints:
-        there = theirs.get(mine.column)
-        if there is not None and not _meet(mine, there):
-            return False
-    return all(_balls_meet(near, there) for near in one.nears for there in other.nears)
+    return (
+        first.dataset == second.dataset
+        and all(other is None or _meet(own, other) for own, other in _by_column(first, second))
+        and all(_balls_meet(own, other) for own in first.nears for other in second.nears)
+    )
+
+
+def _by_column(filter_: Filter, other: Filter) -> Iterator[tuple[Constraint, Constraint | None]]:
+    """Each constraint of the filter with the other's on the same column."""
+    others = {constraint.column: constraint for constraint in other.constraints}
+    return ((constraint, others.get(constraint.column)) for constraint in filter_.constraints)
 
 
 def _within(small: Constraint, large: Constraint) -> bool:
@@ -53,27 +57,28 @@ def _within(small: Constraint, large: Constraint) -> bool:
     )
 
 
-def _meet(one: Constraint, other: Constraint) -> bool:
-    if one.null or other.null:
-        return one.null and other.null
-    shorter, longer = sorted((one.suffix, other.suffix), key=len)
+def _meet(first: Constraint, second: Constraint) -> bool:
+    if first.null or second.null:
+        return first.null and second.null
+    shorter, longer = sorted((first.suffix, second.suffix), key=len)
     if not longer.endswith(shorter):
         return False
-    common = intersection(one.ranges, other.ranges)
-    if not one.patterned and not other.patterned:
+    common = intersection(first.ranges, second.ranges)
+    if not first.patterned and not second.patterned:
         return bool(common)
     return any(
-        not is_finite(each) or any(one.fits(text) and other.fits(text) for text in texts_in(each))
-        for each in common
+        not is_finite(keys)
+        or any(first.fits(text) and second.fits(text) for text in texts_in(keys))
+        for keys in common
     )
 
 
-def _same_columns(one: Near, other: Near) -> bool:
-    return (one.lat_column, one.lon_column) == (other.lat_column, other.lon_column)
+def _same_columns(first: Near, second: Near) -> bool:
+    return (first.lat_column, first.lon_column) == (second.lat_column, second.lon_column)
 
 
 def ball_within(small: Near, large: Near) -> bool:
-    """Is every point of the one in the other?"""
+    """Is every point of the small ball in the large one?"""
     if not _same_columns(small, large):
         return False
     if large.km >= HALF_WAY_ROUND_KM:
@@ -84,6 +89,6 @@ def ball_within(small: Near, large: Near) -> bool:
     return apart + small.km + MARGIN_KM <= large.km
 
 
-def _balls_meet(one: Near, other: Near) -> bool:
-    apart = distance_km(one.lat, one.lon, other.lat, other.lon)
-    return not _same_columns(one, other) or apart <= one.km + other.km + MARGIN_KM
+def _balls_meet(first: Near, second: Near) -> bool:
+    apart = distance_km(first.lat, first.lon, second.lat, second.lon)
+    return not _same_columns(first, second) or apart <= first.km + second.km + MARGIN_KM

@@ -1,9 +1,9 @@
 """A filter: a conjunction over the columns of one dataset, in canonical form.
 
-Each column has at most one constraint: what is asked of it in all, as a set of keys. Filters that
-ask the same are equal, but for what `covering` says. A record is a mapping of columns to kept
-values; what is not there is NULL, and no comparison holds for NULL. `sql` reads filters from
-text and knows the columns' types; here a constraint brings all that is needed to match and tell it.
+Each column has at most one constraint, which is a set of keys. Equivalent filters are equal, with
+the exceptions that `covering` lists. A record maps columns to stored values; an absent column is
+NULL, and no comparison holds for NULL. `sql` reads filters from text and knows the columns'
+types; a constraint contains all that is needed to match it and to write it as text.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tocsin.overlay.filters.ranges import EVERYTHING, Ranges, holds
 Record = Mapping[str, Any]
 
 FARTHEST_DEGREES = 1e6
-"""Coordinates beyond are near nothing: the arithmetic of angles has no digits left for them."""
+"""Larger coordinates are near nothing: floating point has no digits left for the angle."""
 
 
 class Constraint(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is asked of one column: to be NULL, or to have a key in `ranges`, end with `suffix` and
-    contain each of `contains`."""
+    """The condition on one column: it is NULL, or its key lies in `ranges`, ends with `suffix` and
+    contains each of `contains`."""
 
     column: str
     kind: Kind
@@ -43,7 +43,7 @@ class Constraint(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def size(self) -> float:
         """How many keys it allows, patterns aside."""
-        ends = [end for one in self.ranges for end in one]
+        ends = [end for range_ in self.ranges for end in range_]
         if self.null or self.kind == "other" or None in ends:
             return float("inf")
         return sum(count_keys(self.kind, low, high) for low, high in self.ranges)
@@ -76,10 +76,15 @@ class Filter(Struct, frozen=True, cache_hash=True, omit_defaults=True):
     nears: tuple[Near, ...] = ()
 
     def on(self, column: str) -> Constraint | None:
-        for one in self.constraints:
-            if one.column == column:
-                return one
+        for constraint in self.constraints:
+            if constraint.column == column:
+                return constraint
         return None
+
+    def denominator(self, column: str) -> int:
+        """A column's key divided by this is its value."""
+        constraint = self.on(column)
+        return 10**constraint.scale if constraint is not None else 1
 
 
 Test = Callable[[Record], bool]
@@ -87,12 +92,12 @@ Test = Callable[[Record], bool]
 
 def keys_of(filter_: Filter, record: Record) -> dict[str, Any]:
     """The keys of the columns that the filter looks at."""
-    found = {}
-    for one in filter_.constraints:
-        value = record.get(one.column)
-        convert = CONVERT.get(one.kind)
-        found[one.column] = value if convert is None or value is None else convert(value)
-    return found
+    keys = {}
+    for constraint in filter_.constraints:
+        value = record.get(constraint.column)
+        convert = CONVERT.get(constraint.kind)
+        keys[constraint.column] = value if convert is None or value is None else convert(value)
+    return keys
 
 
 def matches(filter_: Filter, record: Record) -> bool:
@@ -102,7 +107,7 @@ def matches(filter_: Filter, record: Record) -> bool:
 def matcher(filter_: Filter) -> Test:
     """The filter as one function of a record."""
     asked = tests(filter_)
-    if not any(one.kind in CONVERT for one in filter_.constraints):
+    if not any(constraint.kind in CONVERT for constraint in filter_.constraints):
         return lambda record: all(test(record) for test in asked)
 
     def converting(record: Record) -> bool:
@@ -115,29 +120,30 @@ def matcher(filter_: Filter) -> Test:
 def tests(filter_: Filter) -> list[Test]:
     """The filter as functions of a record's keys; it matches if all are true."""
     return [
-        *(test_of(one) for one in filter_.constraints),
-        *(near_test(n, filter_) for n in filter_.nears),
+        *(test_of(constraint) for constraint in filter_.constraints),
+        *(near_test(near, filter_) for near in filter_.nears),
     ]
 
 
-def test_of(one: Constraint) -> Test:
-    if one.null:
-        return partial(_is_null, one.column)
-    if one.ranges == EVERYTHING and not one.patterned:
-        return partial(_is_not_null, one.column)
-    if one.patterned:
-        return partial(_fits, one)
-    if len(one.ranges) == 1:
-        return partial(_is_between, one.column, *one.ranges[0])
-    return partial(_is_in, one.column, one.ranges)
+def test_of(constraint: Constraint) -> Test:
+    if constraint.null:
+        return partial(_is_null, constraint.column)
+    if constraint.ranges == EVERYTHING and not constraint.patterned:
+        return partial(_is_not_null, constraint.column)
+    if constraint.patterned:
+        return partial(_fits, constraint)
+    if len(constraint.ranges) == 1:
+        return partial(_is_between, constraint.column, *constraint.ranges[0])
+    return partial(_is_in, constraint.column, constraint.ranges)
 
 
 def near_test(near: Near, filter_: Filter) -> Test:
-    scales = [
-        10 ** (found.scale if (found := filter_.on(column)) else 0)
-        for column in (near.lat_column, near.lon_column)
-    ]
-    return partial(_is_near, near, scales[0], scales[1])
+    return partial(_is_near, near, *scales(near, filter_))
+
+
+def scales(near: Near, filter_: Filter) -> tuple[int, int]:
+    """What the keys of the two columns are divided by to get degrees."""
+    return filter_.denominator(near.lat_column), filter_.denominator(near.lon_column)
 
 
 def _is_null(column: str, keys: Record) -> bool:
@@ -158,9 +164,9 @@ def _is_in(column: str, ranges: Ranges, keys: Record) -> bool:
     return key is not None and holds(ranges, key)
 
 
-def _fits(one: Constraint, keys: Record) -> bool:
-    key = keys.get(one.column)
-    return key is not None and one.fits(key) and holds(one.ranges, key)
+def _fits(constraint: Constraint, keys: Record) -> bool:
+    key = keys.get(constraint.column)
+    return key is not None and constraint.fits(key) and holds(constraint.ranges, key)
 
 
 def _is_near(near: Near, lat_scale: int, lon_scale: int, keys: Record) -> bool:

@@ -1,9 +1,9 @@
 """Which of many filters match a record, without looking at each of them.
 
-Filters are kept in groups of one shape: the columns that must have one of few keys, and one further
-condition. A record looks up its keys in each group, and meets only filters that agree in all of
-that; what else they ask is then tested. So there are as many lookups as shapes, however many
-filters there are.
+Filters are grouped by shape: the columns that must have one of a few keys, and one further
+condition. A record's keys are looked up in each group, which yields only filters that agree with
+them; the other conditions are then tested. So the number of lookups is the number of shapes, and
+does not grow with the number of filters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from tocsin.overlay.filters.filter import Constraint, Filter, Record, Test, near_test, test_of
+from tocsin.overlay.filters.filter import (
+    Constraint,
+    Filter,
+    Record,
+    Test,
+    near_test,
+    scales,
+    test_of,
+)
 from tocsin.overlay.filters.intervals import Intervals
 from tocsin.overlay.filters.keys import CONVERT, end_of_prefix
 from tocsin.overlay.filters.places import Beginnings, Cells, Ends, Parts, Places
@@ -39,7 +47,7 @@ class _Entry:
 
     def __init__(self, filter_: Filter, tests: list[Test]) -> None:
         self.filter = filter_
-        self.tests = tests  # what is left to ask when it was found
+        self.tests = tests  # the conditions that the lookup does not settle
 
 
 class _Plan(Struct, frozen=True):
@@ -76,9 +84,9 @@ class FilterIndex:
         if group is None:
             group = self._groups[plan.shape] = _group(plan.shape)
         group.add(plan, _Entry(filter_, plan.tests))
-        for one in filter_.constraints:
-            if one.kind in CONVERT:
-                self._kinds[one.column] = CONVERT[one.kind]
+        for constraint in filter_.constraints:
+            if constraint.kind in CONVERT:
+                self._kinds[constraint.column] = CONVERT[constraint.kind]
 
     def remove(self, filter_: Filter) -> None:
         plan = self._plans.pop(filter_, None)
@@ -100,15 +108,15 @@ class FilterIndex:
 
     def match_keys(self, keys: Record) -> list[Filter]:
         """By keys instead of values, see `keys.CONVERT`."""
-        found = []
+        matching = []
         for group in self._groups.values():
             for entry in group.find(keys):
                 for test in entry.tests:
                     if not test(keys):
                         break
                 else:
-                    found.append(entry.filter)
-        return found
+                    matching.append(entry.filter)
+        return matching
 
 
 class _Group(Protocol):
@@ -154,12 +162,12 @@ class _Hashed:
         if self._places is None:
             there = self._there.get(head)
             return () if there is None else there.values()
-        found: list[_Entry] = []
+        entries: list[_Entry] = []
         for place in self._places.by(keys):
             there = self._there.get((head, place))
             if there is not None:
-                found += there.values()
-        return found
+                entries += there.values()
+        return entries
 
 
 class _Ranged:
@@ -210,14 +218,14 @@ def _group(shape: Shape) -> _Group:
 def _plan(filter_: Filter) -> _Plan:
     looked_up: dict[str, tuple[Any, ...]] = {}
     places = 1
-    for one in sorted(filter_.constraints, key=lambda one: (len(_few_keys(one)), one.column)):
-        keys = _few_keys(one)
+    few_keys = [(_few_keys(constraint), constraint.column) for constraint in filter_.constraints]
+    for keys, column in sorted(few_keys, key=lambda pair: (len(pair[0]), pair[1])):
         if keys and places * len(keys) <= MOST_PLACES:
-            looked_up[one.column] = keys
+            looked_up[column] = keys
             places *= len(keys)
-    rest = [one for one in filter_.constraints if one.column not in looked_up]
+    rest = [constraint for constraint in filter_.constraints if constraint.column not in looked_up]
     further, of, condition, settled = _further(filter_, rest)
-    tests = [test_of(one) for one in rest if one not in settled]
+    tests = [test_of(constraint) for constraint in rest if constraint not in settled]
     columns = tuple(sorted(looked_up))
     return _Plan(
         shape=Shape(columns, further, of),
@@ -227,50 +235,54 @@ def _plan(filter_: Filter) -> _Plan:
     )
 
 
-def _few_keys(one: Constraint) -> tuple[Any, ...]:
-    if one.kind == "other":
+def _few_keys(constraint: Constraint) -> tuple[Any, ...]:
+    if constraint.kind == "other":
         return ()  # its values cannot be looked up
-    if one.null:
+    if constraint.null:
         return (None,)
-    return one.points if len(one.ranges) <= MOST_KEYS and not one.patterned else ()
+    return (
+        constraint.points
+        if len(constraint.ranges) <= MOST_KEYS and not constraint.patterned
+        else ()
+    )
 
 
 _Further = tuple[str, tuple[Any, ...], Any, list[Constraint]]
 
 
 def _further(filter_: Filter, rest: list[Constraint]) -> _Further:
-    """The further condition that finds fewest; and the constraints of which it leaves nothing."""
+    """The further condition that selects fewest filters, and the constraints that it settles."""
     for near in filter_.nears:
         on = (near.lat_column, near.lon_column)
-        scales = [
-            10**one.scale for column in on for one in filter_.constraints if one.column == column
-        ]
-        implied = [one for one in rest if one.column in on and one.ranges == EVERYTHING]
-        return "cells", (*on, *scales), near, implied
-    texts = [found for one in rest if one.kind == "text" and not one.null for found in _texts(one)]
+        implied = [c for c in rest if c.column in on and c.ranges == EVERYTHING]
+        return "cells", (*on, *scales(near, filter_)), near, implied
+    texts = [text for c in rest if c.kind == "text" and not c.null for text in _texts(c)]
     if texts:
-        return max(texts, key=lambda found: len(found[2]))
-    ranged = [one for one in rest if _hull(one) != (None, None)]
+        return max(texts, key=lambda text: len(text[2]))
+    ranged = [constraint for constraint in rest if _hull(constraint) != (None, None)]
     if ranged:
-        one = min(ranged, key=lambda one: None in _hull(one))
-        return "range", (one.column,), _hull(one), [one] if _only(one) else []
+        narrowest = min(ranged, key=lambda constraint: None in _hull(constraint))
+        return "range", (narrowest.column,), _hull(narrowest), _settled(narrowest)
     return "", (), None, []
 
 
-def _texts(one: Constraint) -> list[_Further]:
-    low, high = _hull(one)
-    found: list[_Further] = []
-    if low and len(one.ranges) == 1 and high == end_of_prefix(low):
-        found.append(("beginning", (one.column,), low, [one] if _only(one) else []))
-    if one.suffix:
-        found.append(("end", (one.column,), one.suffix, []))
-    return [*found, *(("part", (one.column,), part, []) for part in one.contains)]
+def _texts(constraint: Constraint) -> list[_Further]:
+    low, high = _hull(constraint)
+    conditions: list[_Further] = []
+    if low and len(constraint.ranges) == 1 and high == end_of_prefix(low):
+        conditions.append(("beginning", (constraint.column,), low, _settled(constraint)))
+    if constraint.suffix:
+        conditions.append(("end", (constraint.column,), constraint.suffix, []))
+    return [
+        *conditions,
+        *(("part", (constraint.column,), part, []) for part in constraint.contains),
+    ]
 
 
-def _hull(one: Constraint) -> tuple[Any, Any]:
-    return (None, None) if one.null else (one.ranges[0][0], one.ranges[-1][1])
+def _hull(constraint: Constraint) -> tuple[Any, Any]:
+    return (None, None) if constraint.null else (constraint.ranges[0][0], constraint.ranges[-1][1])
 
 
-def _only(one: Constraint) -> bool:
-    """A single range, and nothing else is asked."""
-    return len(one.ranges) == 1 and not one.patterned
+def _settled(constraint: Constraint) -> list[Constraint]:
+    """The constraint, if its hull is all that it asks; then no test is left."""
+    return [constraint] if len(constraint.ranges) == 1 and not constraint.patterned else []

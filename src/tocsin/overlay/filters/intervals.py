@@ -1,4 +1,4 @@
-"""Which of many ranges hold a key: a few comparisons for each that does, not one for each there is.
+"""Which of many ranges contain a key, with a few comparisons for each that does.
 
 Blocks of doubling size, each sorted by where its ranges begin, with a tree of the latest ends above
 it. A new range goes into the smallest block; full blocks are merged. Knows no filters.
@@ -13,7 +13,7 @@ from tocsin.overlay.filters.ranges import Range
 
 T = TypeVar("T")
 SMALLEST = 32
-"""So few ranges are looked at one by one."""
+"""Up to so many ranges are searched linearly."""
 
 
 class _End:
@@ -54,7 +54,7 @@ class _Block(Generic[T]):
             latest[at] = right if left < right else left
         self._latest = latest
 
-    def find(self, key: Any, found: list[T]) -> None:
+    def find(self, key: Any, things: list[T]) -> None:
         """Of the ranges that begin at or before the key, those that end after it."""
         end, latest = bisect_right(self._lows, key), self._latest
         nodes = [(1, 0, self._width)]
@@ -65,7 +65,7 @@ class _Block(Generic[T]):
             if size == 1:
                 thing = self.entries[first].thing
                 if thing is not None:
-                    found.append(thing)
+                    things.append(thing)
                 continue
             half = size // 2
             nodes.append((2 * at, first, half))
@@ -84,8 +84,8 @@ class Intervals(Generic[T]):
     def __len__(self) -> int:
         return len(self._there)
 
-    def add(self, one: Range, thing: T) -> None:
-        entry = self._there[thing] = _Entry(one[0], one[1], thing)
+    def add(self, range_: Range, thing: T) -> None:
+        entry = self._there[thing] = _Entry(range_[0], range_[1], thing)
         self._loose.append(entry)
         if len(self._loose) > SMALLEST:
             self._settle()
@@ -98,15 +98,15 @@ class Intervals(Generic[T]):
             self._blocks = [_Block(list(self._there.values()))] if self._there else []
 
     def find(self, key: Any) -> list[T]:
-        found = [
+        things = [
             entry.thing
             for entry in self._loose
             if entry.thing is not None and not entry.low > key and entry.high > key
         ]
         for block in self._blocks:
             if block is not None:
-                block.find(key, found)
-        return found
+                block.find(key, things)
+        return things
 
     def _settle(self) -> None:
         """Into the first free block, with all that is in the smaller ones."""

@@ -1,7 +1,7 @@
 """What filters compare: the value of a column as its *key*.
 
-Keys of one kind are totally ordered, and each has a next one: so that `<` and `<=`, `=` and
-`BETWEEN` are all half-open ranges, and equal questions have equal ranges. The next text after 'a'
+Keys of one kind are totally ordered, and each has a successor. So `<` and `<=`, `=` and `BETWEEN`
+are all half-open ranges, and equivalent conditions have equal ranges. The next text after 'a'
 is 'a' with a character of code 0.
 """
 
@@ -29,7 +29,7 @@ def single(value: float) -> float:
 
 
 def unscaled(value: str) -> int:
-    """A DECIMAL as it is kept, with all its decimals, as a whole number of its last one."""
+    """A stored DECIMAL, with all its decimals, as a whole number of units of its last digit."""
     return int(value.replace(".", ""))
 
 
@@ -98,9 +98,9 @@ def end_of_prefix(prefix: str) -> str | None:
     return stem[:-1] + chr(after)
 
 
-def timestamp_text(moment: datetime) -> str:
+def timestamp_text(time: datetime) -> str:
     """As TIMESTAMP values are kept: always UTC, always six decimals."""
-    return moment.isoformat(timespec="microseconds")[:-6] + "Z"
+    return time.isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def _moved(kind: Kind, key: str, by: int) -> str | None:
@@ -117,7 +117,7 @@ def _finite(key: float) -> float | None:
 
 
 def _ordinal(key: float, floating: str, whole: str) -> int:
-    """The place of a floating number among all of them: neighbours differ by one."""
+    """The rank of a floating-point number among all of them; neighbours differ by one."""
     bits = int(struct.unpack(whole, struct.pack(floating, key))[0])
     return bits if bits >= 0 else -(bits & ((1 << (8 * struct.calcsize(whole) - 1)) - 1))
 
@@ -125,5 +125,5 @@ def _ordinal(key: float, floating: str, whole: str) -> int:
 def _neighbour(key: float, by: int) -> float:
     place = _ordinal(key, "<f", "<i") + by
     bits = abs(place)
-    found = float(struct.unpack("<f", struct.pack("<i", bits))[0])
-    return found if place >= 0 else -found
+    size = float(struct.unpack("<f", struct.pack("<i", bits))[0])
+    return size if place >= 0 else -size

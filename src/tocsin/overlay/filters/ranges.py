@@ -1,7 +1,7 @@
 """Unions of half-open ranges of keys, [low, high): ascending, apart, none empty.
 
-Equal sets of keys are equal tuples. None is the end of the line: as `low` nothing is smaller, as
-`high` nothing is larger. Knows no kinds: any keys that can be compared.
+Equal sets of keys are equal tuples. None means unbounded: no lower end as `low`, no upper end as
+`high`. Keys may be of any comparable type.
 """
 
 from __future__ import annotations
@@ -18,60 +18,60 @@ EVERYTHING: Ranges = ((None, None),)
 
 
 def united(ranges: Iterable[Range]) -> Ranges:
-    """Any ranges as one union."""
-    filled = [one for one in ranges if one[0] is None or one[1] is None or one[0] < one[1]]
-    filled.sort(key=lambda one: (one[0] is not None, one[0]))
-    found: list[Range] = []
+    """The union of any ranges."""
+    filled = [(low, high) for low, high in ranges if low is None or high is None or low < high]
+    filled.sort(key=lambda range_: (range_[0] is not None, range_[0]))
+    union: list[Range] = []
     for low, high in filled:
-        if found and (low is None or found[-1][1] is None or low <= found[-1][1]):
-            found[-1] = (found[-1][0], _later(found[-1][1], high))
+        if union and (low is None or union[-1][1] is None or low <= union[-1][1]):
+            union[-1] = (union[-1][0], _later(union[-1][1], high))
         else:
-            found.append((low, high))
-    return tuple(found)
+            union.append((low, high))
+    return tuple(union)
 
 
-def intersection(one: Ranges, other: Ranges) -> Ranges:
-    found: list[Range] = []
-    at = beside = 0
-    while at < len(one) and beside < len(other):
-        (low, high), (low_there, high_there) = one[at], other[beside]
+def intersection(first: Ranges, second: Ranges) -> Ranges:
+    common: list[Range] = []
+    at_first = at_second = 0
+    while at_first < len(first) and at_second < len(second):
+        (low, high), (low_there, high_there) = first[at_first], second[at_second]
         begin = low if low_there is None or (low is not None and low >= low_there) else low_there
         first_ends = high_there is None or (high is not None and high <= high_there)
         end = high if first_ends else high_there
         if begin is None or end is None or begin < end:
-            found.append((begin, end))
+            common.append((begin, end))
         if first_ends:
-            at += 1
+            at_first += 1
         else:
-            beside += 1
-    return tuple(found)
+            at_second += 1
+    return tuple(common)
 
 
 def complement(ranges: Ranges) -> Ranges:
-    found: list[Range] = []
+    between: list[Range] = []
     begin = None
     for low, high in ranges:
         if low is not None:
-            found.append((begin, low))
+            between.append((begin, low))
         if high is None:
-            return tuple(found)
+            return tuple(between)
         begin = high
-    return (*found, (begin, None))
+    return (*between, (begin, None))
 
 
-def without(one: Ranges, other: Ranges) -> Ranges:
-    return intersection(one, complement(other))
+def without(ranges: Ranges, removed: Ranges) -> Ranges:
+    return intersection(ranges, complement(removed))
 
 
-def inside(one: Ranges, other: Ranges) -> bool:
-    """Is every key of one in the other?"""
+def inside(small: Ranges, large: Ranges) -> bool:
+    """Is every key of `small` in `large`?"""
     at = 0
-    for low, high in one:
-        while at < len(other) and not _ends_after(other[at][1], low):
+    for low, high in small:
+        while at < len(large) and not _ends_after(large[at][1], low):
             at += 1
-        if at == len(other):
+        if at == len(large):
             return False
-        low_there, high_there = other[at]
+        low_there, high_there = large[at]
         if low_there is not None and (low is None or low < low_there):
             return False
         if high_there is not None and (high is None or high > high_there):
@@ -93,12 +93,12 @@ def gaps(ranges: Ranges) -> Iterator[Range]:
         yield high, low
 
 
-def _low(one: Range) -> Any:
-    return one[0]
+def _low(range_: Range) -> Any:
+    return range_[0]
 
 
-def _later(one: Any, other: Any) -> Any:
-    return None if one is None or other is None else max(one, other)
+def _later(first: Any, second: Any) -> Any:
+    return None if first is None or second is None else max(first, second)
 
 
 def _ends_after(high: Any, low: Any) -> bool:

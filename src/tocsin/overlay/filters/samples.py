@@ -1,5 +1,5 @@
-"""Which of many filters another may cover: those of which a sample, a record that matches them,
-matches the other. Samples are kept in order by each column, and the shortest stretch is looked at.
+"""Which of many filters another filter may cover: those with a sample (a record that matches them)
+that the other matches. Samples are sorted by each column, and only the shortest slice is examined.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ class Samples:
         self._next += 1
         self._numbers[filter_], self._filters[self._next] = self._next, filter_
         self._sampled[filter_] = keys
-        for one in filter_.constraints:
-            if one.null:
-                self._null.setdefault(one.column, {})[self._next] = None
-            elif one.kind != "other":
-                insort(self._ordered.setdefault(one.column, []), (keys[one.column], self._next))
+        for constraint in filter_.constraints:
+            if constraint.null:
+                self._null.setdefault(constraint.column, {})[self._next] = None
+            elif constraint.kind != "other":
+                insort(
+                    self._ordered.setdefault(constraint.column, []),
+                    (keys[constraint.column], self._next),
+                )
 
     def remove(self, filter_: Filter) -> None:
         if filter_ in self._unsampled:
@@ -48,12 +51,12 @@ class Samples:
             return
         number, keys = self._numbers.pop(filter_), self._sampled.pop(filter_)
         del self._filters[number]
-        for one in filter_.constraints:
-            if one.null:
-                del self._null[one.column][number]
-            elif one.kind != "other":
-                ordered = self._ordered[one.column]
-                del ordered[bisect_left(ordered, (keys[one.column], number))]
+        for constraint in filter_.constraints:
+            if constraint.null:
+                del self._null[constraint.column][number]
+            elif constraint.kind != "other":
+                ordered = self._ordered[constraint.column]
+                del ordered[bisect_left(ordered, (keys[constraint.column], number))]
 
     def perhaps_under(self, filter_: Filter) -> list[Filter]:
         """All that the filter covers, and others."""
@@ -66,23 +69,22 @@ class Samples:
             if end - first < shortest:
                 shortest = end - first
                 stretches.append(number for _, number in ordered[first:end])
-        for one in filter_.constraints:
-            if one.null and len(self._null.get(one.column, ())) < shortest:
-                shortest = len(self._null.get(one.column, ()))
-                stretches.append(self._null.get(one.column, ()))
+        for constraint in filter_.constraints:
+            if constraint.null and len(self._null.get(constraint.column, ())) < shortest:
+                shortest = len(self._null.get(constraint.column, ()))
+                stretches.append(self._null.get(constraint.column, ()))
         return [*(self._filters[number] for number in stretches[-1]), *self._unsampled]
 
 
 def _ranges(filter_: Filter) -> list[tuple[str, Any, Any]]:
-    """Within which the key of a column lies in every record that matches."""
-    found = [
-        (one.column, one.ranges[0][0], one.ranges[-1][1])
-        for one in filter_.constraints
-        if not one.null and one.kind != "other"
+    """For each column, the range of its keys in all records that match."""
+    hulls = [
+        (constraint.column, constraint.ranges[0][0], constraint.ranges[-1][1])
+        for constraint in filter_.constraints
+        if not constraint.null and constraint.kind != "other"
     ]
     for near in filter_.nears:
         reach = math.degrees(near.km / RADIUS_KM) + _SPARE_DEGREES
-        constraint = filter_.on(near.lat_column)
-        scale = 10 ** (constraint.scale if constraint is not None else 0)
-        found.append((near.lat_column, (near.lat - reach) * scale, (near.lat + reach) * scale))
-    return found
+        scale = filter_.denominator(near.lat_column)
+        hulls.append((near.lat_column, (near.lat - reach) * scale, (near.lat + reach) * scale))
+    return hulls

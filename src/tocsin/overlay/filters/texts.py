@@ -1,7 +1,7 @@
-"""Facts about ranges of text that suffixes and parts are asked beside.
+"""Ranges of text that are combined with conditions on a suffix or on parts.
 
 A range of text is either finite ('a', 'a' + code 0, …) or holds, for some stem, everything that
-begins with it: then there is a text in it with any suffix and any parts.
+begins with it. In the second case it contains a text with any given suffix and parts.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from tocsin.overlay.filters.ranges import EVERYTHING, Range, Ranges, gaps, unite
 FILLER = "\x01"
 
 
-def is_finite(one: Range) -> bool:
-    return one[1] is not None and count_keys("text", one[0] or "", one[1]) != float("inf")
+def is_finite(range_: Range) -> bool:
+    return range_[1] is not None and count_keys("text", range_[0] or "", range_[1]) != float("inf")
 
 
-def texts_in(one: Range) -> Iterator[str]:
+def texts_in(range_: Range) -> Iterator[str]:
     """All texts of a finite range."""
-    low = one[0] or ""
-    for zeros in range(len(one[1]) - len(low)):
+    low = range_[0] or ""
+    for zeros in range(len(range_[1]) - len(low)):
         yield low + "\0" * zeros
 
 
-def stem_in(one: Range) -> str:
-    """All that begins with it is in the range, which is not finite."""
-    low, high = one[0] or "", one[1]
+def stem_in(range_: Range) -> str:
+    """A prefix such that every text with it is in the range, which is not finite."""
+    low, high = range_[0] or "", range_[1]
     if high is None or not high.startswith(low):
         return str(low)
     more = high[len(low) :]
     return str(low + "\0" * (len(more) - len(more.lstrip("\0")) + 1))
 
 
-def common_prefix(one: Range) -> str:
-    """What all texts of a range begin with."""
-    low, high = one[0] or "", one[1]
+def common_prefix(range_: Range) -> str:
+    """The longest prefix that all texts of a range share."""
+    low, high = range_[0] or "", range_[1]
     same = 0
     if high is not None:
         while same < min(len(low), len(high)) and low[same] == high[same]:
@@ -53,55 +53,56 @@ def common_prefix(one: Range) -> str:
     return str(low[:same])
 
 
-def implies_part(one: Constraint, part: str) -> bool:
+def implies_part(constraint: Constraint, part: str) -> bool:
     """Does every text that the constraint allows contain the part?
 
     Sound always. Not complete for a range that is neither a prefix nor finite: its common prefix
     counts, not what else its texts may share.
     """
-    if part in one.suffix or any(part in other for other in one.contains):
+    if part in constraint.suffix or any(part in other for other in constraint.contains):
         return True
     return all(
-        all(part in text for text in texts_in(each) if one.fits(text))
-        if is_finite(each)
-        else part in common_prefix(each)
-        for each in one.ranges
+        all(part in text for text in texts_in(range_) if constraint.fits(text))
+        if is_finite(range_)
+        else part in common_prefix(range_)
+        for range_ in constraint.ranges
     )
 
 
-def implies_suffix(one: Constraint, suffix: str) -> bool:
-    if one.suffix.endswith(suffix):
+def implies_suffix(constraint: Constraint, suffix: str) -> bool:
+    if constraint.suffix.endswith(suffix):
         return True
     return all(
-        is_finite(each) and all(text.endswith(suffix) for text in texts_in(each) if one.fits(text))
-        for each in one.ranges
+        is_finite(range_)
+        and all(text.endswith(suffix) for text in texts_in(range_) if constraint.fits(text))
+        for range_ in constraint.ranges
     )
 
 
-def narrowed(one: Constraint) -> Ranges:
-    """The ranges of a constraint with patterns, as equal ones have them: of finite ranges what
-    fits, no finite gaps that nothing would fill, and ends that say nothing of what does not fit."""
+def narrowed(constraint: Constraint) -> Ranges:
+    """The ranges of a constraint with patterns, in canonical form: of finite ranges only the texts
+    that fit, no finite gap in which no text fits, and each end as short as the patterns allow."""
     kept: list[Range] = []
-    for each in one.ranges:
-        if is_finite(each):
-            kept += [(text, text + "\0") for text in texts_in(each) if one.fits(text)]
+    for range_ in constraint.ranges:
+        if is_finite(range_):
+            kept += [(text, text + "\0") for text in texts_in(range_) if constraint.fits(text)]
         else:
-            kept.append((_shortest(one, each[0]), _shortest(one, each[1])))
+            kept.append((_shortest(constraint, range_[0]), _shortest(constraint, range_[1])))
     if kept and kept[0][0]:
-        kept += _idle(one, ("", kept[0][0]))
+        kept += _idle(constraint, ("", kept[0][0]))
     for gap in gaps(united(kept)):
-        kept += _idle(one, gap)
-    found = united(kept)
-    return EVERYTHING if found == (("", None),) else found
+        kept += _idle(constraint, gap)
+    ranges = united(kept)
+    return EVERYTHING if ranges == (("", None),) else ranges
 
 
-def _shortest(one: Constraint, end: Any) -> Any:
-    """Ends that differ by texts which do not fit, such as `< 'a'` and `<= 'a'`, are one."""
-    while end and end.endswith("\0") and not one.fits(end[:-1]):
+def _shortest(constraint: Constraint, end: Any) -> Any:
+    """The canonical form of an end: `< 'a'` and `<= 'a'` are equal if 'a' does not fit."""
+    while end and end.endswith("\0") and not constraint.fits(end[:-1]):
         end = end[:-1]
     return end
 
 
-def _idle(one: Constraint, gap: Range) -> list[Range]:
-    nothing = is_finite(gap) and not any(one.fits(text) for text in texts_in(gap))
+def _idle(constraint: Constraint, gap: Range) -> list[Range]:
+    nothing = is_finite(gap) and not any(constraint.fits(text) for text in texts_in(gap))
     return [gap] if nothing else []

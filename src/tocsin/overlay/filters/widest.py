@@ -1,8 +1,8 @@
-"""The widest of a set of filters: those that no other one covers. What they let pass is what all
-of them together let pass, so they are all that a neighbour needs to be told (overlay II).
+"""The widest of a set of filters: those that no other filter of the set covers. They match the same
+records as the whole set, so a neighbour needs to know only them (overlay II).
 
-The widest depend on the set alone, not on the order in which it came about: equal tables at both
-ends of a link need no more than equal sets.
+The widest depend on the set alone, not on the order of additions and removals: if the sets are
+equal, so are the tables at both ends of a link.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tocsin.overlay.filters.covering import covers
 from tocsin.overlay.filters.filter import Filter
 from tocsin.overlay.filters.index import FilterIndex
 from tocsin.overlay.filters.samples import Samples
-from tocsin.overlay.filters.telling import told
+from tocsin.overlay.filters.text_form import as_text
 from tocsin.overlay.filters.witness import witness
 
 
@@ -45,7 +45,7 @@ class Widest:
         return len(self._under)
 
     def __contains__(self, filter_: object) -> bool:
-        """Is it of the set, widest or not?"""
+        """Is it in the set, widest or not?"""
         return filter_ in self._over
 
     def add(self, filter_: Filter) -> Change:
@@ -55,12 +55,13 @@ class Widest:
         if over is not None:
             self._put_under(over, filter_)
             return _NONE
-        gone = [one for one in self._samples.perhaps_under(filter_) if _is_over(filter_, one)]
+        candidates = self._samples.perhaps_under(filter_)
+        gone = [candidate for candidate in candidates if _is_over(filter_, candidate)]
         self._raise(filter_)
-        for one in gone:
-            for below in self._lower(one):
+        for narrower in gone:
+            for below in self._lower(narrower):
                 self._put_under(filter_, below)
-            self._put_under(filter_, one)
+            self._put_under(filter_, narrower)
         return Change((filter_,), tuple(gone))
 
     def remove(self, filter_: Filter) -> Change:
@@ -71,18 +72,18 @@ class Widest:
             del self._under[over][filter_]
             return _NONE
         come: dict[Filter, None] = {}
-        for one in self._lower(filter_):
-            del self._over[one]
-            change = self.add(one)
+        for narrower in self._lower(filter_):
+            del self._over[narrower]
+            change = self.add(narrower)
             come.update(dict.fromkeys(change.come))
-            for lower in change.gone:  # one of those that came, under a wider one
+            for lower in change.gone:  # it came before the wider filter did
                 del come[lower]
         return Change(tuple(come), (filter_,))
 
     def _covering(self, filter_: Filter) -> Filter | None:
         keys = witness(filter_)
         candidates = self._index if keys is None else self._index.match_keys(keys)
-        return next((one for one in candidates if _is_over(one, filter_)), None)
+        return next((candidate for candidate in candidates if _is_over(candidate, filter_)), None)
 
     def _put_under(self, over: Filter, filter_: Filter) -> None:
         self._over[filter_] = over
@@ -95,14 +96,14 @@ class Widest:
         self._samples.add(filter_)
 
     def _lower(self, filter_: Filter) -> list[Filter]:
-        """It is none of the widest any longer; what it covered is to be put elsewhere."""
+        """Take it out of the widest. The caller gives the filters that it covered another place."""
         self._index.remove(filter_)
         self._samples.remove(filter_)
         return list(self._under.pop(filter_))
 
 
-def _is_over(one: Filter, other: Filter) -> bool:
-    """Covers it. Of two that cover each other, the one that is told first."""
-    if not covers(one, other):
+def _is_over(wide: Filter, narrow: Filter) -> bool:
+    """Does it cover the other? Of two that cover each other, the first by text is the wider."""
+    if not covers(wide, narrow):
         return False
-    return not covers(other, one) or told(one) < told(other)
+    return not covers(narrow, wide) or as_text(wide) < as_text(narrow)

@@ -1,5 +1,5 @@
-"""A record that matches a filter. Whatever covers the filter matches it, too: so that a few
-lookups find all that may cover it."""
+"""A record that matches a filter. Every filter that covers it also matches this record, so a few
+index lookups yield all candidates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tocsin.overlay.filters.keys import Kind, previous_key
 from tocsin.overlay.filters.ranges import Range
 from tocsin.overlay.filters.texts import FILLER, is_finite, stem_in
 
-_SOME: dict[Kind, Any] = {
+_ARBITRARY_KEYS: dict[Kind, Any] = {
     "double": 0.0,
     "single": 0.0,
     "text": "",
@@ -20,9 +20,9 @@ _SOME: dict[Kind, Any] = {
 
 
 def witness(filter_: Filter) -> dict[str, Any] | None:
-    """The keys of such a record; NULL wherever the filter allows it. None if it is not found:
-    where several balls meet, or a ball and a range, there need not be any."""
-    keys = {one.column: _key(one) for one in filter_.constraints}
+    """The keys of such a record; NULL wherever the filter allows it. None if the attempt fails, as
+    it may with several balls, or with a ball and a range."""
+    keys = {constraint.column: _key(constraint) for constraint in filter_.constraints}
     for near in filter_.nears:
         for column, degrees in ((near.lat_column, near.lat), (near.lon_column, near.lon)):
             constraint = filter_.on(column)
@@ -32,22 +32,26 @@ def witness(filter_: Filter) -> dict[str, Any] | None:
     return keys if all(test(keys) for test in tests(filter_)) else None
 
 
-def _key(one: Constraint) -> Any:
-    if one.null:
+def _key(constraint: Constraint) -> Any:
+    if constraint.null:
         return None
-    return _patterned(one) if one.patterned else _in(one.kind, one.ranges[0])
+    return (
+        _patterned(constraint)
+        if constraint.patterned
+        else _in(constraint.kind, constraint.ranges[0])
+    )
 
 
-def _in(kind: Kind, one: Range) -> Any:
-    low, high = one
+def _in(kind: Kind, range_: Range) -> Any:
+    low, high = range_
     if low is not None:
         return low
-    return _SOME.get(kind, 0) if high is None else previous_key(kind, high)
+    return _ARBITRARY_KEYS.get(kind, 0) if high is None else previous_key(kind, high)
 
 
-def _patterned(one: Constraint) -> str:
-    """Of a finite range, canonical form has kept what fits."""
-    each = one.ranges[0]
-    if is_finite(each):
-        return str(each[0] or "")
-    return FILLER.join([stem_in(each), *one.contains, one.suffix])
+def _patterned(constraint: Constraint) -> str:
+    """In canonical form, every text of a finite range fits."""
+    range_ = constraint.ranges[0]
+    if is_finite(range_):
+        return str(range_[0] or "")
+    return FILLER.join([stem_in(range_), *constraint.contains, constraint.suffix])

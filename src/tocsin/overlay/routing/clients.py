@@ -1,8 +1,8 @@
-"""The clients of one dataset at a broker, and how far each has been told.
+"""The clients of one dataset at a broker, and up to which position each has its results.
 
 A client is *settled* when everything new that matches comes to it by routing. Until then it waits;
 what it missed is filled from the dataset's log, and what comes by routing meanwhile is held. So
-each gets what matches it once, in order, whatever becomes of the links.
+each gets what matches it once, in order, even if links break.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Client:
     def __init__(self, subscription: int, filter_: Filter, marker: int, stamp: Stamp) -> None:
         self.subscription = subscription
         self.filter = filter_
-        self.marker = marker  # all up to here was told, or is not for it
+        self.marker = marker  # all up to here was delivered, or does not match
         self.stamp = stamp  # what must be assured for it to be settled
         self.state: State = "waiting"
         self.held: list[Publication] = []
@@ -70,8 +70,8 @@ class Clients:
         del self._clients[subscription]
         self._waiting.pop(subscription, None)
 
-    def told(self, publication: Publication, subscriptions: Iterable[int]) -> None:
-        """A publication has come by routing that these want."""
+    def routed(self, publication: Publication, subscriptions: Iterable[int]) -> None:
+        """A publication arrived by routing; these subscriptions want it."""
         now: list[int] = []
         for subscription in subscriptions:
             client = self._clients[subscription]
@@ -88,7 +88,7 @@ class Clients:
             self._do(Deliver(now, publication))
 
     def unsettle(self, seen: int, still: Callable[[Client], bool]) -> None:
-        """Whoever was settled has been told all up to `seen`; not all are any longer."""
+        """Settled clients have everything up to `seen`. Those that fail the test wait again."""
         for client in self._clients.values():
             if not still(client):
                 client.holding = False
@@ -98,9 +98,9 @@ class Clients:
                     self._waiting[client.subscription] = client
 
     def settle(self, seen: int, ready: Callable[[Client], bool]) -> None:
-        """Of those that wait, everything after `seen` comes to the ready ones by routing."""
+        """The waiting clients that are ready get everything after `seen` by routing."""
         behind: list[Client] = []
-        for client in [one for one in self._waiting.values() if ready(one)]:
+        for client in filter(ready, list(self._waiting.values())):
             del self._waiting[client.subscription]
             if client.marker >= seen:
                 client.state = "settled"
@@ -120,7 +120,7 @@ class Clients:
         floor: int,
         wanted_by: Callable[[Publication], Iterable[int]],
     ) -> None:
-        """What the log had; up to `floor` it has nothing any more."""
+        """The log answered a fill; up to `floor` it keeps nothing."""
         filling = self._fills.pop(fill, None)
         if filling is None:
             return
@@ -134,7 +134,7 @@ class Clients:
                 lost = min(floor, filling.upto)
                 self._do(Gap([client.subscription], self._dataset, client.marker, lost))
                 client.marker = lost
-        for publication in sorted(publications, key=lambda one: one.position):
+        for publication in sorted(publications, key=lambda publication: publication.position):
             if publication.position <= filling.upto:
                 wanting = [
                     subscription

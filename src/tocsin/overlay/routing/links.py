@@ -1,7 +1,7 @@
-"""The links of a broker, and that each message over one counts once, in order.
+"""The links of a broker. Each message over a link counts once, in order.
 
 A link that was closed and opened again is another incarnation: what comes late from an earlier one
-is dropped. So is what comes twice; and when one is missing, the link is given up.
+is dropped, and so is a repeated message. When a message is missing, the link is closed.
 """
 
 from __future__ import annotations
@@ -65,5 +65,5 @@ class Links:
         self._effects.append(effect)
 
     def take(self) -> list[RoutingEffect]:
-        found, self._effects = self._effects, []
-        return found
+        effects, self._effects = self._effects, []
+        return effects

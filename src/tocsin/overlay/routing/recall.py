@@ -80,33 +80,33 @@ class Recalls:
         """Nobody waits for further answers."""
         self._answered.pop(request, None)
 
-    def request(self, told: Request, neighbour: str, tables: Tables) -> None:
-        if self._name in told.path:
+    def request(self, message: Request, neighbour: str, tables: Tables) -> None:
+        if self._name in message.path:
             return  # it has gone round
-        for publication in self._search(told.filter, tables):
-            response = Response(told.request, publication, told.path, len(told.path))
+        for publication in self._search(message.filter, tables):
+            response = Response(message.request, publication, message.path, len(message.path))
             self._send(neighbour, response)
-        path = (*told.path, self._name)
-        self._pass_on(Request(told.request, told.filter, path), tables, neighbour)
+        path = (*message.path, self._name)
+        self._pass_on(Request(message.request, message.filter, path), tables, neighbour)
 
-    def response(self, told: Response, neighbour: str, tables: Tables) -> None:
-        if not told.path or told.path[-1] != self._name:
+    def response(self, message: Response, neighbour: str, tables: Tables) -> None:
+        if not message.path or message.path[-1] != self._name:
             return
-        *rest, _ = told.path
-        publication, here = told.publication, not rest
+        *rest, _ = message.path
+        publication, here = message.publication, not rest
         interest = tables.interest(publication.record, besides=neighbour)
         if publication.key in self._cache and self._reaches(int(bool(interest.clients))):
             self.counters.dropped += 1
             if here:  # perhaps it came by another way since, and to others
-                self._answer(told.request, publication, told.hops)
+                self._answer(message.request, publication, message.hops)
             return
         clients, neighbours = len(interest.clients), len(interest.neighbours)
         self._cache.put(publication.key, publication, clients, neighbours, passing=not here)
         if here:
             self.counters.delivered += 1
-            self._answer(told.request, publication, told.hops)
+            self._answer(message.request, publication, message.hops)
         elif rest[-1] in self._links:
-            self._send(rest[-1], Response(told.request, publication, tuple(rest), told.hops))
+            self._send(rest[-1], Response(message.request, publication, tuple(rest), message.hops))
 
     def _answer(self, request: int, publication: Publication, hops: int) -> None:
         """To the client, once."""
@@ -120,14 +120,14 @@ class Recalls:
             return []
         self.counters.searches += 1
         self.counters.slots_searched += len(self._cache)
-        found = self._cache.search(wants(filter_))
-        self.counters.responses += len(found)
-        return found
+        publications = self._cache.search(wants(filter_))
+        self.counters.responses += len(publications)
+        return publications
 
-    def _pass_on(self, told: Request, tables: Tables, besides: str | None) -> None:
+    def _pass_on(self, request: Request, tables: Tables, besides: str | None) -> None:
         for neighbour in self._links.names():
-            if neighbour != besides and self._reaches(int(tables.wants(neighbour, told.filter))):
-                self._send(neighbour, told)
+            if neighbour != besides and self._reaches(int(tables.wants(neighbour, request.filter))):
+                self._send(neighbour, request)
 
     def _send(self, neighbour: str, message: Request | Response) -> None:
         self.counters.links += 1

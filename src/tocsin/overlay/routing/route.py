@@ -75,8 +75,8 @@ class Route:
         self.clients.remove(subscription)
         self._tell_all(self.tables.change(subscription, gone=[filter_]))
 
-    def asked(self, neighbour: str, number: int, told: Subscriptions) -> None:
-        self._tell_all(self.tables.change(neighbour, told.come, told.gone))
+    def asked(self, neighbour: str, number: int, subscriptions: Subscriptions) -> None:
+        self._tell_all(self.tables.change(neighbour, subscriptions.come, subscriptions.gone))
         self._neighbours[neighbour].steps.append((number, self._stamp))
         self._assure(neighbour)
 
@@ -87,8 +87,8 @@ class Route:
     def _tell(self, neighbour: str, change: Change) -> int:
         if change == Change():
             return 0
-        told = Subscriptions(self.dataset, change.come, change.gone)
-        number = self._links.send(neighbour, told)
+        subscriptions = Subscriptions(self.dataset, change.come, change.gone)
+        number = self._links.send(neighbour, subscriptions)
         self._stamp = {**self._stamp, (neighbour, self._links.incarnation(neighbour)): number}
         return number
 
@@ -116,20 +116,22 @@ class Route:
         if self._from == HERE:
             self._look_elsewhere()
 
-    def assured(self, neighbour: str, told: Assured) -> None:
-        one = self._neighbours[neighbour]
-        one.position, one.number = told.position, told.number
-        if self._from == neighbour and not one.number:
+    def assured(self, neighbour: str, assurance: Assured) -> None:
+        state = self._neighbours[neighbour]
+        state.position, state.number = assurance.position, assurance.number
+        if self._from == neighbour and not state.number:
             self._look_elsewhere()
-        elif one.number and self._from != HERE:
+        elif state.number and self._from != HERE:
             # Another way is not taken because it is there, but because it knows of more.
-            more = one.position > self.seen
+            more = state.position > self.seen
             if more or self._from in (None, neighbour):
-                self._take(neighbour, one.position)
+                self._take(neighbour, state.position)
 
     def _look_elsewhere(self) -> None:
         self._withdraw()
-        others = [(one.position, name) for name, one in self._neighbours.items() if one.number]
+        others = [
+            (state.position, name) for name, state in self._neighbours.items() if state.number
+        ]
         if others:
             position, name = max(others)
             self._take(name, position)
@@ -157,8 +159,8 @@ class Route:
         where = self._from
         if where is None or where == HERE:
             return where == HERE
-        one = self._neighbours[where]
-        return stamp.get((where, self._links.incarnation(where)), one.first) <= one.number
+        state = self._neighbours[where]
+        return stamp.get((where, self._links.incarnation(where)), state.first) <= state.number
 
     def _assure_all(self) -> None:
         for neighbour in self._neighbours:
@@ -166,32 +168,32 @@ class Route:
 
     def _assure(self, name: str) -> None:
         """Tell a neighbour what has become of its questions, if that is news."""
-        one = self._neighbours[name]
+        state = self._neighbours[name]
         number = 0
         if name != self._from and self.tables.asks(name):
-            for at in reversed(range(len(one.steps))):
-                if self._covers(one.steps[at][1]):
-                    number = one.steps[at][0]
-                    del one.steps[:at]
+            for at in reversed(range(len(state.steps))):
+                if self._covers(state.steps[at][1]):
+                    number = state.steps[at][0]
+                    del state.steps[:at]
                     break
-        if number != one.assured or (number and self.seen != one.upto):
+        if number != state.assured or (number and self.seen != state.upto):
             self._links.send(name, Assured(self.dataset, self.seen, number))
-            one.assured, one.upto = number, self.seen
+            state.assured, state.upto = number, self.seen
 
     # -- publications -----------------------------------------------------------------------------
 
     def publication(self, publication: Publication, where: str) -> Interest | None:
         """Pass it on. Who wanted it; None if it does not count."""
         if where in self._neighbours:
-            one = self._neighbours[where]
-            one.position = max(one.position, publication.position)
+            state = self._neighbours[where]
+            state.position = max(state.position, publication.position)
         if where != self._from or publication.position <= self.seen:
             return None
         self.seen = publication.position
         interest = self.tables.interest(publication.record, besides=where)
         for neighbour in interest.neighbours:
             self._links.send(neighbour, publication)
-        self.clients.told(publication, interest.clients)
+        self.clients.routed(publication, interest.clients)
         return interest
 
     def filled(self, fill: int, publications: Sequence[Publication], floor: int) -> None:

@@ -89,8 +89,8 @@ class Tables:
         for filter_ in tuple(gone):
             for neighbour, change in self._release(filter_, holder):
                 folded.setdefault(neighbour, _Folded()).add(change)
-        found = {neighbour: each.change for neighbour, each in folded.items()}
-        return {neighbour: change for neighbour, change in found.items() if change != Change()}
+        combined = {neighbour: changes.change for neighbour, changes in folded.items()}
+        return {neighbour: change for neighbour, change in combined.items() if change != Change()}
 
     def _hold(self, filter_: Filter, holder: Holder) -> list[tuple[str, Change]]:
         holders = self._holders.setdefault(filter_, {})
@@ -98,14 +98,14 @@ class Tables:
             return []
         if not holders:
             self._index.add(filter_)
-        told = [
+        changes = [
             (neighbour, widest.add(filter_))
             for neighbour, widest in self._telling.items()
             if neighbour != holder and not _others(holders, neighbour)
         ]
         holders[holder] = None
         self._asked.setdefault(holder, {})[filter_] = None
-        return told
+        return changes
 
     def _release(self, filter_: Filter, holder: Holder) -> list[tuple[str, Change]]:
         holders = self._holders.get(filter_, {})
@@ -137,12 +137,12 @@ class Tables:
 
     def wants(self, neighbour: str, filter_: Filter) -> bool:
         """May a neighbour want some of what the filter matches?"""
-        return any(overlap(one, filter_) for one in self._asked.get(neighbour, ()))
+        return any(overlap(asked, filter_) for asked in self._asked.get(neighbour, ()))
 
     def clients_want(self, filter_: Filter) -> bool:
         return any(
-            overlap(one, filter_) and any(isinstance(holder, int) for holder in holders)
-            for one, holders in self._holders.items()
+            overlap(asked, filter_) and any(isinstance(holder, int) for holder in holders)
+            for asked, holders in self._holders.items()
         )
 
 

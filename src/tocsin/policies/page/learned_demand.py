@@ -43,8 +43,8 @@ NOTIFIED, BROWSED = range(2)
 Floats = NDArray[np.float64]
 
 
-def _cells(*shape: int, each: float = 0.0) -> Any:
-    return field(default_factory=lambda: np.full(shape, each))
+def _cells(*shape: int, initial: float = 0.0) -> Any:
+    return field(default_factory=lambda: np.full(shape, initial))
 
 
 class Knowledge(Struct):
@@ -54,9 +54,11 @@ class Knowledge(Struct):
     since: Floats = _cells(AGES, GROUPS)  # the operation up to which their time was counted
     time: Floats = _cells(AGES, GROUPS)  # subscriptions × operations
     asked: Floats = _cells(AGES, GROUPS, 2)  # requests, by kind
-    means: Floats = _cells(GROUPS, 2, each=1.0)  # requests in a page's life for each subscription
+    means: Floats = _cells(
+        GROUPS, 2, initial=1.0
+    )  # requests in a page's life for each subscription
     rate: Floats = _cells(
-        AGES, each=1.0
+        AGES, initial=1.0
     )  # the part of a page's requests that comes in one operation
     before: Floats = _cells(AGES)  # the part that has come by the middle of an age
     squares: float = 0.0  # browsing: of what was not expected,

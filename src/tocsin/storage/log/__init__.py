@@ -20,6 +20,7 @@ __all__ = [
     "Cut",
     "PublicationLog",
     "Reader",
+    "check_reachable",
     "open_log",
     "open_reader",
 ]
@@ -44,6 +45,15 @@ def open_log(
         medium = Kafka(kafka, owner=owner, record_limit_bytes=record_limit_bytes)
         return PublicationLog(medium, **options)
     return PublicationLog(Segments(Path(address), segment_bytes=segment_bytes), **options)
+
+
+def check_reachable(address: str) -> None:
+    """Raise `Unavailable` if the log lies on a server that does not answer now."""
+    kafka = _kafka(address)
+    if kafka is not None:
+        from tocsin.storage.log.kafka import clients
+
+        clients.check_reachable(kafka)
 
 
 def open_reader(address: str) -> Reader:

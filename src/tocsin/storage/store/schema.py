@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
 from tocsin.errors import InvalidInput
@@ -105,50 +106,44 @@ _OPTIONS: dict[str, Any] = {
 
 metadata = MetaData()
 
-meta = Table(
+
+def _table(name: str, *parts: SchemaItem, **options: Any) -> Table:
+    return Table(name, metadata, *parts, **_OPTIONS | options)
+
+
+meta = _table(
     "meta",
-    metadata,
     Column("name", Name, primary_key=True),
     Column("value", Name, nullable=False),
-    **_OPTIONS,
 )
 
-counters = Table(
+counters = _table(
     "counters",
-    metadata,
     Column("name", Name, primary_key=True),
     Column("value", Number, nullable=False),
-    **_OPTIONS,
 )
 
-datasets = Table(
+datasets = _table(
     "datasets",
-    metadata,
     Column("name", Name, primary_key=True),
     Column("body", LongText, nullable=False),
-    **_OPTIONS,
 )
 
-channels = Table(
+channels = _table(
     "channels",
-    metadata,
     Column("name", Name, primary_key=True),
     Column("body", LongText, nullable=False),
-    **_OPTIONS,
 )
 
-brokers = Table(
+brokers = _table(
     "brokers",
-    metadata,
     Column("name", Name, primary_key=True),
     Column("url", LongText, nullable=False),
     Column("created_at", Double, nullable=False),
-    **_OPTIONS,
 )
 
-backend_subscriptions = Table(
+backend_subscriptions = _table(
     "backend_subscriptions",
-    metadata,
     Column("id", Id, primary_key=True),
     Column("channel", Name, ForeignKey(channels.c.name), nullable=False),
     Column("arguments", LongText, nullable=False),
@@ -164,12 +159,10 @@ backend_subscriptions = Table(
     Index("backend_by_channel", "channel"),
     Index("backend_by_since", "channel", "since"),
     Index("backend_by_sequence", "sequence"),
-    **_OPTIONS,
 )
 
-frontend_subscriptions = Table(
+frontend_subscriptions = _table(
     "frontend_subscriptions",
-    metadata,
     Column("id", Id, primary_key=True),
     Column("subscriber", Name, nullable=False),
     Column("broker", Name, ForeignKey(brokers.c.name), nullable=True),
@@ -179,12 +172,10 @@ frontend_subscriptions = Table(
     UniqueConstraint("subscriber", "backend", name="frontend_once"),
     Index("frontend_by_broker", "broker", "sequence"),
     Index("frontend_by_backend", "backend", "broker"),
-    **_OPTIONS,
 )
 
-detachments = Table(
+detachments = _table(
     "detachments",
-    metadata,
     Column("id", Id, primary_key=True),
     Column("broker", Name, nullable=False),
     Column("subscription", Id, nullable=False),
@@ -192,12 +183,10 @@ detachments = Table(
     Column("at", Double, nullable=False),
     Index("detachment_by_broker", "broker", "sequence"),
     Index("detachment_by_subscription", "subscription"),
-    **_OPTIONS,
 )
 
-results = Table(
+results = _table(
     "results",
-    metadata,
     # Ours to give, so that numbers grow in the order of commits and are never given again.
     Column("number", Id, primary_key=True, autoincrement=False),
     Column("id", Hash, nullable=False),
@@ -209,12 +198,11 @@ results = Table(
     Index("result_by_id", "id", unique=True),
     Index("result_by_position", "backend", "position", unique=True),
     Index("result_by_age", "created_at"),
-    **{**_OPTIONS, "sqlite_autoincrement": False},
+    sqlite_autoincrement=False,
 )
 
-runs = Table(
+runs = _table(
     "runs",
-    metadata,
     Column("number", Id, primary_key=True),
     Column("channel", Name, ForeignKey(channels.c.name), nullable=False),
     Column("run", Name, nullable=False),
@@ -227,25 +215,21 @@ runs = Table(
     Column("error", LongText, nullable=True),
     UniqueConstraint("channel", "run", name="run_once"),
     Index("run_by_number", "channel", "number"),
-    **_OPTIONS,
 )
 
 # How far each channel has run. It moves in the transaction that stores what a run found.
-progress = Table(
+progress = _table(
     "progress",
-    metadata,
     Column("channel", Name, primary_key=True),
     Column("ends", LongText, nullable=False),  # of each NEW dataset's log, exclusive
     Column("at_us", Number, nullable=False),  # where its last window ended
     # In real-time mode: Spark's own query looks at every parameter set up to this one.
     Column("settled", Number, nullable=False, server_default="0"),
-    **_OPTIONS,
 )
 
 # Records that a channel went past without an answer, and why.
-losses = Table(
+losses = _table(
     "losses",
-    metadata,
     Column("number", Id, primary_key=True),
     Column("channel", Name, nullable=False),
     Column("at", Double, nullable=False),
@@ -255,12 +239,10 @@ losses = Table(
     Column("records", Number, nullable=False),
     Column("cause", LongText, nullable=False),
     Index("loss_by_channel", "channel", "number"),
-    **_OPTIONS,
 )
 
-dataset_files = Table(
+dataset_files = _table(
     "dataset_files",
-    metadata,
     Column("dataset", Name, primary_key=True),
     Column("path", Path, primary_key=True),
     Column("first_position", Number, nullable=False),
@@ -269,26 +251,21 @@ dataset_files = Table(
     Column("size_bytes", Number, nullable=False),
     Column("max_received_us", Number, nullable=False),
     Column("retired_at", Double, nullable=True),  # live while empty
-    **_OPTIONS,
 )
 
 # Apart from the files, because retention may drop all of a dataset's files and the end remains.
-dataset_ends = Table(
+dataset_ends = _table(
     "dataset_ends",
-    metadata,
     Column("dataset", Name, primary_key=True),
     Column("stored_end", Number, nullable=False),
-    **_OPTIONS,
 )
 
 # What was taken of the topics that feed datasets. [done, claimed) is in doubt after a crash.
-feeds = Table(
+feeds = _table(
     "feeds",
-    metadata,
     Column("dataset", Name, primary_key=True),
     Column("topic", Name, primary_key=True),  # Kafka's id of it: one made anew is another
     Column("partition", Integer, primary_key=True, autoincrement=False),
     Column("done", Number, nullable=False),
     Column("claimed", Number, nullable=False),
-    **_OPTIONS,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -192,6 +193,10 @@ def _to_4(connection: Connection, dialect: Dialect) -> None:
         connection.execute(put, {"c": channel, "ends": ends, "at": at_us})
 
 
+_BY_CODE_POINT: dict[str, Any] = {
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_nopad_bin",
+}
 _PROGRESS_4 = Table(
     "progress",
     MetaData(),
@@ -199,8 +204,7 @@ _PROGRESS_4 = Table(
     Column("ends", schema.LongText, nullable=False),
     Column("at_us", BigInteger, nullable=False),
     Column("settled", BigInteger, nullable=False, server_default="0"),
-    mariadb_charset="utf8mb4",
-    mariadb_collate="utf8mb4_nopad_bin",
+    **_BY_CODE_POINT,
 )
 _LOSSES_4 = Table(
     "losses",
@@ -215,8 +219,7 @@ _LOSSES_4 = Table(
     Column("cause", schema.LongText, nullable=False),
     Index("loss_by_channel", "channel", "number"),
     sqlite_autoincrement=True,
-    mariadb_charset="utf8mb4",
-    mariadb_collate="utf8mb4_nopad_bin",
+    **_BY_CODE_POINT,
 )
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from tocsin.broker.server.pages.pages import Pages
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import check_attachment_id
-from tocsin.protocol.client import PagesChange, PagesInfo
+from tocsin.protocol.broker import PagesChange, PagesInfo
 from tocsin.protocol.queries import LedByQuery
 from tocsin.service.content import ANY_BYTES, begin_of, content_response, names_tag
 from tocsin.service.web import Call, Route

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tocsin.errors import SettingError, Unavailable
+from tocsin.errors import Unavailable
 from tocsin.protocol import log_line
 from tocsin.storage.identity import Mark, belongs_to_another
 from tocsin.storage.log.kafka.address import FIELD, RECORD_LIMIT_BYTES, KafkaAddress
-from tocsin.storage.log.kafka.clients import WAIT_S, chatter, unavailable
+from tocsin.storage.log.kafka.clients import WAIT_S, chatter, refused_options, unavailable
 from tocsin.storage.log.kafka.dataset import KafkaDataset
 from tocsin.storage.log.kafka.reader import KafkaReader
 from tocsin.storage.log.kafka.topics import Topics
@@ -55,12 +55,8 @@ class Kafka:
             self.topics = Topics(address)
             self.reader = KafkaReader(address)
             self._producer = self._new_producer()
-        except KafkaException as error:  # librdkafka looks at its options when it is made
-            raise SettingError(
-                f"Kafka's client refuses {address.shown}: {error.args[0].str()}",
-                field=FIELD,
-                hint="options behind '?' are librdkafka's, such as security.protocol=SSL",
-            ) from None
+        except KafkaException as error:
+            raise refused_options(address, error) from None
         if owner is not None:
             self._claim(owner)
 

@@ -19,6 +19,12 @@ from sqlalchemy.engine import Dialect as CompilerDialect
 
 FIELD = "store"  # the setting that every complaint about an address names
 
+Rows = Sequence[tuple[Any, ...]]
+TextColumns = dict[str, dict[str, int]]
+"""By table: column → most characters."""
+References = list[tuple[str, str, str, str]]
+"""Table, column, other table, its column."""
+
 
 class Kind(Enum):
     """What an error of a database means for the one who asked."""
@@ -80,25 +86,17 @@ class Dialect(ABC):
 
     @abstractmethod
     def compare_by_code_point(
-        self,
-        connection: Connection,
-        tables: dict[str, dict[str, int]],
-        references: list[tuple[str, str, str, str]],
+        self, connection: Connection, tables: TextColumns, references: References
     ) -> None:
-        """Make text in existing tables (column → most characters) differ by case, accents and
-        blanks, and sort alike everywhere. References (table, column, other table, its column) are
-        as they were afterwards. May be repeated."""
+        """Make text in existing tables differ by case, accents and blanks, and sort alike
+        everywhere. References are as they were afterwards. May be repeated."""
 
     @abstractmethod
     def last_id(self, connection: Connection, table: str) -> int:
         """The highest id that the database itself has ever given to a row of the table."""
 
     def insert_many(
-        self,
-        connection: Connection,
-        table: Table,
-        columns: tuple[str, ...],
-        rows: Sequence[tuple[Any, ...]],
+        self, connection: Connection, table: Table, columns: tuple[str, ...], rows: Rows
     ) -> None:
         """Write many rows the fastest way there is. `columns` are in the table's order."""
         connection.exec_driver_sql(_insert(table, columns, connection.dialect), list(rows))

@@ -8,7 +8,14 @@ import pymysql
 from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, text
 
 from tocsin.errors import TooLarge
-from tocsin.storage.store.dialect.contract import FIELD, Dialect, Kind, Trouble
+from tocsin.storage.store.dialect.contract import (
+    FIELD,
+    Dialect,
+    Kind,
+    References,
+    TextColumns,
+    Trouble,
+)
 
 # A server that vanished without a word is noticed in time. An address may say otherwise.
 _OPTIONS: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60, "write_timeout": 60}
@@ -109,10 +116,7 @@ class Mariadb(Dialect):
         return Trouble(Kind.BROKEN, reason)
 
     def compare_by_code_point(
-        self,
-        connection: Connection,
-        tables: dict[str, dict[str, int]],
-        references: list[tuple[str, str, str, str]],
+        self, connection: Connection, tables: TextColumns, references: References
     ) -> None:
         """Besides, its usual binary collations take "a" and "a " for the same name. A column that
         a reference holds cannot be changed, so references are dropped and made again."""

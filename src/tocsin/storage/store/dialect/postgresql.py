@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from typing import Any, cast
@@ -11,7 +10,14 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Connection, Engine, Table, create_engine, exc, text
 
-from tocsin.storage.store.dialect.contract import Dialect, Kind, Trouble
+from tocsin.storage.store.dialect.contract import (
+    Dialect,
+    Kind,
+    References,
+    Rows,
+    TextColumns,
+    Trouble,
+)
 
 # A server that vanished without a word is noticed within a minute. An address may say otherwise.
 _OPTIONS = {
@@ -117,10 +123,7 @@ class Postgresql(Dialect):
         return Trouble(Kind.LOST if lost else Kind.BROKEN, reason)
 
     def compare_by_code_point(
-        self,
-        connection: Connection,
-        tables: dict[str, dict[str, int]],
-        references: list[tuple[str, str, str, str]],
+        self, connection: Connection, tables: TextColumns, references: References
     ) -> None:
         """The order of a language also changes with the system's libraries, under the indexes."""
         for table, columns in tables.items():
@@ -140,11 +143,7 @@ class Postgresql(Dialect):
         return int(connection.execute(query, {"name": table}).scalar() or 0)
 
     def insert_many(
-        self,
-        connection: Connection,
-        table: Table,
-        columns: tuple[str, ...],
-        rows: Sequence[tuple[Any, ...]],
+        self, connection: Connection, table: Table, columns: tuple[str, ...], rows: Rows
     ) -> None:
         if len(rows) < _COPIED:
             super().insert_many(connection, table, columns, rows)

@@ -10,7 +10,14 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, exc, text
 
 from tocsin.errors import SettingError
-from tocsin.storage.store.dialect.contract import FIELD, Dialect, Kind, Trouble
+from tocsin.storage.store.dialect.contract import (
+    FIELD,
+    Dialect,
+    Kind,
+    References,
+    TextColumns,
+    Trouble,
+)
 
 _WRITES = "tocsin_writes"
 
@@ -98,10 +105,7 @@ class Sqlite(Dialect):
         return Trouble(Kind.BUSY, reason, next(hints, "try again"))
 
     def compare_by_code_point(
-        self,
-        connection: Connection,
-        tables: dict[str, dict[str, int]],
-        references: list[tuple[str, str, str, str]],
+        self, connection: Connection, tables: TextColumns, references: References
     ) -> None:
         """SQLite does so by itself."""
 

@@ -1,0 +1,273 @@
+"""What the cluster does for each of its routes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tocsin.cluster.attachments.calls import refused_upload
+from tocsin.cluster.attachments.multipart_publication import MultipartPublication
+from tocsin.cluster.cluster import Cluster
+from tocsin.cluster.formats import format_of_content_type, read
+from tocsin.cluster.intake import RecordValidator, request_key
+from tocsin.cluster.records import head_news, result_info, subscription_info
+from tocsin.cluster.statements import execute
+from tocsin.errors import (
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    TocsinError,
+)
+from tocsin.model import Channel, Subscription, filtered_dataset
+from tocsin.protocol.client import SubscriptionInfo, SubscriptionList
+from tocsin.protocol.cluster import (
+    AttachRequest,
+    BrokerSubscriptions,
+    ChannelList,
+    ClusterStatus,
+    DatasetList,
+    Markers,
+    News,
+    RangeRequest,
+    RangeRequests,
+    Registered,
+    RegisteredBrokers,
+    Registration,
+    ResultRange,
+    ResultRanges,
+    SubscriptionRequest,
+    UnknownMarkers,
+)
+from tocsin.protocol.fields import MOST_RESULTS
+from tocsin.protocol.health import Done
+from tocsin.protocol.publishing import Published, Rejection, StatementResults, Statements
+from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.service.multipart import is_form
+from tocsin.service.streaming import StreamResponse
+from tocsin.service.web import Call, json_response
+from tocsin.storage.store.results import Range
+from tocsin.storage.store.results import ResultRange as StoredRange
+
+MOST_RANGES = 1000
+STALL_S = 10.0  # how long a reader of routed records may leave a piece untaken
+
+
+class Calls:
+    """One method per route."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._store = cluster.store
+
+    async def statements(self, call: Call) -> Any:
+        request: Statements = await call.body(Statements)
+        key = call.request.headers.get("idempotency-key")
+        return StatementResults(
+            await execute(self._cluster, request.sql, call.identity, request.subscriber, key)
+        )
+
+    async def records(self, call: Call) -> Any:
+        if is_form(call.request.headers.get("content-type")):
+            return await self._record_with_attachments(call)
+        kind = format_of_content_type(call.request.headers.get("content-type"))
+        body = await call.bytes()
+        publisher = call.identity.subject
+        given = call.request.headers.get("idempotency-key")
+        published = await self._cluster.publish(
+            call.path["name"],
+            read(body, kind),
+            publisher=publisher,
+            source="http",
+            key=None if given is None else request_key(given, publisher, kind, body),
+        )
+        return _published(published)
+
+    async def _record_with_attachments(self, call: Call) -> Any:
+        settings, publisher = self._cluster.settings, call.identity.subject
+        limits = settings.attachment_limit_bytes, settings.record_limit_bytes
+        try:
+            dataset = await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
+            publication = MultipartPublication(dataset, self._cluster.attachments, *limits)
+            try:
+                record = await publication.receive(call)
+                validator = RecordValidator(
+                    dataset, settings.record_limit_bytes, publication.announced()
+                )
+                if not isinstance(validator.encode(record), Rejection):
+                    await publication.commit()
+            finally:
+                await publication.discard()
+        except TocsinError as error:
+            return refused_upload(error)
+        given = call.request.headers.get("idempotency-key")
+        said = msgspec.json.encode(record.fields)
+        published = await self._cluster.publish(
+            dataset.name,
+            [record],
+            publisher=publisher,
+            source="http",
+            key=None if given is None else request_key(given, publisher, "multipart", said),
+        )
+        return _published(published)
+
+    async def datasets(self, _: Call) -> Any:
+        return DatasetList(await asyncio.to_thread(self._store.catalog.datasets))
+
+    async def dataset(self, call: Call) -> Any:
+        return await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
+
+    async def channels(self, _: Call) -> Any:
+        return ChannelList(await asyncio.to_thread(self._store.catalog.channels))
+
+    async def channel(self, call: Call) -> Any:
+        return await asyncio.to_thread(self._store.catalog.channel, call.path["name"])
+
+    async def brokers(self, _: Call) -> Any:
+        return RegisteredBrokers(await asyncio.to_thread(self._store.catalog.brokers))
+
+    async def put_broker(self, call: Call) -> Any:
+        registration: Registration = await call.body(Registration)
+        broker = await self._cluster.put_broker(call.path["name"], registration.url)
+        return Registered(broker.name, self._store.id)
+
+    async def broker_subscriptions(self, call: Call) -> Any:
+        sequence, subscriptions = await asyncio.to_thread(
+            self._store.subscriptions.of_broker, call.path["name"]
+        )
+        infos = await self._infos(subscriptions)
+        return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.id)
+
+    async def attach(self, call: Call) -> Any:
+        request: AttachRequest = await call.body(AttachRequest)
+        subscriptions = await self._cluster.subscriptions.attach(
+            request.subscriber, call.path["name"]
+        )
+        return SubscriptionList(await self._infos(subscriptions))
+
+    async def news(self, call: Call) -> Any:
+        since = call.query(NewsQuery).since
+        sequence, heads, detached = await asyncio.to_thread(
+            self._store.subscriptions.news, call.path["name"], since
+        )
+        return News(sequence, [head_news(head) for head in heads], detached, self._store.id)
+
+    async def subscriptions(self, call: Call) -> Any:
+        subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
+        subscriptions = await self._cluster.subscriptions.of_subscriber(subscriber)
+        return SubscriptionList(await self._infos(subscriptions))
+
+    async def subscribe(self, call: Call) -> Any:
+        request: SubscriptionRequest = await call.body(SubscriptionRequest)
+        subscriber = self._whose(call, request.subscriber)
+        subscription = await self._cluster.subscriptions.subscribe(
+            subscriber,
+            request.channel,
+            request.arguments,
+            request.broker,
+            None if request.beginning is UNSET else request.beginning,
+        )
+        (info,) = await self._infos([subscription])
+        return info
+
+    async def _infos(self, subscriptions: Sequence[Subscription]) -> list[SubscriptionInfo]:
+        names = {subscription.backend.channel for subscription in subscriptions}
+        if any(filtered_dataset(name) is not None for name in names):
+            subscriptions = await asyncio.to_thread(self._cluster.routing.present, subscriptions)
+        channels = await asyncio.to_thread(self._channels, names)
+        return [
+            subscription_info(subscription, channels.get(subscription.backend.channel))
+            for subscription in subscriptions
+        ]
+
+    def _channels(self, names: set[str]) -> dict[str, Channel]:
+        channels = {}
+        for name in names:
+            with contextlib.suppress(NotFound):  # dropped meanwhile
+                channels[name] = self._store.catalog.channel(name)
+        return channels
+
+    async def unsubscribe(self, call: Call) -> Any:
+        subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
+        await self._cluster.subscriptions.unsubscribe(call.path["number"], subscriber)
+        return Done()
+
+    def _whose(self, call: Call, named: str | UnsetType | None) -> str:
+        """Brokers and admins act for others; everyone else for themselves."""
+        if named is None or named is UNSET or named == call.identity.subject:
+            return call.identity.subject
+        if not call.identity.scopes & {"broker", "admin"}:
+            raise Forbidden("this token speaks for its own subject only", field="subscriber")
+        return named
+
+    async def results(self, call: Call) -> Any:
+        request: RangeRequests = await call.body(RangeRequests)
+        if len(request.ranges) > MOST_RANGES:
+            raise InvalidInput(f"at most {MOST_RANGES} ranges at once", field="ranges")
+        for wanted in request.ranges:
+            if not 0 < wanted.limit <= MOST_RESULTS:
+                raise InvalidInput(f"limit must be 1 to {MOST_RESULTS}", field="limit")
+        return ResultRanges(await asyncio.to_thread(self._ranges, request.ranges))
+
+    def _ranges(self, requests: list[RangeRequest]) -> list[ResultRange]:
+        ranges = [
+            Range(request.backend, request.after, request.upto, request.limit)
+            for request in requests
+        ]
+        stored = self._store.results.read_many(ranges)
+        filtered = self._cluster.routing.answers(ranges, stored)
+        return [
+            answer or _range_answer(wanted, part)
+            for wanted, part, answer in zip(ranges, stored, filtered, strict=True)
+        ]
+
+    async def log(self, call: Call) -> Any:
+        query = call.query(LogQuery)
+        upto = None if query.upto is UNSET else query.upto
+        read = self._cluster.routing.log_range
+        return await asyncio.to_thread(read, call.path["name"], query.after, upto, query.limit)
+
+    async def filter(self, call: Call) -> Any:
+        bound = self._cluster.routing.filter
+        return await asyncio.to_thread(bound, call.path["name"], call.query(FilterQuery).where)
+
+    async def routed(self, call: Call) -> Any:
+        stream = self._cluster.routed.stream(call.identity)
+        return StreamResponse(stream, STALL_S, stream.gone)
+
+    async def markers(self, call: Call) -> Any:
+        request: Markers = await call.body(Markers)
+        markers = [
+            (marker.subscription, marker.epoch, marker.position) for marker in request.markers
+        ]
+        put, ends = self._store.subscriptions.put_markers, self._cluster.log.ends()
+        return UnknownMarkers(await asyncio.to_thread(put, markers, ends))
+
+    async def status(self, _: Call) -> Any:
+        return ClusterStatus(
+            ready=self._cluster.ready,
+            store_id=self._store.id,
+            waits_for=self._store.waits_for,
+            trouble=self._cluster.trouble,
+        )
+
+
+def _range_answer(wanted: Range, stored: StoredRange | None) -> ResultRange:
+    if stored is None:
+        return ResultRange(backend=wanted.backend, gone=True)
+    return ResultRange(
+        backend=stored.backend,
+        epoch=stored.epoch,
+        floor=stored.floor,
+        head=stored.head,
+        results=[result_info(result) for result in stored.results],
+    )
+
+
+def _published(published: Published) -> Any:
+    nothing_fits = published.rejected and not published.accepted
+    return json_response(published, 422 if nothing_fits else 200)
