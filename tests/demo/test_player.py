@@ -170,25 +170,15 @@ async def test_whoever_is_away_comes_back_at_the_end() -> None:
     assert sorted(notes.told) == [("ann", "login"), ("bob", "login")]
 
 
-class Failing(Actor):
-    """What fails here ends the play."""
-
-    player: Player
-
-    def failed(self, error: Exception) -> None:
-        self.player.end(error)
-
-
 async def refuse() -> None:
     raise ValueError("refused")
 
 
 async def test_an_act_may_end_the_play_before_what_comes_later() -> None:
-    actor, begun = Failing(), []
-    actor.player = Player([actor], Publisher(Sent()))
+    actor, begun = Actor(), []
     course = [Timed(0.0, lambda: actor.then(refuse)), Timed(60.0, lambda: begun.append(1))]
     with pytest.raises(ValueError, match="refused"):
-        await actor.player.play(course, 60.0)
+        await Player([actor]).play(course)
     assert begun == []
 
 

@@ -37,10 +37,11 @@ class CityPlayer(Player):
         super().__init__(people.values(), publisher)
         self.trace = trace
         self._people = people
+        self._reporters = publisher
 
     def publish(self, dataset: str, record: Record) -> None:
         """The record is stamped when it happens, not when its call goes out."""
-        self._publisher.publish(dataset, stamped(record, time.time()))
+        self._reporters.publish(dataset, stamped(record, time.time()))
 
     async def open(self) -> None:
         """The opening: everybody comes, a few at a time, and subscribes to all they wish for."""
@@ -60,7 +61,7 @@ class CityPlayer(Player):
             await person.then(lambda: person.subscribe_all(wishes[name]))
 
         await few_at_a_time(map(enter, wishes), LOGINS_AT_ONCE)
-        await self._publisher.finished()
+        await self._reporters.finished()
 
     async def course(self) -> None:
         """Everything after the opening, up to the trace's end."""

@@ -72,6 +72,8 @@ class Publisher:
 class Actor:
     """Does what it is asked to, one thing after the other."""
 
+    player: Player | None = None  # whose play an act's error ends
+
     def __init__(self) -> None:
         self._last: asyncio.Task[None] | None = None
         self._acting: set[asyncio.Task[None]] = set()
@@ -100,8 +102,10 @@ class Actor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def failed(self, error: Exception) -> None:
-        """What becomes of an act's error: the play does not end by itself."""
-        raise error
+        """What becomes of an act's error."""
+        if self.player is None:
+            raise error
+        self.player.end(error)
 
     async def _act(self, act: Act, after: asyncio.Task[None] | None) -> None:
         if after is not None:
@@ -114,38 +118,50 @@ class Actor:
 
 class Player:
     def __init__(
-        self, actors: Collection[Actor], publisher: Publisher, tick_s: float = TICK_S
+        self,
+        actors: Collection[Actor] = (),
+        publisher: Publisher | None = None,
+        tick_s: float = TICK_S,
     ) -> None:
         self._actors = actors
+        for actor in actors:
+            actor.player = self
         self._publisher = publisher
         self._tick_s = tick_s
         self._failure: Exception | None = None
         self._ended = asyncio.Event()
+        self._start = 0.0
         self.elapsed_s = 0.0  # of the course
         self.behind_s = 0.0  # the most by which an act was late
+
+    @property
+    def now_s(self) -> float:
+        """Since the course began."""
+        return asyncio.get_running_loop().time() - self._start
 
     def end(self, failure: Exception) -> None:
         """What is played ends with this error."""
         self._failure = self._failure or failure
         self._ended.set()
 
-    async def play(self, course: Iterable[Timed], duration_s: float) -> None:
-        """The course, up to its end and until everything that it asked for is done."""
-        start = asyncio.get_running_loop().time()
+    async def play(self, course: Iterable[Timed], duration_s: float = 0.0) -> None:
+        """The course, at least this long and until everything that it asked for is done."""
+        self._start = asyncio.get_running_loop().time()
         for act in course:
-            wait_s = start + act.at_s - asyncio.get_running_loop().time()
+            wait_s = act.at_s - self.now_s
             if wait_s > self._tick_s:
                 await self._wait(wait_s)
             self.behind_s = max(self.behind_s, -wait_s)
             self.elapsed_s = act.at_s
             act.begin()
-        await self._wait(start + duration_s - asyncio.get_running_loop().time())
-        self.elapsed_s = duration_s
+        await self._wait(duration_s - self.now_s)
+        self.elapsed_s = max(self.elapsed_s, duration_s)
         await self.idle()
 
     async def idle(self) -> None:
         """Wait until nobody is in the middle of something."""
-        await self._publisher.finished()
+        if self._publisher is not None:
+            await self._publisher.finished()
         while any(actor.busy for actor in self._actors):
             await self._wait(IDLE_S)
 
