@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from tocsin.demo.player import LOGINS_AT_ONCE, Player, Publisher
-from tocsin.demo.reports import Record
+from tocsin.demo.course import LOGINS_AT_ONCE, CityPlayer, Subscriber
+from tocsin.demo.player import Actor, Player, Publisher, Record, Timed
 from tocsin.demo.trace import Event, Login, Logout, Plan, Publish, Subscribe, Trace, Unsubscribe
 from tocsin.model import Arguments
 
@@ -22,29 +22,14 @@ class Notes:
         self.most_entering = 0
 
 
-class Slow:
+class Slow(Subscriber):
     """A subscriber who needs a few turns of the loop for everything."""
 
     def __init__(self, name: str, notes: Notes, turns: int = 3) -> None:
+        super().__init__()
         self.name = name
         self._notes = notes
         self._turns = turns
-        self._last: asyncio.Task[None] | None = None
-
-    @property
-    def busy(self) -> bool:
-        return self._last is not None and not self._last.done()
-
-    def then(self, act: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        before = self._last
-
-        async def after() -> None:
-            if before is not None:
-                await asyncio.wait([before])
-            await act()
-
-        self._last = asyncio.create_task(after())
-        return self._last
 
     async def _do(self, *what: str) -> None:
         for _ in range(self._turns):
@@ -97,7 +82,7 @@ async def test_everybody_logs_in_before_subscribing_to_all_they_wish_for() -> No
     notes = Notes()
     people = {name: Slow(name, notes) for name in ("ann", "bob")}
     trace = trace_of(*opening("ann", "floods", "fires"), *opening("bob", "fires"))
-    await Player(trace, people, Publisher(Sent())).open()
+    await CityPlayer(trace, people, Publisher(Sent())).open()
     assert [each for each in notes.told if each[0] == "ann"] == [
         ("ann", "login"),
         ("ann", "subscribe", "floods", "fires"),
@@ -110,7 +95,7 @@ async def test_the_opening_lets_in_a_few_at_a_time() -> None:
     names = [f"user-{number}" for number in range(3 * LOGINS_AT_ONCE)]
     people = {name: Slow(name, notes) for name in names}
     events = [event for name in names for event in opening(name, "floods")]
-    await Player(trace_of(*events), people, Publisher(Sent())).open()
+    await CityPlayer(trace_of(*events), people, Publisher(Sent())).open()
     assert notes.most_entering == LOGINS_AT_ONCE
     assert len(notes.told) == 2 * len(names)
 
@@ -125,8 +110,8 @@ async def test_one_subscribers_events_keep_their_order_though_each_takes_long() 
         Logout(at_s=0.003, subscriber="ann"),
         Login(at_s=0.004, subscriber="bob"),
     )
-    player = Player(trace, people, Publisher(Sent()))
-    await player.play()
+    player = CityPlayer(trace, people, Publisher(Sent()))
+    await player.course()
     assert [each[1:] for each in notes.told if each[0] == "ann"] == [
         ("login",),
         ("unsubscribe", "floods"),
@@ -157,14 +142,14 @@ async def test_records_that_come_while_a_call_is_under_way_travel_together_and_i
 async def test_a_record_is_stamped_when_it_happens_not_when_its_call_goes_out() -> None:
     sent = Sent()
     sent.gate.clear()
-    publisher = Publisher(sent)
-    publisher.publish("emergencies", {"report_id": "a"})
+    player = CityPlayer(trace_of(), {}, Publisher(sent))
+    player.publish("emergencies", {"report_id": "a"})
     await asyncio.sleep(0)
-    publisher.publish("emergencies", {"report_id": "b"})
+    player.publish("emergencies", {"report_id": "b"})
     await asyncio.sleep(0.05)
-    publisher.publish("emergencies", {"report_id": "c"})
+    player.publish("emergencies", {"report_id": "c"})
     sent.gate.set()
-    await publisher.finished()
+    await player.idle()
     [_, (_, [b, c])] = sent.calls
     assert b["reported_at"] < c["reported_at"]
 
@@ -175,11 +160,33 @@ async def test_a_refused_publication_ends_the_play() -> None:
 
     trace = trace_of(Publish(at_s=0.001, dataset="emergencies", record={}))
     with pytest.raises(ValueError, match="refused"):
-        await Player(trace, {}, Publisher(refuse)).play()
+        await CityPlayer(trace, {}, Publisher(refuse)).course()
 
 
 async def test_whoever_is_away_comes_back_at_the_end() -> None:
     notes = Notes()
     people = {name: Slow(name, notes) for name in ("ann", "bob")}
-    await Player(trace_of(), people, Publisher(Sent())).all_in()
+    await CityPlayer(trace_of(), people, Publisher(Sent())).all_in()
     assert sorted(notes.told) == [("ann", "login"), ("bob", "login")]
+
+
+async def refuse() -> None:
+    raise ValueError("refused")
+
+
+async def test_an_act_may_end_the_play_before_what_comes_later() -> None:
+    actor, begun = Actor(), []
+    course = [Timed(0.0, lambda: actor.then(refuse)), Timed(60.0, lambda: begun.append(1))]
+    with pytest.raises(ValueError, match="refused"):
+        await Player([actor]).play(course)
+    assert begun == []
+
+
+async def test_whoever_gives_up_does_nothing_more_beside_or_after() -> None:
+    notes = Notes()
+    ann = Slow("ann", notes)
+    ann.then(ann.login)
+    ann.then(ann.logout)
+    ann.beside(ann.logout)
+    await ann.give_up()
+    assert (notes.told, ann.busy) == ([], False)

@@ -16,11 +16,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from tocsin.demo.course import CityPlayer
 from tocsin.demo.gallery import Gallery
 from tocsin.demo.ledger import Ledger, Outcome, percentile
 from tocsin.demo.pictures import LEAST_SEVERITY, draw
-from tocsin.demo.player import Player, Publisher
-from tocsin.demo.reports import Record, drill
+from tocsin.demo.player import Publisher, Record
+from tocsin.demo.reports import drill
 from tocsin.demo.services import CACHE_METRICS, CacheCounts, Runs, Services, tell
 from tocsin.demo.show import Glance, Show
 from tocsin.demo.trace import Plan, Trace, make_trace
@@ -92,7 +93,7 @@ class Demo:
             for name in names
         }
         self._publisher = Publisher(self._send)
-        self.player = Player(trace, self._people, self._publisher)
+        self.player = CityPlayer(trace, self._people, self._publisher)
         self._caches: dict[str, CacheCounts] = {}
         self._phases_s: dict[str, float] = {}
         self._course_runs: dict[str, Runs] = {}
@@ -109,13 +110,13 @@ class Demo:
             await self._shown(self.player.open())
         with self._phase("drill"):
             self._show.note("a drill: a report that concerns nobody warms Spark up")
-            self._publisher.publish("emergencies", drill())
+            self.player.publish("emergencies", drill())
             await self._publisher.finished()
             await self._shown(self._calm(DRILL_LIMIT_S))
         with self._phase("course"):
             self._show.course(trace.duration_s, trace.speed)
             before = await self._services.runs()
-            await self._shown(self.player.play())
+            await self._shown(self.player.course())
             self._course_runs = _difference(before, await self._services.runs())
         with self._phase("quiet"):
             self._show.note("the hour is over: waiting until nothing is under way")
@@ -209,8 +210,7 @@ class Demo:
         if wait:
             await self.player.idle()
         else:
-            for person in people:
-                person.give_up()
+            await asyncio.gather(*(person.give_up() for person in people))
         await asyncio.gather(*(person.leave(settle=wait) for person in people))
 
     @contextlib.contextmanager

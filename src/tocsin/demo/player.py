@@ -1,38 +1,31 @@
-"""Plays a trace in real time: publications to the cluster, comings and goings to each subscriber.
+"""Plays a course in real time: records are published and actors act, each when its time has come.
 
-Keeps the order of each subscriber's events and of each dataset's records, whatever the services'
-pace; never waits for one of them before it goes on with another. Knows no service by itself.
+Keeps the order of each actor's acts and of each dataset's records, whatever the services' pace;
+never waits for one of them before it goes on with another. Knows no service, no city and no study:
+those who play (the demo, the lab's live studies) say what is done and when.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
+import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from tocsin.demo.reports import Record, stamped
-from tocsin.demo.trace import Event, Login, Logout, Publish, Subscribe, Trace, Unsubscribe
-from tocsin.model import Arguments
+TICK_S = 0.02  # acts so close to each other are begun together
+IDLE_S = 0.02
 
-LOGINS_AT_ONCE = 24
-TICK_S = 0.02  # events so close to each other are played together
-
+Record = dict[str, Any]
+Act = Callable[[], Awaitable[None]]
 Send = Callable[[str, Sequence[Record]], Awaitable[None]]
 
 
-class Subscriber(Protocol):
-    """What the player needs of a subscriber (`visit.Person`)."""
+class Timed(NamedTuple):
+    """Something to begin at a second of the course; it does not wait for what it begins."""
 
-    @property
-    def busy(self) -> bool: ...
-    def then(self, act: Callable[[], Awaitable[None]]) -> asyncio.Task[None]: ...
-    async def login(self) -> None: ...
-    async def logout(self) -> None: ...
-    async def subscribe_all(self, wishes: list[tuple[str, Arguments]]) -> None: ...
-    async def subscribe(self, channel: str, arguments: Arguments) -> None: ...
-    async def unsubscribe(self, channel: str, arguments: Arguments) -> None: ...
+    at_s: float
+    begin: Callable[[], object]
 
 
 class Publisher:
@@ -51,7 +44,7 @@ class Publisher:
     def publish(self, dataset: str, record: Record) -> None:
         """Take a record; raises what an earlier call failed with."""
         self._check()
-        self._waiting[dataset].append(stamped(record, time.time()))
+        self._waiting[dataset].append(record)
         if dataset not in self._sending:
             self._sending[dataset] = asyncio.create_task(self._drain(dataset))
 
@@ -76,82 +69,121 @@ class Publisher:
             del self._sending[dataset]
 
 
+class Actor:
+    """Does what it is asked to, one thing after the other."""
+
+    player: Player | None = None  # whose play an act's error ends
+
+    def __init__(self) -> None:
+        self._last: asyncio.Task[None] | None = None
+        self._acting: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        return any(not task.done() for task in self._acting)
+
+    def then(self, act: Act) -> asyncio.Task[None]:
+        """Do this as soon as everything before it is done."""
+        self._last = self.beside(act, self._last)
+        return self._last
+
+    def beside(self, act: Act, after: asyncio.Task[None] | None = None) -> asyncio.Task[None]:
+        """Do this when `after` is done, and let nothing else wait for it."""
+        task = asyncio.create_task(self._act(act, after))
+        self._acting.add(task)
+        task.add_done_callback(self._acting.discard)
+        return task
+
+    async def give_up(self) -> None:
+        """Do nothing further of what was asked."""
+        tasks = list(self._acting)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def failed(self, error: Exception) -> None:
+        """What becomes of an act's error."""
+        if self.player is None:
+            raise error
+        self.player.end(error)
+
+    async def _act(self, act: Act, after: asyncio.Task[None] | None) -> None:
+        if after is not None:
+            await asyncio.wait([after])
+        try:
+            await act()
+        except Exception as error:
+            self.failed(error)
+
+
 class Player:
     def __init__(
-        self, trace: Trace, people: Mapping[str, Subscriber], publisher: Publisher
+        self,
+        actors: Collection[Actor] = (),
+        publisher: Publisher | None = None,
+        tick_s: float = TICK_S,
     ) -> None:
-        self.trace = trace
-        self._people = people
+        self._actors = actors
+        for actor in actors:
+            actor.player = self
         self._publisher = publisher
-        self.elapsed_s = 0.0  # of the course, in the trace's own (compressed) time
-        self.behind_s = 0.0  # the most by which an event was late
+        self._tick_s = tick_s
+        self._failure: Exception | None = None
+        self._ended = asyncio.Event()
+        self._start = 0.0
+        self.elapsed_s = 0.0  # of the course
+        self.behind_s = 0.0  # the most by which an act was late
 
-    async def open(self) -> None:
-        """The opening: everybody comes, a few at a time, and subscribes to all they wish for."""
-        wishes: dict[str, list[tuple[str, Arguments]]] = {}
-        for event in self.trace.opening:
-            match event:
-                case Publish():
-                    self._publisher.publish(event.dataset, event.record)
-                case Login():
-                    wishes.setdefault(event.subscriber, [])
-                case Subscribe():
-                    wishes[event.subscriber].append((event.channel, event.arguments))
-        gate = asyncio.Semaphore(LOGINS_AT_ONCE)
+    @property
+    def now_s(self) -> float:
+        """Since the course began."""
+        return asyncio.get_running_loop().time() - self._start
 
-        async def enter(name: str) -> None:
-            person = self._people[name]
-            async with gate:
-                await person.then(person.login)
-                await person.then(lambda: person.subscribe_all(wishes[name]))
+    def end(self, failure: Exception) -> None:
+        """What is played ends with this error."""
+        self._failure = self._failure or failure
+        self._ended.set()
 
-        await asyncio.gather(*map(enter, wishes))
-        await self._publisher.finished()
-
-    async def play(self) -> None:
-        """The course, up to its end and until everything it asked for is done."""
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        for event in self.trace.course:
-            wait_s = start + event.at_s - loop.time()
-            if wait_s > TICK_S:
-                await asyncio.sleep(wait_s)
+    async def play(self, course: Iterable[Timed], duration_s: float = 0.0) -> None:
+        """The course, at least this long and until everything that it asked for is done."""
+        self._start = asyncio.get_running_loop().time()
+        for act in course:
+            wait_s = act.at_s - self.now_s
+            if wait_s > self._tick_s:
+                await self._wait(wait_s)
             self.behind_s = max(self.behind_s, -wait_s)
-            self.elapsed_s = event.at_s
-            self._do(event)
-        await asyncio.sleep(max(0.0, start + self.trace.duration_s - loop.time()))
-        self.elapsed_s = self.trace.duration_s
+            self.elapsed_s = act.at_s
+            act.begin()
+        await self._wait(duration_s - self.now_s)
+        self.elapsed_s = max(self.elapsed_s, duration_s)
         await self.idle()
 
     async def idle(self) -> None:
         """Wait until nobody is in the middle of something."""
-        await self._publisher.finished()
-        while any(person.busy for person in self._people.values()):  # noqa: ASYNC110 (bounded)
-            await asyncio.sleep(0.02)
+        if self._publisher is not None:
+            await self._publisher.finished()
+        while any(actor.busy for actor in self._actors):
+            await self._wait(IDLE_S)
 
-    async def all_in(self) -> None:
-        """Everybody comes (back), so that whoever was away is told what happened."""
-        gate = asyncio.Semaphore(LOGINS_AT_ONCE)
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ended.wait(), max(0.0, seconds))
+        if self._failure is not None:
+            raise self._failure
 
-        async def enter(person: Subscriber) -> None:
-            async with gate:
-                await person.then(person.login)
 
-        await asyncio.gather(*map(enter, self._people.values()))
+async def few_at_a_time(calls: Iterable[Coroutine[Any, Any, None]], at_once: int) -> None:
+    """Until all are done, or one fails: then the others end, too."""
+    free = asyncio.Semaphore(at_once)
 
-    def _do(self, event: Event) -> None:
-        match event:
-            case Publish():
-                self._publisher.publish(event.dataset, event.record)
-            case Login():
-                person = self._people[event.subscriber]
-                person.then(person.login)
-            case Logout():
-                person = self._people[event.subscriber]
-                person.then(person.logout)
-            case Subscribe() | Unsubscribe():
-                self._change(self._people[event.subscriber], event)
+    async def limited(call: Coroutine[Any, Any, None]) -> None:
+        async with free:
+            await call
 
-    def _change(self, person: Subscriber, event: Subscribe | Unsubscribe) -> None:
-        act = person.subscribe if isinstance(event, Subscribe) else person.unsubscribe
-        person.then(lambda: act(event.channel, event.arguments))
+    tasks = [asyncio.create_task(limited(call)) for call in calls]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -10,11 +10,12 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from tocsin.demo import city
+from tocsin.demo.player import Record
 
 SMALLEST_BYTES, LARGEST_BYTES = 200, 1000
 SPEED_KMH = 25.0
@@ -34,7 +35,6 @@ _SENTENCES = (
     "Schools nearby remain closed for the day.",
 )
 
-Record = dict[str, Any]
 Thing = TypeVar("Thing")
 
 

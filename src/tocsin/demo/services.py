@@ -26,7 +26,7 @@ from tocsin.client.http import Http, error_of
 from tocsin.client.transport import HttpClient
 from tocsin.demo import city, pictures
 from tocsin.demo.ledger import Ledger
-from tocsin.demo.reports import Record
+from tocsin.demo.player import Record
 from tocsin.errors import Unavailable
 from tocsin.protocol.broker import BrokerInfo
 from tocsin.protocol.cluster import RangeRequest, RangeRequests, ResultRanges

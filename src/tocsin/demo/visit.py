@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from tocsin.client.connection import Connection, Listener, Locate
 from tocsin.client.feed import Result
 from tocsin.client.http import Token
+from tocsin.demo.course import Subscriber
 from tocsin.demo.gallery import Gallery
 from tocsin.demo.ledger import Ledger
 from tocsin.errors import TocsinError
@@ -82,12 +83,13 @@ class Visit(Connection):
             self._opened_one(listener)
 
 
-class Person:
+class Person(Subscriber):
     """Does what the trace says, one thing after the other."""
 
     def __init__(
         self, name: str, locate: Locate, token: str, watch: Watch, gallery: Gallery
     ) -> None:
+        super().__init__()
         self.name = name
         self._locate = locate
         self._token = token
@@ -96,35 +98,15 @@ class Person:
         self._visit: Visit | None = None
         self._held: dict[str, int] = {}  # wish → subscription
         self._watching: dict[int, asyncio.Task[None]] = {}
-        self._last: asyncio.Task[None] | None = None
 
     @property
     def online(self) -> bool:
         return self._visit is not None
 
-    @property
-    def busy(self) -> bool:
-        return self._last is not None and not self._last.done()
-
-    def then(self, act: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Do this as soon as everything before it is done."""
-        self._last = asyncio.create_task(self._after(self._last, act))
-        return self._last
-
-    async def _after(
-        self, before: asyncio.Task[None] | None, act: Callable[[], Awaitable[None]]
-    ) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        try:
-            await act()
-        except TocsinError as error:
-            self._watch.mishaps.append(f"{self.name}: {error}")
-
-    def give_up(self) -> None:
-        """Do nothing further of what was asked."""
-        if self._last is not None:
-            self._last.cancel()
+    def failed(self, error: Exception) -> None:
+        if not isinstance(error, TocsinError):
+            raise error
+        self._watch.mishaps.append(f"{self.name}: {error}")
 
     async def login(self) -> None:
         if self._visit is not None:

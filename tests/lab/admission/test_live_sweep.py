@@ -17,7 +17,7 @@ from tocsin.lab.experiments import experiment_named
 from tocsin.lab.experiments.kafka_admission import EXPERIMENT
 from tocsin.lab.experiments.kafka_admission.policies import FIVE
 from tocsin.lab.live.consumer_logs import form
-from tocsin.lab.live.consumer_logs.player import Player
+from tocsin.lab.live.consumer_logs.player import OfferPlayer
 from tocsin.lab.reports.curves import panels
 from tocsin.lab.reports.kinds import label_kinds
 from tocsin.lab.running import Done, run_experiment
@@ -210,5 +210,5 @@ def test_figures_show_live_points_solid_and_predictions_dashed_beside_them(
 def test_logs_that_cannot_be_played_live_are_refused(logs: Logs, field: str) -> None:
     offers = paper_offers(PaperSettings(records=5), 1)
     with pytest.raises(InvalidInput) as told:
-        Player.play(None, offers, parse_admission("all"), logs)  # type: ignore[arg-type]
+        OfferPlayer.play(None, offers, parse_admission("all"), logs)  # type: ignore[arg-type]
     assert told.value.field == field

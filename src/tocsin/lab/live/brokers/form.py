@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from tocsin.lab.live.brokers.player import Played, Player
+from tocsin.lab.live.brokers.player import Played, VisitPlayer
 from tocsin.lab.live.brokers.tree import staged
 from tocsin.lab.simulators.overlay.visits import Foretold, foretell, measures_of
 from tocsin.lab.spec.progress import Progress
@@ -51,7 +51,7 @@ def hop_costs(hops: list[int], took_s: list[float]) -> tuple[float, float]:
     return float(here_s), float(hop_s)
 
 
-def _play(player: Player, visits: Visits, policy: str, speed: float) -> Row:
+def _play(player: VisitPlayer, visits: Visits, policy: str, speed: float) -> Row:
     parsed = parse_message_policy(policy)
     foretold = foretell(visits, parsed)
     return _row(visits, foretold, player.play(visits, parsed, foretold, speed=speed))
@@ -76,7 +76,7 @@ def _row(visits: Visits, foretold: Foretold, played: Played) -> Row:
     return row
 
 
-def _warm_up(player: Player, brokers: int, progress: Progress) -> None:
+def _warm_up(player: VisitPlayer, brokers: int, progress: Progress) -> None:
     """The first calls open connections."""
     progress.begin("warming up", 0)
     visits = draw_visits(TreeLoad(brokers=brokers, **WARM_UP), 0)  # type: ignore[arg-type]

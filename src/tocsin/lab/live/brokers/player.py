@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tocsin.client import Client
+from tocsin.demo.player import Actor, Player, Timed, few_at_a_time
 from tocsin.lab.simulators.overlay.visits import NOBODY, Answers, Foretold
 from tocsin.lab.spec.study import BrokenPromise
 from tocsin.lab.workloads.visits import Visits
@@ -37,7 +39,7 @@ class Played(Struct, frozen=True, kw_only=True):
     late_s: NDArray[np.float64]  # from when a client should be there until it is
 
 
-class Player:
+class VisitPlayer:
     """The system is up; `runner` has its event loop."""
 
     def __init__(self, runner: asyncio.Runner, system: System) -> None:
@@ -84,7 +86,7 @@ class Player:
             for broker, message in zip(visits.broker, visits.message, strict=True)
         ]
         try:
-            await _together(_few(client.come() for client in clients[: visits.early]))
+            await few_at_a_time((client.come() for client in clients[: visits.early]), AT_ONCE)
             await asyncio.sleep(TELL_S)
             await self._publish(first, load.messages)
             await self._until("messages cached", held, _held)
@@ -93,9 +95,9 @@ class Player:
             after = await self._counted()
             await self._whole()
         except BrokenPromise:
-            await _together(_few(client.forget() for client in clients))
+            await few_at_a_time((client.forget() for client in clients), AT_ONCE)
             raise
-        await _together(_few(client.leave() for client in clients))
+        await few_at_a_time((client.leave() for client in clients), AT_ONCE)
         requesting = clients[visits.early :]
         return Played(
             answers=Answers(
@@ -159,37 +161,31 @@ class Player:
         return answer.json()
 
 
-class _Client:
-    def __init__(self, player: Player, broker: int, number: int) -> None:
+class _Client(Actor):
+    def __init__(self, brokers: VisitPlayer, broker: int, number: int) -> None:
+        super().__init__()
         self.hops, self.took_s, self.late_s = NOBODY, float("nan"), 0.0
-        self._player = player
+        self._brokers = brokers
         self._broker = broker
         self._number = number
         self._there: tuple[str, int] | None = None
 
-    async def stay(self, came_at: float, left_at: float, end_at: float) -> None:
-        """Whoever is not there yet comes, and asks."""
-        if self._there is None:
-            await _until(came_at)
-            await self.come()
-            self.late_s = time.monotonic() - came_at
-            await _together([self._ask(), self._go(left_at, end_at)])
-        else:
-            await self._go(left_at, end_at)
+    def enter(self, at_s: float) -> None:
+        """Come, and ask: nothing waits for the answer."""
+        self.beside(self._ask, after=self.then(partial(self._come_at, at_s)))
 
-    async def _go(self, left_at: float, end_at: float) -> None:
-        """Who would stay longer than the play stays until all has been counted."""
-        if left_at < end_at:
-            await _until(left_at)
-            await self.leave()
+    async def _come_at(self, at_s: float) -> None:
+        await self.come()
+        assert self.player is not None
+        self.late_s = self.player.now_s - at_s
 
     async def come(self) -> None:
-        self._there = await self._player.subscribe(self._broker, self._number)
+        self._there = await self._brokers.subscribe(self._broker, self._number)
 
     async def leave(self) -> None:
         if self._there is not None:
             there, self._there = self._there, None
-            await self._player.unsubscribe(self._broker, *there)
+            await self._brokers.unsubscribe(self._broker, *there)
 
     async def forget(self) -> None:
         """Leave, if that can be: what clients of this play want, others do not."""
@@ -198,7 +194,7 @@ class _Client:
 
     async def _ask(self) -> None:
         assert self._there is not None
-        copies = await self._player.recall(self._broker, self._number, self._there[0])
+        copies = await self._brokers.recall(self._broker, self._number, self._there[0])
         if copies:
             self.hops, self.took_s = copies[0]["hops"], copies[0]["took_s"]
 
@@ -215,37 +211,18 @@ def _links(state: dict[str, Any]) -> int:
     return len(state["neighbours"])
 
 
-async def _until(at: float) -> None:
-    await asyncio.sleep(max(0.0, at - time.monotonic()))
-
-
 async def _come_and_go(clients: Sequence[_Client], visits: Visits, speed: float) -> None:
-    began_at = time.monotonic()
-    came_at, left_at = (began_at + when / speed for when in (visits.came_s, visits.left_s))
-    end_at = began_at + visits.load.duration_s / speed
-    await _together(
-        client.stay(float(came), float(left), end_at)
-        for client, came, left in zip(clients, came_at, left_at, strict=True)
-    )
-
-
-async def _together(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Until all are done, or one fails: then the others end, too."""
-    tasks = [asyncio.create_task(call) for call in calls]
+    """Who would stay longer than the play stays until all has been counted."""
+    course: list[Timed] = []
+    duration_s = visits.load.duration_s / speed
+    came_s, left_s = ((times / speed).tolist() for times in (visits.came_s, visits.left_s))
+    for number, client in enumerate(clients):
+        if number >= visits.early:
+            course.append(Timed(came_s[number], partial(client.enter, came_s[number])))
+        if left_s[number] < duration_s:
+            course.append(Timed(left_s[number], partial(client.then, client.leave)))
+    course.sort(key=lambda act: act.at_s)
     try:
-        await asyncio.gather(*tasks)
+        await Player(clients, tick_s=0.0).play(course)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _few(calls: Iterable[Coroutine[Any, Any, None]]) -> list[Coroutine[Any, Any, None]]:
-    """A few of the calls at a time."""
-    free = asyncio.Semaphore(AT_ONCE)
-
-    async def limited(call: Coroutine[Any, Any, None]) -> None:
-        async with free:
-            await call
-
-    return [limited(call) for call in calls]
+        await asyncio.gather(*(client.give_up() for client in clients))

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tocsin.lab.live.brokers.player import Player
+from tocsin.lab.live.brokers.player import VisitPlayer
 from tocsin.lab.live.system import running
 from tocsin.lab.spec.progress import Progress
 from tocsin.overlay.topology import balanced
@@ -18,7 +18,7 @@ HEARTBEAT_S = 3.0  # a busy machine is no reason to take a broker for dead
 
 
 @contextlib.contextmanager
-def staged(progress: Progress, brokers: int) -> Iterator[Player]:
+def staged(progress: Progress, brokers: int) -> Iterator[VisitPlayer]:
     progress.begin(f"starting {brokers} brokers", 0)
     with tempfile.TemporaryDirectory(prefix="tocsin-live-") as data:
         tree = Path(data) / "tree.toml"
@@ -33,7 +33,7 @@ def staged(progress: Progress, brokers: int) -> Iterator[Player]:
             flush_interval_s=3600.0,  # nothing else works meanwhile
         )
         with running(settings, brokers) as (runner, system):
-            player = Player(runner, system)
+            player = VisitPlayer(runner, system)
             try:
                 yield player
             finally:

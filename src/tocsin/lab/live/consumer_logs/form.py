@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from msgspec.structs import asdict
 
 from tocsin.lab.live.consumer_logs.costs import COSTS, measured_costs
-from tocsin.lab.live.consumer_logs.player import Played, Player
+from tocsin.lab.live.consumer_logs.player import OfferPlayer, Played
 from tocsin.lab.live.consumer_logs.servers import staged
 from tocsin.lab.simulators.consumer_logs import simulate
 from tocsin.lab.spec.progress import Progress
@@ -53,7 +53,7 @@ def _row(played: Played) -> Row:
     return known | asdict(played.timings)
 
 
-def _warm_up(player: Player, progress: Progress) -> None:
+def _warm_up(player: OfferPlayer, progress: Progress) -> None:
     """The first plays are slow: Java has not compiled anything yet."""
     progress.begin("warming up", len(WARM_UPS))
     for text in WARM_UPS:

@@ -10,15 +10,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
 
 import msgspec
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from tocsin.client import Client, consumer_log
 from tocsin.client.logged_results import ConsumerLog
+from tocsin.demo.player import Player, Publisher, Record, Timed
 from tocsin.errors import InvalidInput
 from tocsin.lab.live.consumer_logs.observation import Observed, Seen, Timings, awaited
 from tocsin.lab.simulators.consumer_logs import Logs, Measures
@@ -41,7 +40,7 @@ class Played(Struct, frozen=True):
     timings: Timings
 
 
-class Player:
+class OfferPlayer:
     """The system is up; `runner` has its event loop."""
 
     def __init__(self, runner: asyncio.Runner, system: System, dataset: str) -> None:
@@ -76,7 +75,7 @@ class Player:
             ]
             try:
                 began_at = time.time()
-                await self._publish(offers.at, records, began_at)
+                await self._publish(offers.at.tolist(), records)
                 seen = await asyncio.gather(*reading)
             finally:
                 stop.set()
@@ -126,21 +125,19 @@ class Player:
         row = dict(zip(answer.columns, answer.rows[0], strict=True))
         return row["subscription"], row["marker"]
 
-    async def _publish(
-        self, at: NDArray[np.float64], records: Sequence[dict[str, Any]], began_at: float
-    ) -> None:
+    async def _publish(self, at: Sequence[float], records: Sequence[Record]) -> None:
         """Each when its time has come: one request at a time, with all that are due."""
-        sent = 0
-        while sent < len(records):
-            now = time.time() - began_at
-            due = int(np.searchsorted(at, now, side="right"))
-            if due == sent:
-                await asyncio.sleep(float(at[sent]) - now)
-                continue
-            published = await self._client.publish(self._dataset, records[sent:due])
-            if published.accepted != due - sent:
-                raise BrokenPromise(f"{published.rejected} records were rejected")
-            sent = due
+        publisher = Publisher(self._send)
+        course = [
+            Timed(at_s, partial(publisher.publish, self._dataset, record))
+            for at_s, record in zip(at, records, strict=True)
+        ]
+        await Player(publisher=publisher, tick_s=0.0).play(course)
+
+    async def _send(self, dataset: str, records: Sequence[Record]) -> None:
+        published = await self._client.publish(dataset, records)
+        if published.accepted != len(records):
+            raise BrokenPromise(f"{published.rejected} records were rejected")
 
 
 def _refuse_unplayable(offers: Offers, logs: Logs) -> None:
@@ -153,7 +150,7 @@ def _refuse_unplayable(offers: Offers, logs: Logs) -> None:
         raise InvalidInput("a live consumer has one subscription", field="subscriptions")
 
 
-def _records(offers: Offers) -> list[dict[str, Any]]:
+def _records(offers: Offers) -> list[Record]:
     """As they are published. What a consumer gets of one is as large as the offers say."""
     values = offers.values[offers.content].tolist()
     records = []

@@ -12,7 +12,7 @@ from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.throwaway import Throwaway
 from tocsin.errors import TocsinError
-from tocsin.lab.live.consumer_logs.player import Player
+from tocsin.lab.live.consumer_logs.player import OfferPlayer
 from tocsin.lab.live.system import running
 from tocsin.lab.spec.progress import Progress
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
@@ -21,7 +21,7 @@ from tocsin.storage.store.dialect import dialect_of
 
 
 @contextlib.contextmanager
-def staged(progress: Progress, *, log: str, database: str, mark_s: float) -> Iterator[Player]:
+def staged(progress: Progress, *, log: str, database: str, mark_s: float) -> Iterator[OfferPlayer]:
     """On the servers that are named, else on some of its own that end with it."""
     if log:
         KafkaAddress.parse(log)
@@ -45,7 +45,7 @@ def staged(progress: Progress, *, log: str, database: str, mark_s: float) -> Ite
             flush_interval_s=3600.0,  # nothing else works meanwhile
         )
         runner, system = until.enter_context(running(settings, brokers=0))
-        player = Player(runner, system, f"offers_{secrets.token_hex(4)}")
+        player = OfferPlayer(runner, system, f"offers_{secrets.token_hex(4)}")
         try:
             yield player
         finally:
