@@ -187,6 +187,6 @@ async def test_whoever_gives_up_does_nothing_more_beside_or_after() -> None:
     ann = Slow("ann", notes)
     ann.then(ann.login)
     ann.then(ann.logout)
-    ann.beside(ann.logout)
+    ann.concurrently(ann.logout)
     await ann.give_up()
     assert (notes.told, ann.busy) == ([], False)

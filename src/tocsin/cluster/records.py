@@ -36,20 +36,11 @@ def subscription_info(
     subscription: Subscription, channel: Channel | None = None
 ) -> SubscriptionInfo:
     """A frontend subscription, with what only brokers need."""
-    backend = subscription.backend
+    filter = subscription.backend.filter
     attached = channel is not None and bool(channel.attachments)
-    return SubscriptionInfo(
-        subscription=subscription.id,
-        subscriber=subscription.subscriber,
-        broker=subscription.broker,
-        backend=backend.id,
-        channel=backend.channel,
-        arguments=backend.arguments,
-        epoch=backend.epoch,
-        head=backend.head,
-        floor=backend.floor,
-        marker=subscription.marker,
-        filter=UNSET if backend.filter is None else backend.filter,
+    return SubscriptionInfo.of(
+        subscription,
+        filter=UNSET if filter is None else filter,
         attachments=channel.attachments if channel is not None and attached else UNSET,
         keys=channel.keys if channel is not None and attached else UNSET,
     )

@@ -252,7 +252,7 @@ def _difference(before: Mapping[str, Runs], after: Mapping[str, Runs]) -> dict[s
     }
 
 
-Beside = Callable[[Mapping[str, str], str], contextlib.AbstractAsyncContextManager[Any]]
+Companion = Callable[[Mapping[str, str], str], contextlib.AbstractAsyncContextManager[Any]]
 """Something that goes on beside the play, given the brokers' addresses and a token."""
 
 
@@ -261,7 +261,7 @@ def _nothing(brokers: Mapping[str, str], token: str) -> contextlib.AbstractAsync
 
 
 async def perform(
-    course: Course, settings: Settings, show: Show, beside: Beside = _nothing
+    course: Course, settings: Settings, show: Show, companion: Companion = _nothing
 ) -> Report:
     """Start a system in the settings' data directory, run the demo in it, stop everything.
 
@@ -282,7 +282,7 @@ async def perform(
             try:
                 await services.all_known()
                 demo = Demo(trace, services, lambda name: system.token(name, "subscribe"), show)
-                async with beside(system.broker_urls, token):
+                async with companion(system.broker_urls, token):
                     finished = await _unless(stop, demo.run())
                     if not finished:
                         show.note("interrupted: closing the books")

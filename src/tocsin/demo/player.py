@@ -84,10 +84,10 @@ class Actor:
 
     def then(self, act: Act) -> asyncio.Task[None]:
         """Do this as soon as everything before it is done."""
-        self._last = self.beside(act, self._last)
+        self._last = self.concurrently(act, self._last)
         return self._last
 
-    def beside(self, act: Act, after: asyncio.Task[None] | None = None) -> asyncio.Task[None]:
+    def concurrently(self, act: Act, after: asyncio.Task[None] | None = None) -> asyncio.Task[None]:
         """Do this when `after` is done, and let nothing else wait for it."""
         task = asyncio.create_task(self._act(act, after))
         self._acting.add(task)

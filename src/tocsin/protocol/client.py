@@ -8,12 +8,12 @@ are generic in the payload's type. Must not know sockets.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from tocsin.model import Beginning
+from tocsin.model import Beginning, Subscription
 from tocsin.overlay.filters import Filter
 from tocsin.protocol.failure import ErrorInfo
 from tocsin.protocol.fields import (
@@ -82,6 +82,24 @@ class SubscriptionInfo(Struct, frozen=True):
         ]
         | UnsetType
     ) = UNSET
+
+    @classmethod
+    def of(cls, subscription: Subscription, **more: Any) -> Self:
+        """With what only brokers need, if that is given."""
+        backend = subscription.backend
+        return cls(
+            subscription=subscription.id,
+            subscriber=subscription.subscriber,
+            backend=backend.id,
+            channel=backend.channel,
+            arguments=backend.arguments,
+            epoch=backend.epoch,
+            head=backend.head,
+            floor=backend.floor,
+            marker=subscription.marker,
+            broker=subscription.broker,
+            **more,
+        )
 
 
 class SubscriptionList(Struct, frozen=True):

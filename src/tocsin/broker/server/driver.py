@@ -33,7 +33,6 @@ from tocsin.broker.machine.effects import (
     Synchronised,
     Unsubscribed,
 )
-from tocsin.broker.machine.events import Cursor
 from tocsin.broker.server.client_connections import ClientConnection, ClientConnections
 from tocsin.broker.server.cluster_calls import MARKERS, ClusterCalls
 from tocsin.broker.server.cluster_link import ClusterLink, new_heads
@@ -44,7 +43,6 @@ from tocsin.overlay.routing import Message, Relink, Send
 from tocsin.policies import parse_policy
 from tocsin.policies.message import parse_message_policy
 from tocsin.policies.page import parse_page_policy
-from tocsin.protocol.client import Interest
 from tocsin.protocol.cluster import News
 from tocsin.settings import Settings
 
@@ -167,63 +165,6 @@ class Driver:
         needs: int | None = None,
     ) -> None:
         self.perform(self.machine.attach(request, subscriber, time.monotonic(), needs=needs))
-
-    def subscribe(
-        self,
-        request: Asker[Subscribed],
-        subscriber: str,
-        interest: Interest,
-        connection: int | None = None,
-    ) -> None:
-        now = time.monotonic()
-        self.perform(
-            self.machine.subscribe(request, subscriber, interest, now, connection=connection)
-        )
-
-    def unsubscribe(self, request: Asker[Unsubscribed], subscriber: str, subscription: int) -> None:
-        self.perform(self.machine.unsubscribe(request, subscriber, subscription, time.monotonic()))
-
-    def get(
-        self,
-        request: Asker[Answer],
-        subscriber: str,
-        subscription: int,
-        cursor: Cursor,
-        *,
-        limit: int | None = None,
-        wait_until: float | None = None,
-    ) -> None:
-        effects = self.machine.get(
-            request,
-            subscriber,
-            subscription,
-            time.monotonic(),
-            cursor,
-            limit=limit,
-            wait_until=wait_until,
-        )
-        self.perform(effects)
-
-    def ack(
-        self,
-        subscriber: str,
-        subscription: int,
-        epoch: str,
-        position: int,
-        *,
-        connection: int | None = None,
-        request: Asker[Acked] | None = None,
-    ) -> None:
-        effects = self.machine.ack(
-            subscriber,
-            subscription,
-            epoch,
-            position,
-            time.monotonic(),
-            connection=connection,
-            request=request,
-        )
-        self.perform(effects)
 
     def recall(self, request: Asker[Recalled], wanted: Filter, wait_s: float) -> None:
         self.perform(self.machine.recall(request, wanted, wait_s, time.monotonic()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -25,42 +26,17 @@ from tocsin.protocol.failure import error_info
 from tocsin.protocol.version import VERSION
 
 encode = frames.encode
+R = TypeVar("R", bound=Results[Raw])
 
 
 def results_body(answer: Answer) -> Results[Raw]:
     """The answer to a get by REST."""
-    return Results(
-        backend=answer.backend,
-        epoch=answer.epoch,
-        after=answer.after,
-        upto=answer.upto,
-        head=answer.head,
-        results=_results(answer.results),
-        gap=_missing(answer.gap),
-        cached=answer.cached,
-        fetched=answer.fetched,
-        from_neighbours=answer.from_neighbours,
-        subscription=answer.subscription,
-    )
+    return _as(Results, answer)
 
 
 def answer_message(answer: Answer, ref: frames.Ref) -> Message:
     """The answer to a get over a WebSocket."""
-    frame = ResultsFrame(
-        backend=answer.backend,
-        epoch=answer.epoch,
-        after=answer.after,
-        upto=answer.upto,
-        head=answer.head,
-        results=_results(answer.results),
-        gap=_missing(answer.gap),
-        cached=answer.cached,
-        fetched=answer.fetched,
-        from_neighbours=answer.from_neighbours,
-        subscription=answer.subscription,
-        ref=ref,
-    )
-    return Message("results", encode(frame))
+    return Message("results", encode(_as(ResultsFrame, answer, ref=ref)))
 
 
 def shortened(answer: Answer, most_bytes: int) -> Answer:
@@ -142,18 +118,23 @@ def subscription_of(info: SubscriptionInfo) -> Subscription:
 
 def info_of(subscription: Subscription) -> SubscriptionInfo:
     """A subscription as clients are told of it."""
-    backend = subscription.backend
-    return SubscriptionInfo(
-        subscription=subscription.id,
-        subscriber=subscription.subscriber,
-        backend=backend.id,
-        channel=backend.channel,
-        arguments=backend.arguments,
-        epoch=backend.epoch,
-        head=backend.head,
-        floor=backend.floor,
-        marker=subscription.marker,
-        broker=subscription.broker,
+    return SubscriptionInfo.of(subscription)
+
+
+def _as(kind: type[R], answer: Answer, **more: Any) -> R:
+    return kind(
+        backend=answer.backend,
+        epoch=answer.epoch,
+        after=answer.after,
+        upto=answer.upto,
+        head=answer.head,
+        results=_results(answer.results),
+        gap=_missing(answer.gap),
+        cached=answer.cached,
+        fetched=answer.fetched,
+        from_neighbours=answer.from_neighbours,
+        subscription=answer.subscription,
+        **more,
     )
 
 

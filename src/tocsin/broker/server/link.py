@@ -17,7 +17,8 @@ from msgspec import Struct
 from picows import WSFrame, WSListener, WSMsgType, WSTransport
 from websockets.frames import Frame, Opcode
 
-from tocsin.errors import UpgradeRequired
+from tocsin.broker.server.fragments import Fragments
+from tocsin.errors import TooLarge, UpgradeRequired
 from tocsin.protocol.client import COME_AGAIN, INTERNAL, MALFORMED, TOO_LARGE
 from tocsin.protocol.link import Message, decode, encode
 from tocsin.protocol.version import HEADER
@@ -72,8 +73,7 @@ class Link(WSListener):
         self._cut = False
         self._out: list[bytes] = []
         self._out_bytes = 0
-        self._parts: list[bytes] = []
-        self._parts_bytes = 0
+        self._fragments = Fragments(hub.limits.unsent_bytes)
         self._heard = True
         self._silent = 0  # beats in which it did nothing
         self._written_bytes = 0
@@ -210,19 +210,14 @@ class Link(WSListener):
         """See above."""
 
     def _text(self, frame: WSFrame) -> None:
-        data = frame.get_payload_as_bytes()
-        self._hub.counts.bytes_in += len(data)
-        if not frame.fin or self._parts:
-            self._parts.append(data)
-            self._parts_bytes += len(data)
-            if self._parts_bytes > self._hub.limits.unsent_bytes:
-                self._parts = []
-                self.cut(TOO_LARGE, f"a message of more than {self._hub.limits.unsent_bytes} bytes")
-                return
-            if not frame.fin:
-                return
-            data = b"".join(self._parts)
-            self._parts, self._parts_bytes = [], 0
+        self._hub.counts.bytes_in += frame.payload_size
+        try:
+            data = self._fragments.add(frame)
+        except TooLarge as error:
+            self.cut(TOO_LARGE, error.message)
+            return
+        if data is None:
+            return
         try:
             sequence, message = decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

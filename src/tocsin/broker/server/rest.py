@@ -118,7 +118,11 @@ class Rest:
         self._check_loaded()
 
         def ask(waiter: Waiter[Subscribed]) -> None:
-            self._driver.subscribe(waiter, call.identity.subject, interest)
+            self._driver.perform(
+                self._driver.machine.subscribe(
+                    waiter, call.identity.subject, interest, time.monotonic()
+                )
+            )
 
         return info_of((await self._wait(ask)).subscription)
 
@@ -135,7 +139,11 @@ class Rest:
         self._check_loaded()
 
         def ask(waiter: Waiter[Unsubscribed]) -> None:
-            self._driver.unsubscribe(waiter, call.identity.subject, call.path["id"])
+            self._driver.perform(
+                self._driver.machine.unsubscribe(
+                    waiter, call.identity.subject, call.path["id"], time.monotonic()
+                )
+            )
 
         await self._wait(ask)
         return Done()
@@ -153,13 +161,17 @@ class Rest:
         await self._ensure_here(call)
 
         def ask(waiter: Waiter[Answer]) -> None:
-            self._driver.get(
-                waiter,
-                call.identity.subject,
-                call.path["id"],
-                Cursor(after, epoch),
-                limit=query.limit,
-                wait_until=time.monotonic() + query.wait_s if query.wait_s else None,
+            now = time.monotonic()
+            self._driver.perform(
+                self._driver.machine.get(
+                    waiter,
+                    call.identity.subject,
+                    call.path["id"],
+                    now,
+                    Cursor(after, epoch),
+                    limit=query.limit,
+                    wait_until=now + query.wait_s if query.wait_s else None,
+                )
             )
 
         answer = await self._wait(ask)
@@ -171,12 +183,12 @@ class Rest:
         await self._ensure_here(call)
 
         def ask(waiter: Waiter[Acked]) -> None:
-            self._driver.ack(
-                call.identity.subject,
-                call.path["id"],
-                taken.epoch,
-                taken.position,
-                request=waiter,
+            subscriber, number = call.identity.subject, call.path["id"]
+            now = time.monotonic()
+            self._driver.perform(
+                self._driver.machine.ack(
+                    subscriber, number, taken.epoch, taken.position, now, request=waiter
+                )
             )
 
         return MarkerInfo((await self._wait(ask)).position)

@@ -204,11 +204,11 @@ class Broker:
         self._place = coordinated.place
         if coordinated.overlay is not None:
             try:
-                self.overlay_told(coordinated.overlay.entry, coordinated.overlay.neighbours)
+                self._overlay_assigned(coordinated.overlay.entry, coordinated.overlay.neighbours)
             except Exception:  # a fault of ours: heartbeats go on
                 log.exception("the overlay could not be changed")
 
-    def overlay_told(self, entry: str | None, neighbours: dict[str, str]) -> None:
+    def _overlay_assigned(self, entry: str | None, neighbours: dict[str, str]) -> None:
         """With every heartbeat that is answered; a coordinator that is away changes nothing."""
         self.driver.assigned(self.links, entry, neighbours)
 

@@ -6,6 +6,7 @@ cluster keeps no other waiting.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from msgspec.structs import asdict
@@ -31,34 +32,31 @@ class SocketClients:
         self._driver.left(connection)
 
     def received(self, connection: Socket, request: frames.Request) -> None:
-        subscriber = connection.identity.subject
+        driver, machine, now = self._driver, self._driver.machine, time.monotonic()
+        subscriber, number = connection.identity.subject, connection.number
         match request:
-            case frames.Get():
-                self._driver.get(
-                    SocketGet(self._driver, connection, request.ref),
-                    subscriber,
-                    request.subscription,
-                    Cursor(request.after, request.epoch),
-                    limit=request.limit,
+            case frames.Get(subscription=subscription, limit=limit):
+                asker = SocketGet(driver, connection, request.ref)
+                cursor = Cursor(request.after, request.epoch)
+                driver.perform(
+                    machine.get(asker, subscriber, subscription, now, cursor, limit=limit)
                 )
-            case frames.Ack():
-                self._driver.ack(
-                    subscriber,
-                    request.subscription,
-                    request.epoch,
-                    request.position,
-                    connection=connection.number,
+            case frames.Ack(subscription=subscription, epoch=epoch, position=position):
+                driver.perform(
+                    machine.ack(subscriber, subscription, epoch, position, now, connection=number)
                 )
             case frames.Ping():
                 _send(connection, "pong", frames.Pong(request.ref))
             case frames.Subscribe():
-                asker = SocketSubscribe(connection, request.ref)
-                self._driver.subscribe(asker, subscriber, request, connection.number)
-            case frames.Unsubscribe():
+                newcomer = SocketSubscribe(connection, request.ref)
+                driver.perform(
+                    machine.subscribe(newcomer, subscriber, request, now, connection=number)
+                )
+            case frames.Unsubscribe(subscription=subscription):
                 leaver = SocketUnsubscribe(connection, request.ref)
-                self._driver.unsubscribe(leaver, subscriber, request.subscription)
+                driver.perform(machine.unsubscribe(leaver, subscriber, subscription, now))
             case frames.Publish():
-                self._driver.spawn(self._publish(connection, request))
+                driver.spawn(self._publish(connection, request))
 
     async def _publish(self, connection: Socket, request: frames.Publish) -> None:
         headers = {
@@ -100,40 +98,38 @@ class SocketGet:
         self._socket.answered_get()
 
 
-class SocketSubscribe:
-    """A wish to subscribe; what the client asks after it waits for its answer."""
+class _Holding:
+    """A wish whose answer the client's next requests wait for."""
 
     __slots__ = ("_ref", "_socket")
 
     def __init__(self, socket: Socket, ref: frames.Ref) -> None:
         self._socket = socket
         self._ref = ref
+
+    def failed(self, error: TocsinError) -> None:
+        self._socket.send(failure(self._ref, error))
+        self._socket.go_on()
+
+
+class SocketSubscribe(_Holding):
+    """A wish to subscribe."""
+
+    __slots__ = ()
 
     def answered(self, answer: Subscribed) -> None:
         info = encoding.info_of(answer.subscription)
         _send(self._socket, "subscribed", frames.Subscribed(self._ref, info))
         self._socket.go_on()
 
-    def failed(self, error: TocsinError) -> None:
-        self._socket.send(failure(self._ref, error))
-        self._socket.go_on()
 
+class SocketUnsubscribe(_Holding):
+    """A wish to end a subscription."""
 
-class SocketUnsubscribe:
-    """The same for the end of a subscription."""
-
-    __slots__ = ("_ref", "_socket")
-
-    def __init__(self, socket: Socket, ref: frames.Ref) -> None:
-        self._socket = socket
-        self._ref = ref
+    __slots__ = ()
 
     def answered(self, _: Unsubscribed) -> None:
         _send(self._socket, "unsubscribed", frames.Unsubscribed(self._ref))
-        self._socket.go_on()
-
-    def failed(self, error: TocsinError) -> None:
-        self._socket.send(failure(self._ref, error))
         self._socket.go_on()
 
 

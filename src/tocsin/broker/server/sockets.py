@@ -23,10 +23,11 @@ from picows import (
     ws_create_server,
 )
 
+from tocsin.broker.server.fragments import Fragments
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.requests import Malformed, parse
 from tocsin.broker.server.upgrades import QUIET, Accept, Asked, RefusedSocket, upgrade
-from tocsin.errors import InvalidInput, TocsinError, UpgradeRequired
+from tocsin.errors import InvalidInput, TocsinError, TooLarge, UpgradeRequired
 from tocsin.protocol import client as frames
 from tocsin.protocol.failure import error_info
 from tocsin.protocol.version import check_peer
@@ -65,8 +66,7 @@ class Socket(WSListener):
         self._waiting: deque[frames.Request] = deque()
         self._gets = 0
         self._held = True  # until the welcome, and while a request must be answered first
-        self._parts: list[bytes] = []
-        self._parts_bytes = 0
+        self._fragments = Fragments(hub.frame_limit_bytes)
         self._closing = False
         self._expiry: asyncio.TimerHandle | None = None
         self.unsent_before = 0
@@ -201,19 +201,14 @@ class Socket(WSListener):
         self._hub.flush_soon(self)
 
     def _text(self, frame: WSFrame) -> None:
-        data = frame.get_payload_as_bytes()
-        if not frame.fin or self._parts:
-            self._parts.append(data)
-            self._parts_bytes += len(data)
-            if self._parts_bytes > self._hub.frame_limit_bytes:
-                self.close(frames.TOO_LARGE, f"more than {self._hub.frame_limit_bytes} bytes")
-                return
-            if not frame.fin:
-                return
-            data = b"".join(self._parts)
-            self._parts, self._parts_bytes = [], 0
         try:
+            data = self._fragments.add(frame)
+            if data is None:
+                return
             request = parse(data)
+        except TooLarge as error:
+            self.close(frames.TOO_LARGE, error.message)
+            return
         except Malformed as error:
             self.send(failure(error.ref, error.error))
             if error.fatal:

@@ -6,6 +6,8 @@ from typing import Generic, Literal, TypeVar, get_args
 
 from msgspec import Struct
 
+from tocsin.caching.ratios import HitRatios
+
 K = TypeVar("K")
 Outcome = Literal["stored", "aborted", "none", "hit", "miss-stored", "miss-not-stored"]
 
@@ -22,7 +24,7 @@ class Step(Struct, Generic[K], frozen=True):
     evicted: list[tuple[K, str]] = []
 
 
-class PageCounters(Struct):
+class PageCounters(HitRatios, Struct):
     """hits + misses = requests; stored + miss_stored = evicted + removed + what is there now."""
 
     publications: int = 0
@@ -42,11 +44,3 @@ class PageCounters(Struct):
     @property
     def misses(self) -> int:
         return self.miss_stored + self.miss_not_stored
-
-    @property
-    def hit_ratio(self) -> float:
-        return self.hits / self.requests if self.requests else 0.0
-
-    @property
-    def byte_hit_ratio(self) -> float:
-        return self.hit_bytes / self.request_bytes if self.request_bytes else 0.0

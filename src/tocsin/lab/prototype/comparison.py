@@ -27,7 +27,7 @@ from tocsin.errors import InvalidInput
 from tocsin.lab.simulators.result_cache.replay import Replayed, replay_trace
 from tocsin.lab.simulators.result_cache.simulator import Outcome, simulate
 from tocsin.lab.trace.events import EventTrace
-from tocsin.lab.trace.reading import read_trace
+from tocsin.lab.trace.reader import read_trace
 from tocsin.lab.trace.recording import record
 from tocsin.lab.trace.workload import to_workload
 from tocsin.lab.workloads.network import Network

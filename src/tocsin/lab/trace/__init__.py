@@ -6,7 +6,7 @@ one object and its size a request. Neither carries names, parameters or payloads
 """
 
 from tocsin.lab.trace.events import EventTrace, Live
-from tocsin.lab.trace.reading import read_trace
+from tocsin.lab.trace.reader import read_trace
 from tocsin.lab.trace.requests import RequestTrace
 
 __all__ = ["EventTrace", "Live", "RequestTrace", "read_trace"]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tocsin.errors import InvalidInput
 from tocsin.lab.trace.events import EventTrace
-from tocsin.lab.trace.reading import MAGIC, read_trace
+from tocsin.lab.trace.reader import MAGIC, read_trace
 from tocsin.lab.workloads.pages.operations import (
     BROWSE,
     NOTIFIED,

@@ -15,9 +15,9 @@ class Agenda:
         self._due: list[tuple[float, int, Action]] = []
         self._count = 0
 
-    def at(self, moment: float, do: Action) -> None:
+    def at(self, at_s: float, do: Action) -> None:
         self._count += 1
-        heapq.heappush(self._due, (moment, self._count, do))
+        heapq.heappush(self._due, (at_s, self._count, do))
 
     def later(self, delay_s: float, do: Action) -> None:
         self.at(self.now + delay_s, do)

@@ -46,7 +46,7 @@ class DeliveryChecker:
         """If it should come back, it begins at the marker."""
         self.delivered.pop((client, subscription), None)
 
-    def told_end(self, client: str, subscription: int) -> None:
+    def ended(self, client: str, subscription: int) -> None:
         promise(
             subscription not in self.cluster.frontends,
             f"{client}, subscription {subscription}: told as ended, and lives",

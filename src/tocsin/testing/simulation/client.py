@@ -78,7 +78,7 @@ class SimulatedClient:
             self.forget(number)
 
     def ended(self, number: int) -> None:
-        self._checker.told_end(self.name, number)
+        self._checker.ended(self.name, number)
         if number in self.feeds:
             self.forget(number)
 

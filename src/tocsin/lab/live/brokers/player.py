@@ -172,7 +172,7 @@ class _Client(Actor):
 
     def enter(self, at_s: float) -> None:
         """Come, and ask: nothing waits for the answer."""
-        self.beside(self._ask, after=self.then(partial(self._come_at, at_s)))
+        self.concurrently(self._ask, after=self.then(partial(self._come_at, at_s)))
 
     async def _come_at(self, at_s: float) -> None:
         await self.come()

@@ -39,7 +39,7 @@ BROKER = record_dtype(
     [("parent", "i4"), ("first", "u4"), ("end", "u4")]
     + [(name, "i4") for name in ("top", "bottom", "filled")]
 )
-"""`parent` is nearer to broker 0 (its own: NONE); neighbours are those in `beside` from `first` to
+"""`parent` is nearer to broker 0 (its own: NONE); its neighbours are those from `first` to
 `end`; then its cache."""
 CELL = record_dtype([(name, "i4") for name in ("clients", "under", "cached", "above", "below")])
 """Of one message at one broker: the message × brokers + the broker. `under` counts the clients at
@@ -55,7 +55,7 @@ class World(NamedTuple):
     """The tree, and all that changes but for the numbers of the run."""
 
     brokers: Any
-    beside: Any  # neighbours
+    neighbours: Any
     cells: Any
     messages: Any
     live: Any  # messages that are in a cache
@@ -136,7 +136,7 @@ def _interested(run: Any, world: Any, broker: int, besides: int, message: int) -
     """Neighbours that subscribed to the message, but for one."""
     subscribed = 0
     for at in range(world.brokers[broker].first, world.brokers[broker].end):
-        neighbour = world.beside[at]
+        neighbour = world.neighbours[at]
         if neighbour != besides and _behind(run, world, broker, neighbour, message) > 0:
             subscribed += 1
     return subscribed
@@ -153,7 +153,7 @@ def _spread(
         broker = world.visits[at].broker
         came = NONE if at == 0 else world.visits[world.visits[at].through].broker
         for place in range(world.brokers[broker].first, world.brokers[broker].end):
-            neighbour = world.beside[place]
+            neighbour = world.neighbours[place]
             if neighbour == came:
                 continue
             interest = _behind(run, world, broker, neighbour, message) > 0
@@ -171,8 +171,8 @@ def _publish(run: Any, world: Any, broker: int, message: int, keeps: Any) -> Non
     for at in range(_spread(run, world, broker, message, 0, 1)):
         here = world.visits[at].broker
         came = NONE if at == 0 else world.visits[world.visits[at].through].broker
-        beside = _interested(run, world, here, came, message)
-        if keeps(world.cells[base + here].clients, beside):
+        interested = _interested(run, world, here, came, message)
+        if keeps(world.cells[base + here].clients, interested):
             _put(run, world, here, base + here)
 
 
@@ -209,8 +209,8 @@ def _request(run: Any, world: Any, origin: int, message: int, keeps: Any) -> Non
                 at = NONE
             elif not cell.cached and (at == 0 or run.in_passing):
                 # In passing, the clients there do not count: none of them has asked.
-                beside = _interested(run, world, broker, came, message)
-                if keeps(cell.clients if at == 0 else 0, beside):
+                interested = _interested(run, world, broker, came, message)
+                if keeps(cell.clients if at == 0 else 0, interested):
                     _put(run, world, broker, base + broker)
         if at == 0:
             run.delivered += 1
@@ -243,8 +243,8 @@ def _leave(run: Any, world: Any, broker: int, message: int, moves: Any) -> None:
 @compiled
 def _lent(given: Any) -> Any:
     return World(
-        borrow(given.brokers), borrow(given.beside), borrow(given.cells), borrow(given.messages),
-        borrow(given.live), borrow(given.crowd), borrow(given.visits),
+        borrow(given.brokers), borrow(given.neighbours), borrow(given.cells),
+        borrow(given.messages), borrow(given.live), borrow(given.crowd), borrow(given.visits),
     )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def new_world(load: TreeLoad, policy: MessagePolicy, tree: Tree) -> tuple[Any, k
     run = records(1, kernel.RUN)
     run["brokers"], run["slots"] = brokers, load.slots
     run["to_nobody"], run["to_somebody"] = policy.reaches(0), policy.reaches(1)
-    run["in_passing"] = any(policy.keeps(0, beside) for beside in range(brokers))
+    run["in_passing"] = any(policy.keeps(0, interested) for interested in range(brokers))
     run["client_rate"], run["departure_rate"] = load.client_rate, load.departure_rate
     run["load"], run["duration_s"] = load.client_load, load.duration_s
     cells = records(brokers * load.messages, kernel.CELL)
@@ -124,16 +124,18 @@ def rooted(tree: Tree) -> tuple[Any, Any]:
     """Brokers with nothing cached, seen from the first one; and the neighbours of each, one after
     the other."""
     places = {name: place for place, name in enumerate(tree.brokers)}
-    beside = [[places[name] for name in tree.neighbours(broker)] for broker in tree.brokers]
-    brokers = records(len(beside), kernel.BROKER)
+    neighbours_of = [[places[name] for name in tree.neighbours(broker)] for broker in tree.brokers]
+    brokers = records(len(neighbours_of), kernel.BROKER)
     brokers["top"] = brokers["bottom"] = brokers["parent"] = NONE
     waiting = [0]
     while waiting:
         here = waiting.pop()
-        for neighbour in beside[here]:
+        for neighbour in neighbours_of[here]:
             if neighbour != brokers["parent"][here]:
                 brokers["parent"][neighbour] = here
                 waiting.append(neighbour)
-    brokers["end"] = np.cumsum([len(neighbours) for neighbours in beside])
+    brokers["end"] = np.cumsum([len(neighbours) for neighbours in neighbours_of])
     brokers["first"][1:] = brokers["end"][:-1]
-    return brokers, np.array([place for neighbours in beside for place in neighbours], np.uint32)
+    return brokers, np.array(
+        [place for neighbours in neighbours_of for place in neighbours], np.uint32
+    )

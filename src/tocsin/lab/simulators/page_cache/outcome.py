@@ -11,9 +11,10 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from tocsin.caching.page_cache import OUTCOMES
+from tocsin.caching.ratios import HitRatios
 
 
-class PageOutcome(Struct, frozen=True, kw_only=True):
+class PageOutcome(HitRatios, Struct, frozen=True, kw_only=True):
     """Pushes that stored a page or were given up; requests; what left."""
 
     operations: int
@@ -31,14 +32,6 @@ class PageOutcome(Struct, frozen=True, kw_only=True):
     cached_bytes: int  # at the end
     cache_max_bytes: int
     seconds: float  # that the run took
-
-    @property
-    def hit_ratio(self) -> float:
-        return self.hits / self.requests if self.requests else 0.0
-
-    @property
-    def byte_hit_ratio(self) -> float:
-        return self.hit_bytes / self.request_bytes if self.request_bytes else 0.0
 
     def row(self) -> dict[str, int | float]:
         return {

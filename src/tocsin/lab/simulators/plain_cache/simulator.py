@@ -17,6 +17,7 @@ import pandas as pd
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from tocsin.caching.ratios import HitRatios
 from tocsin.errors import SettingError
 from tocsin.lab.jit.functions import JIT
 from tocsin.lab.jit.policies import chosen_callback, record_of_chosen
@@ -36,7 +37,7 @@ COUNTED = {"waiting", "fetch_delay_s"}
 takes 1 for all."""
 
 
-class RequestOutcome(Struct, frozen=True, kw_only=True):
+class RequestOutcome(HitRatios, Struct, frozen=True, kw_only=True):
     requests: int
     hits: int
     hit_bytes: int
@@ -51,13 +52,8 @@ class RequestOutcome(Struct, frozen=True, kw_only=True):
     seconds: float  # that the run took
 
     @property
-    def hit_ratio(self) -> float:
-        return self.hits / self.requests if self.requests else 0.0
-
-    @property
-    def byte_hit_ratio(self) -> float:
-        request_bytes = self.hit_bytes + self.miss_bytes
-        return self.hit_bytes / request_bytes if request_bytes else 0.0
+    def request_bytes(self) -> int:
+        return self.hit_bytes + self.miss_bytes
 
     def row(self) -> dict[str, int | float]:
         return {
