@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from tocsin.broker.server.rest import Rest
 
 SUBSCRIBE = ("subscribe",)
+SUBSCRIPTION = "/v1/subscriptions/{id:int}"
 
 
 def routes(rest: Rest) -> list[Route]:
     return [
         *_subscription_routes(rest),
+        *_result_routes(rest),
         *_cache_routes(rest),
         Route(
             "GET",
@@ -77,7 +79,6 @@ def routes(rest: Rest) -> list[Route]:
 
 
 def _subscription_routes(rest: Rest) -> list[Route]:
-    subscription = "/v1/subscriptions/{id:int}"
     return [
         Route(
             "POST",
@@ -97,10 +98,15 @@ def _subscription_routes(rest: Rest) -> list[Route]:
             None,
             SubscriptionList,
         ),
-        Route("DELETE", subscription, rest.unsubscribe, SUBSCRIBE, "Unsubscribe", None, Done),
+        Route("DELETE", SUBSCRIPTION, rest.unsubscribe, SUBSCRIBE, "Unsubscribe", None, Done),
+    ]
+
+
+def _result_routes(rest: Rest) -> list[Route]:
+    return [
         Route(
             "GET",
-            subscription + "/results",
+            SUBSCRIPTION + "/results",
             rest.results,
             SUBSCRIBE,
             "Results after a cursor, or after the marker; wait_s waits for some",
@@ -109,7 +115,7 @@ def _subscription_routes(rest: Rest) -> list[Route]:
         ),
         Route(
             "POST",
-            subscription + "/ack",
+            SUBSCRIPTION + "/ack",
             rest.ack,
             SUBSCRIBE,
             "Acknowledge everything up to a position; answered when durable",
