@@ -22,6 +22,29 @@ def test_token_says_who_and_what() -> None:
         identity.require("admin")
 
 
+def test_token_tells_roles_and_every_other_claim() -> None:
+    token = mint(
+        SECRET, "ann", ["subscribe"], expires_s=60, now=time.time(), roles=["ward_3", "nurses"]
+    )
+    identity = verify(SECRET, token)
+    assert identity.roles == {"nurses", "ward_3"}
+    assert identity.claims["sub"] == "ann"
+    assert not verify(
+        SECRET, mint(SECRET, "bob", ["subscribe"], expires_s=60, now=time.time())
+    ).roles
+
+
+@pytest.mark.parametrize(
+    ("claim", "roles"),
+    [("nurses ward_3", {"nurses", "ward_3"}), (["nurses", 3], {"nurses"}), (7, set()), ({}, set())],
+)
+def test_roles_are_read_from_words_or_an_array_and_from_nothing_else(
+    claim: object, roles: set[str]
+) -> None:
+    claims = {"sub": "ann", "exp": int(time.time()) + 60, "scope": "subscribe", "roles": claim}
+    assert verify(SECRET, jwt.encode(claims, SECRET, algorithm="HS256")).roles == roles
+
+
 @pytest.mark.parametrize("token", [None, "", "nonsense", "a.b.c"])
 def test_missing_or_broken_token_is_refused(token: str | None) -> None:
     with pytest.raises(Unauthenticated):

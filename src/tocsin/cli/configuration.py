@@ -24,13 +24,23 @@ def token(
     scope: Annotated[list[str], typer.Option(help=f"what it may do: {', '.join(SCOPES)}")],
     subject: Annotated[str, typer.Option(help="who it speaks for")] = "me",
     expires: Annotated[str, typer.Option(help="lifetime: 90s, 12h, 30d")] = "30d",
+    role: Annotated[list[str] | None, typer.Option(help="what grants are given to")] = None,
     data: Data = None,
     config: Config = None,
 ) -> None:
     """Make a token with the system's secret."""
     settings = find_secret(settings_from(config, None, data=data))
     lifetime_s = seconds_from(expires, "expires")
-    print(mint(settings.secret, subject, scope, expires_s=lifetime_s, now=time.time()))
+    print(
+        mint(
+            settings.secret,
+            subject,
+            scope,
+            expires_s=lifetime_s,
+            now=time.time(),
+            roles=role or (),
+        )
+    )
 
 
 def list_settings(config: Config = None, set_: Set = None) -> None:

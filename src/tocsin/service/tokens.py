@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 import jwt
 from msgspec import Struct
@@ -27,6 +28,8 @@ class Identity(Struct, frozen=True):
     subject: str
     scopes: frozenset[str]
     expires_at: float
+    roles: frozenset[str] = frozenset()  # what grants are given to
+    claims: Mapping[str, Any] = {}  # everything the token says; parameters may be bound to it
 
     def require(self, *any_of: str) -> None:
         """Raise unless at least one of the scopes was granted; no scope asked means any token."""
@@ -50,9 +53,17 @@ def check_secret(secret: str) -> str:
     return secret
 
 
-def mint(secret: str, subject: str, scopes: Iterable[str], *, expires_s: float, now: float) -> str:
+def mint(
+    secret: str,
+    subject: str,
+    scopes: Iterable[str],
+    *,
+    expires_s: float,
+    now: float,
+    roles: Iterable[str] = (),
+) -> str:
     """A signed token for `subject`."""
-    granted = sorted(set(scopes))
+    granted, named = sorted(set(scopes)), sorted(set(roles))
     if not subject:
         raise InvalidInput("a token needs a subject", field="subject")
     if not granted:
@@ -64,12 +75,14 @@ def mint(secret: str, subject: str, scopes: Iterable[str], *, expires_s: float, 
             )
     if expires_s <= 0:
         raise InvalidInput("a token must expire in the future", field="expires")
-    claims = {
+    claims: dict[str, Any] = {
         "sub": subject,
         "scope": " ".join(granted),
         "iat": int(now),
         "exp": int(now + expires_s),
     }
+    if named:
+        claims["roles"] = named
     return jwt.encode(claims, check_secret(secret), algorithm="HS256")
 
 
@@ -93,8 +106,20 @@ def verify(secret: str, token: str | None) -> Identity:
 @lru_cache(maxsize=4096)  # the same tokens come with every call; a failure is not remembered
 def _decoded(secret: str, token: str) -> Identity:
     claims = jwt.decode(token, secret, algorithms=["HS256"], options={"require": ["exp", "sub"]})
-    scopes = frozenset(str(claims.get("scope", "")).split())
-    return Identity(subject=str(claims["sub"]), scopes=scopes, expires_at=float(claims["exp"]))
+    return Identity(
+        subject=str(claims["sub"]),
+        scopes=frozenset(_words(claims.get("scope", ""))),
+        expires_at=float(claims["exp"]),
+        roles=frozenset(_words(claims.get("roles", ()))),
+        claims=claims,
+    )
+
+
+def _words(claim: Any) -> list[str]:
+    """A claim that lists names: words of a text, or texts of an array. Anything else lists none."""
+    if isinstance(claim, str):
+        return claim.split()
+    return [name for name in claim if isinstance(name, str)] if isinstance(claim, list) else []
 
 
 def _expired() -> Unauthenticated:
