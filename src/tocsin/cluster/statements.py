@@ -98,6 +98,7 @@ async def _create_channel(session: Session, statement: sql.CreateChannel) -> Sta
 
 
 async def _create_broker(session: Session, statement: sql.CreateBroker) -> StatementResult:
+    session.identity.require_broker(statement.name)
     creating = session.cluster.create_broker(statement.name, statement.url)
     return await _create("broker", statement.name, statement.if_not_exists, creating)
 
