@@ -12,14 +12,18 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from broker.public_keys import SOON_S, System, system
 from broker.world import take, until
 from cluster.sparkless import ROUTED
 from tocsin.broker.server import Broker
+from tocsin.broker.server.sockets import PATH
 from tocsin.errors import SettingError, Unauthenticated
 from tocsin.protocol.client import UNAUTHENTICATED
 from tocsin.protocol.keys import RevocationChange, Revoked
+from tocsin.protocol.link import PATH as LINK_PATH
 from tocsin.service.keys.credentials import LINK
 from tocsin.service.tokens import sign_notice
 from tocsin.settings import Settings
@@ -120,6 +124,7 @@ async def test_a_broker_whose_notices_have_another_secret_is_given_it(public: Sy
             "/v1/subscriptions",
             {"subscriber": "ann", "broker": "broker_2", "channel": "x", "arguments": {}},
         ),
+        ("POST", "/v1/statements", {"sql": "SHOW SUBSCRIPTIONS", "subscriber": "ann"}),
         ("POST", "/v1/revocations", {"revoke": {"subjects": ["broker_2"]}}),
         ("POST", f"/v1/datasets/{ROUTED.name}/records", [{"n": 1}]),
     ],
@@ -257,6 +262,35 @@ async def test_what_is_revoked_ends_live_connections_within_seconds(
                 assert (await again.get(path)).status_code == 401
     await staying.send(op="ping", ref="p")
     assert (await staying.next())["op"] == "pong"
+
+
+async def test_a_question_that_waits_gives_nothing_to_whom_is_revoked_meanwhile(
+    public: System,
+) -> None:
+    broker = await public.broker("broker_1")
+    client = await public.client("ann", token=public.token("ann", "subscribe"))
+    subscription = await client.subscribe_to_dataset(ROUTED.name)
+    polling = public.token("ann")
+    identity = broker.verifier.verify(polling)
+    async with public.http(broker.url, polling) as http:
+        path = f"/v1/subscriptions/{subscription.id}/results?wait_s=30"
+        waiting = asyncio.create_task(http.get(path))
+        await until(lambda: bool(broker.rest.waiting))
+        await revoke(public, token_ids=[identity.claims["jti"]])
+        await until(lambda: broker.verifier.refusal(identity) is not None)
+        publisher = await public.client("paul")
+        await publisher.publish(ROUTED.name, [{"key": "a", "n": 1}])
+        answer = await waiting
+        assert answer.status_code == 401, answer.text
+        assert "results" not in answer.json()
+
+
+async def test_a_link_takes_no_token_in_its_address(public: System) -> None:
+    broker = await public.broker("broker_2")
+    url = broker.ws_url.replace(PATH, LINK_PATH)
+    with pytest.raises(InvalidStatus) as refused:
+        await connect(f"{url}?token={public.token('broker_1', 'broker')}")
+    assert refused.value.response.status_code == 400
 
 
 async def test_a_revoked_broker_is_out_and_the_others_go_on(public: System) -> None:

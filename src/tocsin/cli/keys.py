@@ -43,7 +43,9 @@ def new(
     from tocsin.service.keys.jwk import SigningKey
 
     scopes = None if broker is None else ["broker"]
-    key = SigningKey.new(algorithm, kid=kid or broker, subject=broker, scopes=scopes)
+    key = SigningKey.new(
+        algorithm, kid=broker if kid is None else kid, subject=broker, scopes=scopes
+    )
     private, public = key.write(out_, key.id)
     show_table(["key", "private", "public"], [[key.id, str(private), str(public)]])
 

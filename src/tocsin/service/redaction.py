@@ -9,11 +9,11 @@ import logging
 import re
 
 _TOKEN = re.compile(
-    r"""eyJ[\w-]+(?:\.[\w-]*)*         # a JSON Web Token, or the begin of one
-    |(?<=[?&;]token=)[^&\s"'\\#;]+     # whatever stands where an address has one
-    |(?<=bearer\ )[^\s"',\\]+          # … or a header
+    r"""eyJ[\w-]+(?:\.[\w-]*)*      # a JSON Web Token, or the begin of one
+    |(?<=\btoken=)[^&\s"'\\#;]+    # whatever stands where an address has one
+    |(?<=[Bb]earer\ )[^\s"',\\]+  # … or a header
     """,
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
 
 

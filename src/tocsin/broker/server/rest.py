@@ -187,6 +187,9 @@ class Rest:
             )
 
         answer = await self._wait(ask)
+        reason = self.verifier.refusal(call.identity)
+        if reason is not None:  # while it waited
+            raise Unauthenticated(reason)
         self._driver.counts.delivered += len(answer.results)
         return results_body(answer)
 

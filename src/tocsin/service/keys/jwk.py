@@ -128,7 +128,7 @@ class SigningKey(Struct, frozen=True):
         else:
             entry = RSAAlgorithm.to_jwk(generate_private_key(65537, RSA_BITS), as_dict=True)
         entry = {name: value for name, value in entry.items() if name != "key_ops"}
-        entry |= {"kid": kid or thumbprint(entry), "alg": algorithm, "use": "sig"}
+        entry |= {"kid": thumbprint(entry) if kid is None else kid, "alg": algorithm, "use": "sig"}
         if subject is not None:
             entry["tocsin_subject"] = subject
         if scopes is not None:

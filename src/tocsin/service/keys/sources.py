@@ -24,6 +24,7 @@ from tocsin.protocol.keys import ProviderConfiguration
 from tocsin.service.keys.files import WatchedFile
 from tocsin.service.keys.jwk import VerificationKey
 from tocsin.service.keys.key_sets import MOST_BYTES, Keys, NoKeySet, read_key_set
+from tocsin.settings import without_secrets
 
 log = structlog.get_logger()
 
@@ -162,16 +163,18 @@ class RemoteKeys:
             with httpx.Client(timeout=FETCH_S) as http:
                 keys = self._fetch(http)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, NoKeySet, msgspec.DecodeError) as error:
-            reason = str(error) or type(error).__name__
+            reason = without_secrets(str(error)) or type(error).__name__
             if reason != self._away:
                 self._away = reason
                 log.warning(
                     "the keys of tokens cannot be fetched; those known go on",
-                    address=self.address,
+                    address=without_secrets(self.address),
                     reason=reason,
                 )
         except Exception:
-            log.exception("fetching the keys of tokens failed", address=self.address)
+            log.exception(
+                "fetching the keys of tokens failed", address=without_secrets(self.address)
+            )
         else:
             self._take(keys)
         finally:
@@ -184,7 +187,8 @@ class RemoteKeys:
         if keys != self._keys:
             self._keys = keys
             self.version += 1
-            log.info("the keys of tokens are fetched", address=self.address, keys=sorted(keys))
+            address = without_secrets(self.address)
+            log.info("the keys of tokens are fetched", address=address, keys=sorted(keys))
 
 
 def keys_at(url: str, *, retry_s: float = RETRY_S) -> RemoteKeys:
@@ -192,7 +196,7 @@ def keys_at(url: str, *, retry_s: float = RETRY_S) -> RemoteKeys:
     check_address(url, "token_keys")
 
     def fetch(http: httpx.Client) -> Keys:
-        return read_key_set(_body(http, url), strict=False)
+        return _usable(_body(http, url))
 
     return RemoteKeys(url, fetch, retry_s=retry_s)
 
@@ -208,9 +212,17 @@ def keys_of_provider(issuer: str, *, retry_s: float = RETRY_S) -> RemoteKeys:
             raise NoKeySet(f"{configuration} is of another issuer: {provider.issuer}")
         if urlsplit(provider.jwks_uri).scheme not in ("http", "https"):
             raise NoKeySet(f"{configuration} names no address of keys")
-        return read_key_set(_body(http, provider.jwks_uri), strict=False)
+        return _usable(_body(http, provider.jwks_uri))
 
     return RemoteKeys(issuer, fetch, retry_s=retry_s)
+
+
+def _usable(body: bytes) -> Keys:
+    """A list without any key would keep everybody out; it is rather a fault of who gave it."""
+    keys = read_key_set(body, strict=False)
+    if not keys:
+        raise NoKeySet("it has no key for signatures that is of use")
+    return keys
 
 
 def check_address(url: str, setting: str) -> None:
