@@ -13,8 +13,7 @@ from tocsin.cli.options import Config, Data, Set, settings_from
 from tocsin.cli.output import show_table
 from tocsin.cli.values import seconds_from
 from tocsin.errors import SettingError
-from tocsin.service.keys.verifier import takes_secret
-from tocsin.service.secret import find_secret
+from tocsin.service.secret import find_secret, takes_secret
 from tocsin.service.tokens import SCOPES, claims_for, mint
 from tocsin.settings import CONFIDENTIAL, described, without_secrets
 

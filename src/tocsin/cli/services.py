@@ -22,8 +22,7 @@ from tocsin.cli.jars import ensure_jars
 from tocsin.cli.options import Caching, Config, Data, Set, Storage, data_directory, settings_from
 from tocsin.cli.output import complain, err, out
 from tocsin.errors import MISCONFIGURED, Conflict, Damaged
-from tocsin.service.keys.verifier import takes_secret
-from tocsin.service.secret import ensure_secret, find_secret
+from tocsin.service.secret import ensure_secret, find_secret, takes_secret
 from tocsin.settings import Settings
 
 

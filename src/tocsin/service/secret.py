@@ -1,4 +1,7 @@
-"""The secret that all services of a system share: from the settings, or in the data directory."""
+"""The secret that all services of a system share: from the settings, or in the data directory.
+
+Also for commands of the client's installation: needs nothing that it has not.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,13 @@ from pathlib import Path
 import msgspec
 
 from tocsin.errors import SettingError
-from tocsin.service.keys.verifier import takes_secret
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
+
+
+def takes_secret(settings: Settings) -> bool:
+    """Whether the secret signs tokens: without public keys it alone does."""
+    return settings.secret_tokens or not (settings.token_keys or settings.token_issuer)
 
 
 def ensure_secret(settings: Settings) -> Settings:

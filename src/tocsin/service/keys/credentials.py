@@ -16,7 +16,7 @@ import jwt
 
 from tocsin.errors import SettingError
 from tocsin.service.keys.files import WatchedFile
-from tocsin.service.keys.verifier import takes_secret
+from tocsin.service.secret import takes_secret
 from tocsin.service.tokens import check_secret, claims_for
 from tocsin.settings import Settings
 

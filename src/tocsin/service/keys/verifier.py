@@ -26,6 +26,7 @@ from tocsin.service.keys.claims import (
     parts_of,
 )
 from tocsin.service.keys.revocations import FILE, Revocations
+from tocsin.service.secret import takes_secret
 from tocsin.service.tokens import LEEWAY_S, Identity, check_secret, expired, no_token, verify
 from tocsin.settings import Settings
 
@@ -264,11 +265,6 @@ class TokenVerifier:
         )
         _check_allowed(key, identity)
         return identity
-
-
-def takes_secret(settings: Settings) -> bool:
-    """Whether the secret signs tokens: without public keys it alone does."""
-    return settings.secret_tokens or not (settings.token_keys or settings.token_issuer)
 
 
 def _audience(settings: Settings) -> str:
