@@ -12,6 +12,7 @@ import typer
 
 from tocsin import __version__, extras
 from tocsin.cli import (
+    chaos,
     configuration,
     data,
     demo,
@@ -36,6 +37,7 @@ _PARTS: tuple[tuple[Callable[[typer.Typer], None], str | None], ...] = (
     (plan.register, "lab"),
     (dev.register, "server"),
     (simulate.register, "server"),
+    (chaos.register, "server"),
     (repair.register, "server"),
 )
 """All commands, and the extra that those of a part need."""
