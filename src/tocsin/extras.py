@@ -31,7 +31,7 @@ EXTRAS = {
         (
             *("pyspark", "py4j", "pandas", "pyarrow", "numpy", "sqlglot", "sqlalchemy"),
             *("picows", "uvloop", "starlette", "uvicorn", "httptools", "python_multipart"),
-            *("prometheus_client", "structlog", "psutil"),
+            *("prometheus_client", "structlog", "psutil", "cryptography"),
         ),
     ),
     "kafka": Extra("the client library of Kafka", ("confluent_kafka",)),

@@ -93,7 +93,7 @@ class Cluster:
         )
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
-        self.notifier = Notifier(self.store, settings.secret)
+        self.notifier = Notifier(self.store, settings.secret, settings.authority)
         self.deliveries = Deliveries(settings, self.store)
         self.routing = Routing(self.store, self.log, data / "datasets")
         self.subscriptions = Subscriptions(

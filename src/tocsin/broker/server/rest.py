@@ -56,6 +56,7 @@ from tocsin.protocol.client import (
 from tocsin.protocol.cluster import News
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
+from tocsin.service.exposure import exposure_of
 from tocsin.service.tokens import verify_notice
 from tocsin.service.web import Call, application
 
@@ -80,22 +81,32 @@ class Waiter(Generic[T]):
 class Rest:
     """The handlers. `waiting` are calls that must be let go when the broker stops."""
 
-    def __init__(self, driver: Driver, info: BrokerInfo, stall_s: float) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        info: BrokerInfo,
+        stall_s: float,
+        trouble: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
+        self._trouble = trouble
         self.relay = RelayCalls(driver.link)
         self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
         self.streams: set[EventLine | Recording] = set()
         self.waiting: set[Waiter[Any]] = set()
 
-    def app(self) -> Starlette:
+    def app(self, inner: bool = False) -> Starlette:
         settings = self._driver.settings
         return application(
             f"Tocsin broker {self._info.name}",
             routes(self),
             secret=settings.secret,
             limit_bytes=settings.body_limit_bytes,
+            trouble=self._trouble,
+            exposure=exposure_of(settings),
+            inner=inner,
         )
 
     def _owner(self, subscription: int) -> str | None:

@@ -20,6 +20,7 @@ from tocsin.errors import NotFound, TocsinError
 from tocsin.protocol import client as frames
 from tocsin.protocol.failure import error_body, error_info
 from tocsin.protocol.version import HEADER, PARAMETER, version_header
+from tocsin.service.exposure import EVERYTHING_HERE, Exposure
 from tocsin.service.tokens import Identity, bearer, verify
 
 # Everything worth telling is in our own structured log; picows' own lines repeat it.
@@ -54,13 +55,17 @@ Accept = Callable[[Asked], WSListener]
 
 
 def upgrade(
-    request: WSUpgradeRequest, secret: str, paths: Mapping[str, Accept]
+    request: WSUpgradeRequest,
+    secret: str,
+    paths: Mapping[str, Accept],
+    exposure: Exposure = EVERYTHING_HERE,
 ) -> WSUpgradeResponseWithListener:
     try:
         url = urlsplit(request.path.decode("ascii", "replace"))
         if url.path not in paths:
             hint = f"connect to {' or '.join(paths)}"
             raise NotFound(f"no route {url.path}", hint=hint)
+        exposure.check_origin(request.headers.get("Origin"))
         query = parse_qs(url.query)
         token = bearer(request.headers.get("Authorization")) or query.get("token", [""])[0]
         header, parameter = request.headers.get(HEADER), query.get(PARAMETER, [None])[0]
