@@ -260,9 +260,9 @@ async def test_a_renewed_certificate_is_taken_up_while_connections_live(secured:
 
 async def presented(url: str, world: Secured) -> x509.Certificate:
     at = httpx.URL(url)
-    pem = await asyncio.to_thread(
-        ssl.get_server_certificate, (at.host, at.port), ca_certs=str(world.made.authority)
-    )
+    assert at.port is not None
+    place, authority = (at.host, at.port), str(world.made.authority)
+    pem = await asyncio.to_thread(ssl.get_server_certificate, place, ca_certs=authority)
     return x509.load_pem_x509_certificate(pem.encode())
 
 

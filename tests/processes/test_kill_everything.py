@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tocsin.client import Client
+from tocsin.dev.certificates import make_certificates
 from tocsin.dev.mariadb import MariaDB
 from tocsin.errors import Unavailable
 from tocsin.settings import Settings
@@ -50,9 +52,14 @@ async def told_unavailable(admin: Client) -> None:
 
 
 async def test_nothing_is_lost_doubled_or_reordered_when_services_are_killed(
-    profile: Settings,
+    profile: Settings, tmp_path: Path
 ) -> None:
+    """In files alone every link speaks TLS; on Kafka and a database server none does."""
+    if not profile.log:
+        made = make_certificates(tmp_path / "certificates")
+        profile = msgspec.structs.replace(profile, **made.settings())
     async with under_load(profile, brokers=2) as load:
+        assert load.system.cluster_url.startswith("http:" if profile.log else "https:")
         first = await load.publisher.publish("first", "flood")
         load.publisher.acknowledged["flood"].add("first")
         for victim in VICTIMS[:-1]:  # one after the other

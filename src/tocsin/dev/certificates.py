@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -40,7 +41,7 @@ class Certificates(Struct, frozen=True):
     certificate: Path
     certificate_key: Path
 
-    def settings(self) -> dict[str, str]:
+    def settings(self) -> dict[str, Any]:
         return {name: str(getattr(self, name)) for name in self.__struct_fields__}
 
 
