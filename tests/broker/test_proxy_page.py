@@ -82,8 +82,12 @@ class Proxied:
 
     def client(self, subject: str) -> Client:
         may = token(subject, "subscribe", "publish", "admin")
-        urls = {"coordinator": self.url("coordinator"), "cluster": self.url("cluster")}
-        return Client(**urls, token=may, authority=self.made.authority)
+        return Client(
+            self.url("coordinator"),
+            cluster=self.url("cluster"),
+            token=may,
+            authority=self.made.authority,
+        )
 
     def configuration(self, cluster: int, coordinator: int) -> str:
         """As printed, but for ports and files."""

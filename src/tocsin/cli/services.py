@@ -98,7 +98,9 @@ async def _up(settings: Settings, brokers: int) -> None:
         await starting
         scopes = ("publish", "subscribe", "admin")
         out.print(f"data         {settings.data.absolute()}", soft_wrap=True)
-        out.print(f"cluster      {system.cluster_url}   (routes: {system.cluster_url}/docs)")
+        out.print(
+            f"cluster      {system.cluster_url}   (routes: {system.inner_urls['cluster']}/docs)"
+        )
         out.print(f"coordinator  {system.coordinator_url}")
         for name, url in system.broker_urls.items():
             out.print(f"{name:<12} {url}")

@@ -87,11 +87,12 @@ class System:
         """Each has an inner address of its own, if it has one: ports go up from the one given."""
         status_url = url
         if settings.inner_address:
-            host, port = inner_place(settings)
-            port = port + len(self._services) if port else free_port(host)
-            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            settings = msgspec.structs.replace(settings, inner_address=address)
-            status_url = f"{scheme(settings)}://{address}"
+            host, first = inner_place(settings)
+            port = first + len(self._services) if first else free_port(host)
+            place = f"[{host}]" if ":" in host else host
+            settings = msgspec.structs.replace(settings, inner_address=f"{place}:{port}")
+            called = httpx.URL(url).host if host in ("0.0.0.0", "::") else place
+            status_url = f"{scheme(settings)}://{called}:{port}"
         self.inner_urls[name] = status_url
         self._services[name] = _Service(name, kind, settings, url, status_url)
 
