@@ -30,8 +30,16 @@ EXTRAS = {
         "the server",
         (
             *("pyspark", "py4j", "pandas", "pyarrow", "numpy", "sqlglot", "sqlalchemy"),
-            *("picows", "uvloop", "starlette", "uvicorn", "httptools", "python_multipart"),
-            *("prometheus_client", "structlog", "psutil", "cryptography"),
+            *(
+                "picows",
+                "uvloop",
+                "starlette",
+                "uvicorn",
+                "httptools",
+                "python_multipart",
+                "cryptography",
+            ),
+            *("prometheus_client", "structlog", "psutil"),
         ),
     ),
     "kafka": Extra("the client library of Kafka", ("confluent_kafka",)),

@@ -10,6 +10,7 @@ import pytest
 
 from tocsin.errors import Conflict, Forbidden, SettingError
 from tocsin.service.exposure import Exposure, exposure_of, inner_place
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.tokens import mint
 from tocsin.service.web import Call, Route, application
 from tocsin.settings import Settings, convert
@@ -35,7 +36,14 @@ ROUTES = [
 
 def service(inner: bool = False, **changes: Any) -> httpx.AsyncClient:
     exposure = exposure_of(convert(changes))
-    app = application("test", ROUTES, secret=SECRET, limit_bytes=64, exposure=exposure, inner=inner)
+    app = application(
+        "test",
+        ROUTES,
+        verifier=TokenVerifier(secret=SECRET),
+        limit_bytes=64,
+        exposure=exposure,
+        inner=inner,
+    )
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")
 
 

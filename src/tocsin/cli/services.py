@@ -23,7 +23,7 @@ from tocsin.cli.jars import ensure_jars
 from tocsin.cli.options import Caching, Config, Data, Set, Storage, data_directory, settings_from
 from tocsin.cli.output import complain, err, out
 from tocsin.errors import MISCONFIGURED, Conflict, Damaged
-from tocsin.service.secret import ensure_secret, find_secret
+from tocsin.service.secret import ensure_secret, find_secret, takes_secret
 from tocsin.settings import Settings
 
 
@@ -106,7 +106,8 @@ async def _up(settings: Settings, brokers: int) -> None:
             out.print(f"{name:<12} {url}")
         if settings.authority:
             out.print(f"authority    {settings.authority}", soft_wrap=True)
-        out.print(f"token        {system.token('me', *scopes)}", soft_wrap=True)
+        if takes_secret(settings):
+            out.print(f"token        {system.token('me', *scopes)}", soft_wrap=True)
         out.print("\nready. Stop with Ctrl-C; everything is there again at the next start.")
         await stopped
         err.print("stopping …")

@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tocsin.errors import SettingError
+from tocsin.service.redaction import UVICORN
 
 GRACE_S = 5
 GOODBYE_S = 0.2
@@ -87,6 +88,7 @@ async def serving(
     config = uvicorn.Config(
         app,
         http=_Protocol,
+        log_config=UVICORN,
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # nobody asks who is behind a proxy

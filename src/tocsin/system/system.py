@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import httpx
@@ -22,7 +22,7 @@ from tocsin.client.transport import HttpClient, distrust
 from tocsin.errors import SettingError
 from tocsin.service.exposure import inner_place
 from tocsin.service.hosting import scheme
-from tocsin.service.secret import ensure_secret
+from tocsin.service.secret import ensure_secret, takes_secret
 from tocsin.service.serving import listen, taken
 from tocsin.service.tokens import mint
 from tocsin.service.web import INSTANCE
@@ -46,10 +46,27 @@ def _nobody(name: str, news: str) -> None:
     """Listens to what `System.start` tells."""
 
 
+class ServiceEnvironment(msgspec.Struct, frozen=True):
+    """What single services are given besides: other addresses to call, variables of their own."""
+
+    settings: Callable[[str, Settings], Settings] = lambda name, settings: settings
+    variables: Callable[[str], Mapping[str, str]] = lambda name: {}
+
+
+SAME_FOR_ALL = ServiceEnvironment()
+
+
 class System:
     """One cluster, one coordinator and some brokers. Use as an async context manager."""
 
-    def __init__(self, settings: Settings, *, brokers: int = 1, fixed_ports: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        brokers: int = 1,
+        fixed_ports: bool = False,
+        environment: ServiceEnvironment = SAME_FOR_ALL,
+    ) -> None:
         """`fixed_ports`: as the settings say; otherwise free ones are taken."""
         ports = _Ports(settings, fixed_ports)
         # Certificates are for names; people give a system the one by which it is called.
@@ -66,6 +83,7 @@ class System:
             cluster_url=self.cluster_url,
             coordinator_url=self.coordinator_url,
         )
+        self._environment = environment
         self.broker_urls: dict[str, str] = {}
         self.inner_urls: dict[str, str] = {}  # where each tells its metrics and its status
         self._services: dict[str, _Service] = {}
@@ -94,7 +112,9 @@ class System:
             called = httpx.URL(url).host if host in ("0.0.0.0", "::") else place
             status_url = f"{scheme(settings)}://{called}:{port}"
         self.inner_urls[name] = status_url
-        self._services[name] = _Service(name, kind, settings, url, status_url)
+        own = self._environment.settings(name, settings)
+        variables = self._environment.variables(name)
+        self._services[name] = _Service(name, kind, own, url, status_url, variables)
 
     def token(self, subject: str, *scopes: str, expires_s: float = 30 * 24 * 3600.0) -> str:
         return mint(self.settings.secret, subject, scopes, expires_s=expires_s, now=time.time())
@@ -153,11 +173,20 @@ class System:
 class _Service(Supervised):
     """One service of Tocsin."""
 
-    def __init__(self, name: str, kind: str, settings: Settings, url: str, status_url: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        settings: Settings,
+        url: str,
+        status_url: str,
+        variables: Mapping[str, str],
+    ) -> None:
         self.kind = kind
         self._status_url = status_url
         self.settings = settings
         self.url = url
+        self._variables = dict(variables)
         self._instance = ""  # the process that was started last, as it calls itself
         super().__init__(name, settings.data / "logs" / f"{name}.log")
 
@@ -170,7 +199,9 @@ class _Service(Supervised):
         return Command(
             [sys.executable, "-m", "tocsin", self.kind],
             str(self.log.file),
-            _environment(self.settings) | {SUPERVISED: "1", INSTANCE: self._instance},
+            _environment(self.settings)
+            | self._variables
+            | {SUPERVISED: "1", INSTANCE: self._instance},
             hidden=PREFIX,
             folder=str(Path.cwd()),
         )
@@ -202,7 +233,8 @@ class _Service(Supervised):
 
     async def _state(self, client: httpx.AsyncClient) -> _State:
         self._check_who_answers(await client.get(f"{self.url}/healthz"))
-        if self.kind == "cluster":
+        open_or_ours = self.settings.inner_scope == "none" or takes_secret(self.settings)
+        if self.kind == "cluster" and open_or_ours:
             answer = await client.get(f"{self._status_url}/v1/status", headers=self._headers())
         else:
             answer = await client.get(f"{self.url}/healthz")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -31,6 +32,7 @@ from tocsin.broker.server.trace_stream import Recording, TraceResponse
 from tocsin.errors import (
     InvalidInput,
     TocsinError,
+    Unauthenticated,
     Unavailable,
 )
 from tocsin.policies.message import parse_message_policy
@@ -47,6 +49,7 @@ from tocsin.protocol.broker import (
     Recalling,
 )
 from tocsin.protocol.client import (
+    UNAUTHENTICATED,
     Acknowledgement,
     Interest,
     Results,
@@ -57,10 +60,12 @@ from tocsin.protocol.cluster import News
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
 from tocsin.service.exposure import exposure_of
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.tokens import verify_notice
 from tocsin.service.web import Call, application
 
 T = TypeVar("T")
+REGISTER_EVERY_S = 30.0
 
 
 class Waiter(Generic[T]):
@@ -86,12 +91,14 @@ class Rest:
         driver: Driver,
         info: BrokerInfo,
         stall_s: float,
+        verifier: TokenVerifier,
         trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
-        self._trouble = trouble
+        self.trouble = trouble
+        self.verifier = verifier
         self.relay = RelayCalls(driver.link)
         self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
         self.streams: set[EventLine | Recording] = set()
@@ -102,12 +109,18 @@ class Rest:
         return application(
             f"Tocsin broker {self._info.name}",
             routes(self),
-            secret=settings.secret,
+            verifier=self.verifier,
             limit_bytes=settings.body_limit_bytes,
             trouble=self._trouble,
             exposure=exposure_of(settings),
             inner=inner,
         )
+
+    def _trouble(self) -> str | None:
+        refused = self._driver.link.refused
+        if refused is not None:
+            return f"the cluster refuses this broker: {refused}"
+        return self.trouble()
 
     def _owner(self, subscription: int) -> str | None:
         frontend = self._driver.core.table.frontends.get(subscription)
@@ -186,6 +199,9 @@ class Rest:
             )
 
         answer = await self._wait(ask)
+        reason = self.verifier.refusal(call.identity)
+        if reason is not None:  # while it waited
+            raise Unauthenticated(reason)
         self._driver.counts.delivered += len(answer.results)
         return results_body(answer)
 
@@ -227,13 +243,37 @@ class Rest:
     async def notices(self, call: Call) -> Done:
         body = await call.bytes()
         signature = call.request.headers.get("tocsin-signature")
-        verify_notice(self._driver.settings.secret, body, signature, time.time())
+        link = self._driver.link
+        try:
+            secret = link.notice_secret or self._driver.settings.secret
+            verify_notice(secret, body, signature, time.time())
+        except Unauthenticated:
+            self._register_again()
+            raise
         try:
             notice = msgspec.json.decode(body, type=News)
         except msgspec.DecodeError as error:
             raise InvalidInput(f"the notice does not fit: {error}") from None
         self._driver.notice(notice)
         return Done()
+
+    def _register_again(self) -> None:
+        """The cluster may have another secret for our notices than when it handed one out."""
+        link, now = self._driver.link, time.monotonic()
+        if link.notice_secret is not None and now - link.registered_at >= REGISTER_EVERY_S:
+            link.registered_at = now
+            self._driver.spawn(self._register())
+
+    async def _register(self) -> None:
+        with contextlib.suppress(TocsinError):  # the next notice, and news, make up for it
+            await self._driver.link.register(self._info.url)
+
+    def close_revoked(self) -> None:
+        """End streams whose token is no longer taken."""
+        for stream in list(self.streams):
+            reason = self.verifier.refusal(stream.identity)
+            if reason is not None:
+                stream.close(UNAUTHENTICATED, reason)
 
     async def cache(self, _: Call) -> CacheInfo:
         core = self._driver.core
