@@ -14,7 +14,8 @@ TocsinError
 ├── TooLarge              a body, frame or record over its limit       413
 ├── UpgradeRequired       a peer whose protocol is too old             426
 ├── Unavailable           the service cannot answer now; try again     503
-│   └── Unconfirmed       nor does anybody know whether it was done    503
+│   ├── Unconfirmed       nor does anybody know whether it was done    503
+│   └── Untrusted         a peer whose certificate nobody vouches for  503
 ├── NotInstalled          a library of an optional part is absent      501
 └── Damaged               bytes on a disk are not what was written     500
 """
@@ -161,6 +162,12 @@ class Unconfirmed(Unavailable):
             hint="send it again under the same Idempotency-Key, and it is taken once; without a"
             " key, look first whether it is there",
         )
+
+
+class Untrusted(Unavailable):
+    """A peer cannot show who it is. Told by whoever calls; no service answers with it."""
+
+    code = "untrusted"
 
 
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)

@@ -46,6 +46,28 @@ Master = Annotated[
         examples=["local[*]", "local[4]", "spark://host:7077", "yarn", "k8s://https://host:443"],
     ),
 ]
+Origins = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|https?://[^/,\s]+(, ?https?://[^/,\s]+)*)?\Z",
+        examples=["*", "https://app.example.org, http://localhost:3000"],
+    ),
+]
+PublicUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https?://[^/?#\s]+(/[^?#\s]*)?)?\Z", examples=["https://example.org/broker_1"]
+    ),
+]
+PublicWsUrl = Annotated[
+    str,
+    Meta(pattern=r"^(wss?://[^/?#\s]+(/[^?#\s]*)?)?\Z", examples=["wss://example.org/broker_1"]),
+]
+HostAndPort = Annotated[
+    str,
+    Meta(pattern=r"^((\[[0-9a-fA-F:]+\]|[^:/\s]+):\d{1,5})?\Z", examples=["127.0.0.1:9400"]),
+]
+InnerScope = Literal["none", "admin", "broker", "publish", "subscribe"]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LogFormat = Literal["auto", "json", "console"]
 
@@ -75,6 +97,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     coordinator_url: str = "http://127.0.0.1:7410"  # where brokers and clients find the coordinator
     broker_name: str = "broker_1"  # a broker's name, unique in the system
     public_host: str = ""  # host that a broker announces to clients; empty: the listening host
+    public_url: PublicUrl = ""  # where a broker says that its REST is; empty: where it listens
+    public_ws_url: PublicWsUrl = ""  # where it says that its WebSockets are; empty: as above
+
+    certificate: str = ""  # PEM file with the certificate of all listeners; empty: no TLS
+    certificate_key: str = ""  # PEM file with its private key; empty: it is in the same file
+    authority: str = ""  # PEM file with the authorities that calls trust; empty: the machine's
+    cors_origins: Origins = ""  # web pages of these origins may call; *: of any; empty: of none
+    inner_address: HostAndPort = ""  # only here are /metrics, /docs, /v1/status; empty: they stay
+    inner_scope: InnerScope = "none"  # the scope that they ask of a token; none: of nobody
 
     master: Master = "local[*]"  # where Spark runs
     spark_memory: str = "1g"  # memory of Spark's driver

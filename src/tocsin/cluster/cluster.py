@@ -96,7 +96,7 @@ class Cluster:
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
         self.notice_secrets = NoticeSecrets(settings)
-        self.notifier = Notifier(self.store, self.notice_secrets.of)
+        self.notifier = Notifier(self.store, self.notice_secrets.of, settings.authority)
         self.deliveries = Deliveries(settings, self.store)
         self.routing = Routing(self.store, self.log, data / "datasets")
         self.subscriptions = Subscriptions(

@@ -18,7 +18,7 @@ import structlog
 from prometheus_client import Counter
 
 from tocsin.backoff import Backoff
-from tocsin.client.transport import Transport
+from tocsin.client.transport import Transport, distrust, tls
 from tocsin.cluster.records import head_news
 from tocsin.errors import TocsinError
 from tocsin.model import Channel, Departure, Head, Result
@@ -87,6 +87,7 @@ class _Known:
     pushed: _Pushed = field(default_factory=lambda: _Pushed())
     doubtful: bool = False  # more may have changed: the store knows
     asking: asyncio.TimerHandle | None = None
+    distrusted: str = ""  # why its certificate was not trusted
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
@@ -109,13 +110,16 @@ class Notifier:
     subscriptions that it is known to have are told before that is asked, as they are committed.
     """
 
-    def __init__(self, store: Store, secret_of: Callable[[str], str]) -> None:
-        """`secret_of`: a broker's, with which notices for it are signed."""
+    def __init__(self, store: Store, secret_of: Callable[[str], str], authority: str = "") -> None:
+        """`secret_of`: a broker's, with which notices for it are signed. `authority` vouches for
+        brokers."""
         self._store = store
         self._secret_of = secret_of
+        self._authority = authority
         self._brokers: dict[str, _Known] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._transport = Transport()  # a client does more than notices need
+        # A client does more than notices need.
+        self._transport = Transport(verify=tls(authority))
 
     async def start(self) -> None:
         for broker in await asyncio.to_thread(self._store.catalog.brokers):
@@ -209,11 +213,23 @@ class Notifier:
                 await self._post(f"{known.url}/v1/notices", body, headers)
             except httpx.HTTPError as error:
                 NOTICES.labels(known.name, "failed").inc()
-                log.debug("a notice did not arrive", broker=known.name, reason=str(error))
+                self._tell(known, error)
                 await asyncio.sleep(backoff.next_s())
             else:
                 NOTICES.labels(known.name, "sent").inc()
+                known.distrusted = ""
                 return
+
+    def _tell(self, known: _Known, error: httpx.HTTPError) -> None:
+        """A broker that is away is told elsewhere; one that is not trusted is told here, once."""
+        reason = distrust(error) or ""
+        if reason and reason != known.distrusted:
+            log.warning("no notices", broker=known.name, url=known.url, reason=reason)
+        else:
+            log.debug("a notice did not arrive", broker=known.name, reason=str(error))
+        known.distrusted = reason
+        if reason:
+            tls(self._authority)  # it may have been replaced
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
         timeout = {"timeout": httpx.Timeout(ANSWERED_S).as_dict()}

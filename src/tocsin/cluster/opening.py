@@ -21,7 +21,8 @@ from starlette.routing import Route
 from tocsin.backoff import Backoff
 from tocsin.errors import Unavailable
 from tocsin.protocol.cluster import ClusterStatus
-from tocsin.service.serving import serving
+from tocsin.service.hosting import hosting
+from tocsin.service.tls import Certificate
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
 from tocsin.storage.log import check_reachable
@@ -32,12 +33,15 @@ log = structlog.get_logger()
 METHODS = ["GET", "POST", "PUT", "DELETE"]
 
 
-async def opened_store(settings: Settings, listener: socket.socket) -> Store:
+async def opened_store(
+    settings: Settings, listener: socket.socket, certificate: Certificate | None = None
+) -> Store:
     try:
         return await asyncio.to_thread(_open, settings)
     except Unavailable as error:
         waiting = _Waiting(error)
-    async with serving(waiting.app(), listener.dup()):  # serving closes what it is given
+    # Serving closes what it is given.
+    async with hosting(settings, lambda _: waiting.app(), listener.dup(), certificate):
         backoff = Backoff(Random(), first_s=0.2, most_s=2.0)
         while True:
             await asyncio.sleep(backoff.next_s())

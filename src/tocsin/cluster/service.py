@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import structlog
@@ -47,8 +48,11 @@ from tocsin.protocol.cluster import (
 from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, StatementResults, Statements
 from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.service.exposure import exposure_of
+from tocsin.service.hosting import hosting, scheme
 from tocsin.service.openapi import Media
-from tocsin.service.serving import listen, port_of, serving, until_stopped
+from tocsin.service.serving import listen, port_of, until_stopped
+from tocsin.service.tls import certificate_of
 from tocsin.service.web import Route, application
 from tocsin.settings import Settings
 
@@ -207,7 +211,7 @@ def _subscription_routes(c: Calls) -> list[Route]:
     ]
 
 
-def app(cluster: Cluster) -> Starlette:
+def app(cluster: Cluster, inner: bool = False) -> Starlette:
     settings = cluster.settings
     return application(
         "Tocsin data cluster",
@@ -215,6 +219,8 @@ def app(cluster: Cluster) -> Starlette:
         verifier=cluster.verifier,
         limit_bytes=settings.body_limit_bytes,
         trouble=lambda: cluster.trouble,
+        exposure=exposure_of(settings),
+        inner=inner,
     )
 
 
@@ -223,10 +229,14 @@ async def run(settings: Settings) -> None:
     # The threads that talk to Spark make hundreds of tiny calls a run; at Python's default each
     # would wait up to 5 ms for the busy event loop.
     sys.setswitchinterval(0.0002)
+    certificate = certificate_of(settings)
     listener = listen(settings.host, settings.cluster_port, "cluster_port")
-    with await opened_store(settings, listener) as store:
-        async with Cluster(settings, store) as cluster, serving(app(cluster), listener):
-            url = f"http://{settings.host}:{port_of(listener)}"
+    with await opened_store(settings, listener, certificate) as store:
+        async with (
+            Cluster(settings, store) as cluster,
+            hosting(settings, partial(app, cluster), listener, certificate),
+        ):
+            url = f"{scheme(settings)}://{settings.host}:{port_of(listener)}"
             log.info("the cluster listens", url=url, data=str(settings.data))
             try:
                 await _until_an_end(until_stopped(), cluster.until_broken())

@@ -39,6 +39,7 @@ from tocsin.protocol.fields import (
 from tocsin.protocol.fields import Ref as Ref
 from tocsin.protocol.publishing import Published
 
+PATH = "/v1/ws"  # where a broker takes WebSockets
 DEFAULT_LIMIT = 100
 LONGEST_WAIT_S = 60.0
 

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator
 
 import uvicorn
@@ -17,6 +18,7 @@ from tocsin.errors import SettingError
 from tocsin.service.redaction import UVICORN
 
 GRACE_S = 5
+GOODBYE_S = 0.2
 ABORT = "tocsin.abort"  # an extension in a request's scope: cut the connection, now
 
 
@@ -62,6 +64,13 @@ class _Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
 
+    def shutdown(self) -> None:
+        """Over TLS closing waits until the client says good-bye as well. One that keeps its
+        connection for later does not, and would hold us up."""
+        super().shutdown()
+        if self.scheme == "https" and self.transport.is_closing():
+            self.loop.call_later(GOODBYE_S, self.transport.abort)
+
 
 class _Server(uvicorn.Server):
     """Uvicorn without its own signal handlers: the process has one place that decides to stop."""
@@ -72,7 +81,9 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(
+    app: Starlette, listener: socket.socket, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
     """Serve `app` while the block runs; open calls get a moment to finish after it."""
     config = uvicorn.Config(
         app,
@@ -83,6 +94,7 @@ async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None
         proxy_headers=False,  # nobody asks who is behind a proxy
         timeout_graceful_shutdown=GRACE_S,
         lifespan="on",
+        ssl_context_factory=None if tls is None else lambda *_: tls,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))

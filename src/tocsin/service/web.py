@@ -29,6 +29,7 @@ from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_n
 from tocsin.protocol.failure import error_body
 from tocsin.protocol.health import Health
 from tocsin.protocol.version import HEADER, PARAMETER, check_peer, version_header
+from tocsin.service.exposure import EVERYTHING_HERE, Exposure
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.lingering import Linger
 from tocsin.service.openapi import TOKEN_PARAMETER, Media, describe, page
@@ -153,20 +154,25 @@ def application(
     limit_bytes: int,
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
     trouble: Callable[[], str | None] = lambda: None,
+    exposure: Exposure = EVERYTHING_HERE,
+    inner: bool = False,
 ) -> Starlette:
     """The service: its routes, and beside them /metrics, /healthz, /openapi.json and /docs.
-    `trouble` says why it does not do its work, if it does not."""
+    `trouble` says why it does not do its work, if it does not. `inner`: what `exposure` has at the
+    inner address alone, instead."""
     handlers = {404: _not_found, 405: _not_found}
     return Starlette(
         routes=[
             StarletteRoute(
                 route.path, _endpoint(route, verifier, limit_bytes), methods=[route.method]
             )
-            for route in _OwnCalls(title, routes, trouble).routes
+            for route in exposure.chosen(
+                _OwnCalls(title, routes, trouble, exposure).routes, inner=inner
+            )
         ],
         lifespan=lifespan,
         exception_handlers=handlers,
-        middleware=[Middleware(TellVersion), Middleware(Linger)],
+        middleware=[Middleware(TellVersion), *exposure.middleware(), Middleware(Linger)],
     )
 
 
@@ -174,7 +180,11 @@ class _OwnCalls:
     """What every service answers about itself. `routes` are all of the service, these included."""
 
     def __init__(
-        self, title: str, routes: Sequence[Route], trouble: Callable[[], str | None]
+        self,
+        title: str,
+        routes: Sequence[Route],
+        trouble: Callable[[], str | None],
+        exposure: Exposure,
     ) -> None:
         self._trouble = trouble
         open_route = partial(Route, "GET", scopes=None, unchecked=True)
@@ -195,6 +205,7 @@ class _OwnCalls:
             open_route("/docs", self.docs, summary="The same to read", answers=Media("text/html")),
             *routes,
         ]
+        self.routes = exposure.scoped(self.routes)
         self._description = msgspec.json.encode(describe(title, self.routes))
         self._page = page(title, self.routes)
 
@@ -216,7 +227,11 @@ def _endpoint(
     route: Route, verifier: TokenVerifier, limit_bytes: int
 ) -> Callable[[Request], Awaitable[Response]]:
     async def unchecked(request: Request) -> Response:
-        response: Response = await route.handler(Call(route, request, NOBODY, limit_bytes))
+        try:
+            identity = await _identity(route, request, verifier)
+        except TocsinError as error:
+            return error_response(error)
+        response: Response = await route.handler(Call(route, request, identity, limit_bytes))
         return response
 
     async def endpoint(request: Request) -> Response:
@@ -233,10 +248,7 @@ async def _answer(
     route: Route, request: Request, verifier: TokenVerifier, limit_bytes: int
 ) -> Response:
     try:
-        identity = NOBODY
-        if route.scopes is not None:
-            identity = await verifier.identify(token_of(request, route))
-            identity.require(*route.scopes)
+        identity = await _identity(route, request, verifier)
         check_peer(_version(request), _caller(identity), "this service")
         answer = await route.handler(Call(route, request, identity, limit_bytes))
     except TocsinError as error:
@@ -245,6 +257,15 @@ async def _answer(
         log.exception("a call failed", path=route.path, method=route.method)
         return error_response(TocsinError("an internal error; the service's log has the details"))
     return answer if isinstance(answer, Response) else json_response(answer, route.status)
+
+
+async def _identity(route: Route, request: Request, verifier: TokenVerifier) -> Identity:
+    """Who calls, if the route asks for a token at all."""
+    if route.scopes is None:
+        return NOBODY
+    identity = await verifier.identify(token_of(request, route))
+    identity.require(*route.scopes)
+    return identity
 
 
 def token_of(request: Request, route: Route) -> str | None:

@@ -23,7 +23,7 @@ from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLi
 from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.page_bytes import Coming
 from tocsin.client.http import NOT_SENT, error_of
-from tocsin.client.transport import HttpClient
+from tocsin.client.transport import HttpClient, distrust
 from tocsin.errors import NotFound, TocsinError, Unauthenticated, Unavailable, Unconfirmed
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
@@ -121,7 +121,12 @@ class ClusterLink:
     """Calls to the cluster under this broker's name."""
 
     def __init__(
-        self, url: str, credential: Credential, name: str, timeout_s: float = 10.0
+        self,
+        url: str,
+        credential: Credential,
+        name: str,
+        timeout_s: float = 10.0,
+        authority: str = "",
     ) -> None:
         self.url = url.rstrip("/")
         self.notice_secret: str | None = None  # signs notices for us alone; None: the shared one
@@ -132,7 +137,8 @@ class ClusterLink:
         self._name = name
         self._timeout_s = timeout_s
         self._mine = f"/v1/brokers/{quote(name, safe='')}"
-        self._http = HttpClient(speaker=f"broker {name}", timeout=timeout_s)
+        self.distrusted: str | None = None  # why the cluster is not trusted
+        self._http = HttpClient(speaker=f"broker {name}", authority=authority, timeout=timeout_s)
         self._wanted: list[_Wanted] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._flushing = False
@@ -244,12 +250,17 @@ class ClusterLink:
                     if line:  # an empty one says that the cluster is there
                         yield decode_line(line)
         except httpx.HTTPError as error:
-            raise Unavailable(f"the stream of records broke: {error!r}") from error
+            raise self._broken(error) from error
         except msgspec.DecodeError as error:
             raise Unavailable(f"the stream of records was not understood: {error}") from None
 
+    def _broken(self, error: httpx.HTTPError) -> Unavailable:
+        self.distrusted = distrust(error)
+        return Unavailable(f"the stream of records broke: {self.distrusted or repr(error)}")
+
     def _silent(self, error: Exception, hint: str | None = None) -> Unavailable:
-        reason = str(error) or type(error).__name__
+        self.distrusted = distrust(error)
+        reason = self.distrusted or str(error) or type(error).__name__
         return Unavailable(f"no answer from the cluster at {self.url}: {reason}", hint=hint)
 
     @asynccontextmanager
@@ -355,6 +366,7 @@ class ClusterLink:
             )
         except httpx.HTTPError as error:
             raise self._silent(error) from error
+        self.distrusted = None
         if not response.is_success:
             failure = error_of(response)
             self.refused = failure.message if isinstance(failure, Unauthenticated) else None

@@ -59,6 +59,7 @@ from tocsin.protocol.client import (
 from tocsin.protocol.cluster import News
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
+from tocsin.service.exposure import exposure_of
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.tokens import verify_notice
 from tocsin.service.web import Call, application
@@ -86,29 +87,40 @@ class Rest:
     """The handlers. `waiting` are calls that must be let go when the broker stops."""
 
     def __init__(
-        self, driver: Driver, info: BrokerInfo, stall_s: float, verifier: TokenVerifier
+        self,
+        driver: Driver,
+        info: BrokerInfo,
+        stall_s: float,
+        verifier: TokenVerifier,
+        trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
+        self.trouble = trouble
         self.verifier = verifier
         self.relay = RelayCalls(driver.link)
         self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
         self.streams: set[EventLine | Recording] = set()
         self.waiting: set[Waiter[Any]] = set()
 
-    def app(self) -> Starlette:
+    def app(self, inner: bool = False) -> Starlette:
+        settings = self._driver.settings
         return application(
             f"Tocsin broker {self._info.name}",
             routes(self),
             verifier=self.verifier,
-            limit_bytes=self._driver.settings.body_limit_bytes,
+            limit_bytes=settings.body_limit_bytes,
             trouble=self._trouble,
+            exposure=exposure_of(settings),
+            inner=inner,
         )
 
     def _trouble(self) -> str | None:
         refused = self._driver.link.refused
-        return None if refused is None else f"the cluster refuses this broker: {refused}"
+        if refused is not None:
+            return f"the cluster refuses this broker: {refused}"
+        return self.trouble()
 
     def _owner(self, subscription: int) -> str | None:
         frontend = self._driver.core.table.frontends.get(subscription)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket as sockets
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -29,15 +30,17 @@ from tocsin.broker.server.requests import Malformed, parse
 from tocsin.broker.server.upgrades import QUIET, Asked, Entrance, RefusedSocket, upgrade
 from tocsin.errors import InvalidInput, TocsinError, TooLarge, UpgradeRequired
 from tocsin.protocol import client as frames
+from tocsin.protocol.client import PATH
 from tocsin.protocol.failure import error_info
 from tocsin.protocol.version import check_peer
+from tocsin.service.exposure import EVERYTHING_HERE, Exposure
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.serving import port_of
+from tocsin.service.tls import HANDSHAKE_S
 from tocsin.service.tokens import Identity
 
 log = structlog.get_logger()
 
-PATH = "/v1/ws"
 PING_IDLE_S = 20.0  # a silent connection is asked whether it lives
 LINGER_S = 2.0  # how long a closed connection may take to read the close frame
 OUTSTANDING_GETS = 4  # further requests of a connection wait, in order, until one is answered
@@ -256,6 +259,7 @@ class Sockets:
         connection_bytes: int,
         stall_s: float,
         stalled: Callable[[], None],
+        exposure: Exposure = EVERYTHING_HERE,
         others: Mapping[str, Entrance] | None = None,
     ) -> None:
         """`others`: what else may be connected to here, by path."""
@@ -263,6 +267,7 @@ class Sockets:
         self.frame_limit_bytes = frame_limit_bytes
         self.connection_bytes = connection_bytes
         self.port = 0
+        self._exposure = exposure
         self.high_bytes = max(1, connection_bytes // 4)
         self.connections: set[Socket] = set()
         self.backed_up: set[Socket] = set()
@@ -273,11 +278,15 @@ class Sockets:
         self._dirty: dict[Socket, None] = {}
         self._server: asyncio.Server | None = None
 
-    async def start(self, listener: sockets.socket) -> None:
+    async def start(self, listener: sockets.socket, tls: ssl.SSLContext | None = None) -> None:
         self.port = port_of(listener)
         self._server = await ws_create_server(
-            partial(upgrade, verifier=self._verifier, paths=self._paths),
+            partial(upgrade, verifier=self._verifier, paths=self._paths, exposure=self._exposure),
             sock=listener,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE_S,
+            # aiofastnet would call OpenSSL past our context, which then changes no certificate.
+            use_aiofastnet=None if tls is None else False,
             enable_auto_ping=True,
             auto_ping_idle_timeout=PING_IDLE_S,
             auto_ping_reply_timeout=PING_IDLE_S,

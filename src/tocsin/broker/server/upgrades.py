@@ -20,6 +20,7 @@ from tocsin.errors import NotFound, TocsinError
 from tocsin.protocol import client as frames
 from tocsin.protocol.failure import error_body, error_info
 from tocsin.protocol.version import HEADER, PARAMETER, version_header
+from tocsin.service.exposure import EVERYTHING_HERE, Exposure
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.openapi import TOKEN_PARAMETER
 from tocsin.service.tokens import Identity, bearer
@@ -66,13 +67,17 @@ class Entrance(Struct, frozen=True):
 
 
 def upgrade(
-    request: WSUpgradeRequest, verifier: TokenVerifier, paths: Mapping[str, Entrance]
+    request: WSUpgradeRequest,
+    verifier: TokenVerifier,
+    paths: Mapping[str, Entrance],
+    exposure: Exposure = EVERYTHING_HERE,
 ) -> WSUpgradeResponseWithListener:
     try:
         url = urlsplit(request.path.decode("ascii", "replace"))
         if url.path not in paths:
             hint = f"connect to {' or '.join(paths)}"
             raise NotFound(f"no route {url.path}", hint=hint)
+        exposure.check_origin(request.headers.get("Origin"))
         entrance, query = paths[url.path], parse_qs(url.query)
         if TOKEN_PARAMETER in query and not entrance.token_in_query:
             raise token_in_address()
