@@ -35,6 +35,8 @@ ROUTED = Dataset(
 
 
 class NoEngine:
+    trouble = absence = None
+
     def drop_dataset(self, dataset: Dataset) -> None:
         pass
 

@@ -23,7 +23,10 @@ class Published(Struct, frozen=True):
     accepted: Annotated[int, about("how many were taken")]
     rejected: Annotated[int, about("how many did not fit")] = 0
     end: Annotated[int, about("the log position behind the last that was taken")] = 0
-    errors: Annotated[list[Rejection], about("the first hundred that did not fit")] = []
+    errors: Annotated[list[Rejection], about("the first that did not fit, a hundred at most")] = []
+    summed_up: Annotated[
+        int, about("how many of the rejected have no dead letter of their own: one counts them")
+    ] = 0
 
 
 class Statements(Struct, forbid_unknown_fields=True):

@@ -1,0 +1,31 @@
+"""How long an event loop leaves everybody waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+TICK_S = 0.005
+
+
+class LoopWatch:
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+
+    async def run(self) -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(TICK_S)
+            self.longest_s = max(self.longest_s, time.perf_counter() - began - TICK_S)
+
+
+@contextlib.asynccontextmanager
+async def watched_loop() -> AsyncIterator[LoopWatch]:
+    watch = LoopWatch()
+    task = asyncio.create_task(watch.run())
+    try:
+        yield watch
+    finally:
+        task.cancel()
