@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.dead_letters import DEAD_LETTERS
+from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.intake import Intake, RecordValidator, request_key
 from tocsin.errors import InvalidInput, NotFound, Unavailable, Unconfirmed
 from tocsin.model import Column, Dataset

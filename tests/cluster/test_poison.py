@@ -1,3 +1,4 @@
+# ruff: noqa: E501, S608 (poisons read best as a table)
 """One token cannot freeze the rest: whatever is sent, the cluster answers others meanwhile, writes
 little, and says what was wrong with it."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 MOST_DEPTH = 64
+WRAPPED_DEPTH = MOST_DEPTH + 8
+"""A frame or message that carries records is around them."""
 
 _QUOTED = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _FOLDED = bytes.maketrans(b"{}", b"[]")

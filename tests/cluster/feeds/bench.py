@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from log.kafka.topic import Topic
-from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.dead_letters import DEAD_LETTERS
+from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.intake import Intake
 from tocsin.dev.kafka import Kafka
 from tocsin.model import Column, Dataset, KafkaSource, MessageFormat
