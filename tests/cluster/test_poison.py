@@ -148,7 +148,7 @@ STATEMENTS: dict[str, tuple[str, set[int]]] = {
     "signs of patterns": ("SUBSCRIBE TO DATASET notes WHERE text LIKE '" + "%" * 100_000 + "_'", {400}),
     "conditions": ("SUBSCRIBE TO DATASET notes WHERE n = 1" + " AND n <> 1" * 30_000, {400}),
     "values": (f"SUBSCRIBE TO DATASET notes WHERE n IN (1{',1' * 60_000})", {400}),
-    "arguments": ("SUBSCRIBE TO notes(" + ",".join(f"a{n} => 1" for n in range(40_000)) + ")", {404}),
+    "arguments": ("SUBSCRIBE TO notes(" + ",".join(f"a{n} => 1" for n in range(40_000)) + ")", {400}),
     "queries": ("SELECT " + "(" * 3000 + "1" + ")" * 3000, {400}),
 }  # fmt: skip
 
@@ -215,3 +215,29 @@ async def test_one_publisher_takes_one_thread_and_half_of_the_room(tmp_path: Pat
         assert [answer.headers["retry-after"] for answer in busy] == ["1", "1"]
         assert "room" in busy[0].json()["error"]["message"]
         assert (await publish(cluster, body, LINES)).status_code == 200  # all of it was given back
+
+
+async def test_a_slow_log_tells_publishers_to_come_again(
+    cluster: SparklessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster.log, "_most_waiting_bytes", 1)
+    monkeypatch.setattr(cluster.log, "_waiting_bytes", 1)
+    answer = await publish(cluster, b'{"n":1}', JSON)
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert "behind" in answer.json()["error"]["message"]
+    monkeypatch.undo()
+    assert (await publish(cluster, b'{"n":1}', JSON)).status_code == 200
+
+
+async def test_arguments_of_a_subscription_are_bounded(cluster: SparklessCluster) -> None:
+    url = f"{cluster.url}/v1/subscriptions"
+    async with httpx.AsyncClient(timeout=60, headers=headers("subscribe")) as http:
+        for arguments, field in (
+            ({"where": "x" * 100_000}, "arguments"),
+            ({"where": msgspec.Raw(b"[" * 5000 + b"]" * 5000)}, "body"),
+        ):
+            body = msgspec.json.encode({"channel": "dataset/notes", "arguments": arguments})
+            answer = await http.post(url, content=body)
+            assert answer.status_code == 400
+            assert answer.json()["error"]["field"] == field

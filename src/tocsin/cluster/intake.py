@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec import UNSET
 from prometheus_client import Counter
 
 from tocsin.cluster.attachments import mentioned
@@ -212,7 +213,7 @@ class Intake:
             rejected=fitting.refused,
             end=end,
             errors=fitting.rejections[:MOST_ERRORS_REPORTED],
-            summed_up=_summed_up(fitting),
+            summed_up=_summed_up(fitting) or UNSET,
         )
 
     async def append(self, name: str, records: Sorted, key: str | None) -> int:
@@ -221,13 +222,13 @@ class Intake:
         good, letters, appending = records.good, records.letters, []
         if good:
             attached = attachments_of(self._dataset(name))
-            future = self._log.append(name, good, key)
+            future = self._begun(name, good, key)
             if attached:
                 future.add_done_callback(partial(self._logged, good))
             appending.append((ACCEPTED, len(good), future))
         if letters:
             # A key of their own: someone may publish to the dead letters themselves.
-            future = self._log.append(DEAD_LETTERS.name, letters, key and f"{key}-refused")
+            future = self._begun(DEAD_LETTERS.name, letters, key and f"{key}-refused")
             appending.append((REJECTED, records.refused, future))
         end = self._log.ends().get(name, 0)
         outcomes = await asyncio.gather(
@@ -241,6 +242,15 @@ class Intake:
             if counter is ACCEPTED:
                 end = done.end
         return end
+
+    def _begun(self, name: str, records: list[Encoded], key: str | None) -> Future[Appended]:
+        """A log that takes no more refuses at once; the other half of a request may be taken."""
+        try:
+            return self._log.append(name, records, key)
+        except Unavailable as error:
+            refused: Future[Appended] = Future()
+            refused.set_exception(error)
+            return refused
 
     def _logged(self, good: list[Encoded], done: Future[Any]) -> None:
         """Their records are in the log. What failed may come to be there yet: attachments of these

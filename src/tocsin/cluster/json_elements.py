@@ -63,9 +63,9 @@ def _passed(body: bytes, at: int) -> tuple[int, int]:
     while True:
         plain = _INNER if depth else _FLAT
         stop = at + window
-        found = plain.match(body, at, stop)
-        assert found is not None  # it matches nothing as well
-        end = found.end()
+        match = plain.match(body, at, stop)
+        assert match is not None  # it matches nothing as well
+        end = match.end()
         sign = body[end : end + 1]
         if sign == b'"' and stop < len(body):  # a string that is longer than the window
             at, window = end, window * 2
@@ -89,9 +89,9 @@ def _passed(body: bytes, at: int) -> tuple[int, int]:
 
 
 def _gap(body: bytes, at: int) -> int:
-    found = _GAP.match(body, at)
-    assert found is not None
-    return found.end()
+    match = _GAP.match(body, at)
+    assert match is not None
+    return match.end()
 
 
 def _expect_end(body: bytes, at: int) -> None:

@@ -29,9 +29,9 @@ def text_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _blank(body: bytes, at: int) -> tuple[int, int]:
     """Behind a run of line ends, and how many there were."""
-    found = _BLANK.match(body, at, at + _AT_ONCE)
-    assert found is not None
-    end = found.end()
+    match = _BLANK.match(body, at, at + _AT_ONCE)
+    assert match is not None
+    end = match.end()
     if end < len(body) and body[end - 1 : end + 1] == b"\r\n":
         end -= 1
         if end == at:  # it is one line end

@@ -77,7 +77,7 @@ class Places:
     def of(self, offset: int) -> tuple[int, int]:
         """As `place` says, without counting from the beginning each time."""
         if self._ends is None:
-            self._ends = [found.start() for found in re.finditer("\n", self._text)]
+            self._ends = [match.start() for match in re.finditer("\n", self._text)]
         lines = bisect_left(self._ends, offset)
         return lines + 1, offset - (self._ends[lines - 1] if lines else -1)
 
