@@ -57,6 +57,7 @@ from tocsin.storage.store.results import Range
 from tocsin.storage.store.results import ResultRange as StoredRange
 
 MOST_RANGES = 1000
+MOST_RANGES_BYTES = 16 * 1024 * 1024  # one answer; whoever asks goes on behind it
 STALL_S = 10.0  # how long a reader of routed records may leave a piece untaken
 
 
@@ -273,7 +274,7 @@ class Calls:
             Range(request.backend, request.after, request.upto, request.limit)
             for request in requests
         ]
-        stored = self._store.results.read_many(ranges)
+        stored = self._store.results.read_many(ranges, MOST_RANGES_BYTES)
         filtered = self._cluster.routing.answers(ranges, stored)
         return [
             answer or _range_answer(wanted, part)
