@@ -37,6 +37,7 @@ class TocsinError(Exception):
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal"
+    retry_after_s: ClassVar[int | None] = None  # when to come again, as HTTP says it
 
     def __init_subclass__(cls) -> None:
         if KINDS.setdefault(cls.code, cls) is not cls:
@@ -131,6 +132,7 @@ class UpgradeRequired(TocsinError):
 class Unavailable(TocsinError):
     status = 503
     code = "unavailable"
+    retry_after_s = 1
 
 
 class NotInstalled(TocsinError, ImportError):

@@ -126,7 +126,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     result_retention_s: Age = 7 * 24 * 3600.0  # results older than this are dropped
     record_limit_bytes: Size = 1024 * 1024  # the largest single record
     result_limit_bytes: Size = 4 * 1024 * 1024  # the largest result; a larger one is told as a gap
-    body_limit_bytes: Size = 64 * 1024 * 1024  # the largest request body
+    body_limit_bytes: Size = 64 * 1024 * 1024  # the largest request body, unfolded if it is Parquet
+    request_records: Size = 100_000  # the most records of one request
+    statements_limit_bytes: Size = 1024 * 1024  # the longest text of statements in one request
     attachments: str = ""  # directory or s3://… of attachments; empty: in the data directory
     attachment_limit_bytes: Size = 64 * 1024 * 1024  # the largest attachment
     attachment_grace_s: Seconds = 24 * 3600.0  # kept so long although nothing mentions it

@@ -385,9 +385,9 @@ async def test_what_is_not_in_the_log_yet_is_held(tmp_path: Path) -> None:
         attachments.content.put(PHOTO)
         intake: Intake = cluster.intake
         raw = [RawRecord(1, {"key": "a", "photo": photo()})]
-        good, _, letters = intake.sort(REPORTS, raw, "ann", "test")
+        records = intake.sort(REPORTS, raw, "ann", "test")
         assert attachments.collect(set, -1000.0) == 0  # older than tomorrow, and yet
-        await intake.append("reports", good, letters, None)
+        await intake.append("reports", records, None)
         assert (
             attachments.collect(set, -1000.0) == 1
         )  # that look finds nothing, and nobody holds it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,9 +13,11 @@ from msgspec import UNSET, UnsetType
 
 from tocsin.cluster.attachments.calls import refused_upload
 from tocsin.cluster.attachments.multipart_publication import MultipartPublication
+from tocsin.cluster.body_limits import Limits
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
-from tocsin.cluster.intake import RecordValidator, request_key
+from tocsin.cluster.intake import Elsewhere, RecordValidator, request_key
+from tocsin.cluster.large_bodies import is_small
 from tocsin.cluster.records import head_news, result_info, subscription_info
 from tocsin.cluster.statements import execute
 from tocsin.errors import (
@@ -54,6 +57,7 @@ from tocsin.storage.store.results import Range
 from tocsin.storage.store.results import ResultRange as StoredRange
 
 MOST_RANGES = 1000
+MOST_RANGES_BYTES = 16 * 1024 * 1024  # one answer; whoever asks goes on behind it
 STALL_S = 10.0  # how long a reader of routed records may leave a piece untaken
 
 
@@ -63,6 +67,10 @@ class Calls:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._store = cluster.store
+        settings = cluster.settings
+        self._limits = Limits(
+            settings.request_records, settings.record_limit_bytes, settings.body_limit_bytes
+        )
 
     async def statements(self, call: Call) -> Any:
         request: Statements = await call.body(Statements)
@@ -75,17 +83,30 @@ class Calls:
         if is_form(call.request.headers.get("content-type")):
             return await self._record_with_attachments(call)
         kind = format_of_content_type(call.request.headers.get("content-type"))
-        body = await call.bytes()
-        publisher = call.identity.subject
-        given = call.request.headers.get("idempotency-key")
-        published = await self._cluster.publish(
-            call.path["name"],
-            read(body, kind),
-            publisher=publisher,
-            source="http",
-            key=None if given is None else request_key(given, publisher, kind, body),
-        )
+        large, publisher = self._cluster.large_bodies, call.identity.subject
+        with large.taking(publisher) as taking:
+            body = await call.bytes(taking.more)
+            elsewhere = None
+            if kind == "parquet" or not is_small(body):
+                elsewhere = partial(large.run, publisher)
+            published = await self._cluster.publish(
+                call.path["name"],
+                read(body, kind, self._limits),
+                publisher=publisher,
+                source="http",
+                key=await self._key(call, kind, body, elsewhere),
+                elsewhere=elsewhere,
+            )
         return _published(published)
+
+    async def _key(
+        self, call: Call, kind: str, body: bytes, elsewhere: Elsewhere | None
+    ) -> str | None:
+        given = call.request.headers.get("idempotency-key")
+        if given is None:
+            return None
+        work = partial(request_key, given, call.identity.subject, kind, body)
+        return work() if elsewhere is None else await elsewhere(work)
 
     async def _record_with_attachments(self, call: Call) -> Any:
         settings, publisher = self._cluster.settings, call.identity.subject
@@ -253,7 +274,7 @@ class Calls:
             Range(request.backend, request.after, request.upto, request.limit)
             for request in requests
         ]
-        stored = self._store.results.read_many(ranges)
+        stored = self._store.results.read_many(ranges, MOST_RANGES_BYTES)
         filtered = self._cluster.routing.answers(ranges, stored)
         return [
             answer or _range_answer(wanted, part)

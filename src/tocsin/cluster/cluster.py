@@ -20,11 +20,13 @@ import structlog
 
 from tocsin.backoff import Backoff
 from tocsin.cluster.attachments import AttachmentStore, Mentions
+from tocsin.cluster.dead_letters import DEAD_LETTERS, dead_letter
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
-from tocsin.cluster.intake import DEAD_LETTERS, Intake, dead_letter
+from tocsin.cluster.intake import Elsewhere, Intake
+from tocsin.cluster.large_bodies import LargeBodies
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.routed_stream import Routed
 from tocsin.cluster.routing import Routing
@@ -93,6 +95,7 @@ class Cluster:
         self.intake = Intake(
             self.log, self.store.catalog.dataset, settings.record_limit_bytes, self.attachments
         )
+        self.large_bodies = LargeBodies(settings.body_limit_bytes)
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
         self.notice_secrets = NoticeSecrets(settings)
@@ -183,6 +186,7 @@ class Cluster:
         await asyncio.to_thread(self.deliveries.stop)
         await self.notifier.stop()
         await self.feeds.stop()
+        self.large_bodies.close()
         await asyncio.to_thread(self.routing.close)
         self.log.close()
         self._held.close()
@@ -381,9 +385,10 @@ class Cluster:
         publisher: str,
         source: str,
         key: str | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> Published:
         if not self.store.catalog.knows_dataset(dataset):  # the event loop waits for no database
             await asyncio.to_thread(self.store.catalog.dataset, dataset)
         return await self.intake.publish(
-            dataset, records, publisher=publisher, source=source, key=key
+            dataset, records, publisher=publisher, source=source, key=key, elsewhere=elsewhere
         )

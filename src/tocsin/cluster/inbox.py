@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from tocsin.cluster.formats import format_of_file, read
+from tocsin.cluster.formats import RawRecord, Unreadable, format_of_file, read
 from tocsin.cluster.intake import Intake
 from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import Dataset
@@ -100,22 +100,20 @@ class Inbox:
         name = file.parent.name
         dataset = await asyncio.to_thread(self._dataset, name)
         body = await asyncio.to_thread(file.read_bytes)
-        records = read(body, format_of_file(file.name))
+        raw = read(body, format_of_file(file.name))
         claim_file = file.parent / f".{file.name}.claim"
         claim = _read_claim(claim_file) or Claim(0, secrets.token_hex(16))
         number = accepted = rejected = 0
-        while chunk := list(islice(records, CHUNK_RECORDS)):
+        while chunk := await asyncio.to_thread(_chunk, raw):
             number += 1
             if number <= claim.chunks:
                 continue
-            good, rejections, letters = await asyncio.to_thread(
-                self._intake.sort, dataset, chunk, "inbox", file.name
-            )
+            records = await asyncio.to_thread(self._intake.sort, dataset, chunk, "inbox", file.name)
             _write_claim(claim_file, Claim(number - 1, claim.key))
-            await self._intake.append(name, good, letters, f"{claim.key}-{number}")
-            accepted += len(good)
-            rejected += len(rejections)
-            self._tell(file, rejections)
+            await self._intake.append(name, records, f"{claim.key}-{number}")
+            accepted += len(records.good)
+            rejected += records.refused
+            self._tell(file, records.rejections)
         taken = file.parent / "taken"
         taken.mkdir(exist_ok=True)
         os.replace(file, _free(taken / file.name))
@@ -139,6 +137,10 @@ class Inbox:
                 field=rejection.field,
                 reason=rejection.reason,
             )
+
+
+def _chunk(raw: Iterator[RawRecord | Unreadable]) -> list[RawRecord | Unreadable]:
+    return list(islice(raw, CHUNK_RECORDS))
 
 
 def _free(path: Path) -> Path:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -22,13 +24,14 @@ from tocsin.cluster.descriptions import (
     subscription_table,
 )
 from tocsin.cluster.formats import RawRecord
-from tocsin.cluster.intake import request_key
+from tocsin.cluster.intake import Elsewhere, key_of
 from tocsin.errors import (
     Conflict,
     Forbidden,
     NotFound,
     RecordError,
     StatementError,
+    TooLarge,
 )
 from tocsin.model import FILTERED, Dataset
 from tocsin.overlay.filters import as_text
@@ -39,13 +42,20 @@ if TYPE_CHECKING:
     from tocsin.cluster.cluster import Cluster
 
 
+SHORT_CHARACTERS = 4096
+"""A text up to here is read by the event loop itself."""
+SUBSCRIBER_CHARACTERS = 64 * 1024
+MOST_ROWS = 100_000
+"""When so many rows are to be answered, no further statement is begun."""
+
+
 class Session(Struct, frozen=True):
     """Who asks, and in whose name."""
 
     cluster: Cluster
     identity: Identity
     subscriber: str
-    text: str
+    digest: str  # of the whole text
     key: str | None  # the same text under the same key is inserted once
 
 
@@ -62,19 +72,56 @@ async def execute(
     for_others = identity.scopes & {"admin", "broker"} and identity.broker is None
     if person != identity.subject and not for_others:
         raise Forbidden("only an admin may speak for another subscriber", field="subscriber")
-    session = Session(cluster, identity, person, text, key)
-    statements = sql.parse(text)
-    for statement in statements:
-        identity.require(*_HANDLERS[type(statement)][0])
+    _check_length(cluster, text, identity)
+    digest = "" if key is None else blake2b(text.encode(errors="replace")).hexdigest()
+    session = Session(cluster, identity, person, digest, key)
+    reading = partial(_allowed, text, identity)
+    short = len(text) < SHORT_CHARACTERS
+    statements = reading() if short else await cluster.large_bodies.run(identity.subject, reading)
     done: list[StatementResult] = []
+    rows = 0
     for statement in statements:
+        if rows > MOST_ROWS:
+            raise TooLarge(
+                f"the answers to these statements have more than {MOST_ROWS} rows",
+                field="sql",
+                hint="ask in several requests",
+            )
         try:
             done.append(await _HANDLERS[type(statement)][1](session, statement))
+            rows += len(done[-1].rows)
+        except RecursionError:
+            raise StatementError(
+                "this statement nests too deep", line=statement.line, column=statement.column
+            ) from None
         except StatementError as error:
             if error.line is None and len(statements) > 1:
                 error.line, error.column = statement.line, statement.column
             raise
     return done
+
+
+def _check_length(cluster: Cluster, text: str, identity: Identity) -> None:
+    """Who neither inserts nor defines anything needs few words."""
+    most = cluster.settings.statements_limit_bytes
+    if not identity.scopes & {"admin", "publish"}:
+        most = min(most, SUBSCRIBER_CHARACTERS)
+    if len(text) > most:
+        raise TooLarge(
+            f"these statements have {len(text)} characters, where {most} are taken",
+            field="sql",
+            hint="send them in several requests; records can be sent as JSON or CSV instead of"
+            " INSERT",
+        )
+
+
+def _allowed(text: str, identity: Identity) -> list[sql.Statement]:
+    """All statements, read one by one: what comes behind the first that is not allowed is not."""
+    statements = []
+    for statement in sql.statements_of(text):
+        identity.require(*_HANDLERS[type(statement)][0])
+        statements.append(statement)
+    return statements
 
 
 async def _create_dataset(session: Session, statement: sql.CreateDataset) -> StatementResult:
@@ -142,9 +189,8 @@ async def _subscribe_to_dataset(
     session: Session, statement: sql.SubscribeToDataset
 ) -> StatementResult:
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
-    where = as_text(
-        sql.bind_filter(statement.where, dataset)
-    )  # with the place of what is wrong in it
+    bound = await asyncio.to_thread(sql.bind_filter, statement.where, dataset)
+    where = as_text(bound)  # with the place of what is wrong in it
     return await _subscribed(session, statement, FILTERED + statement.dataset, {"where": where})
 
 
@@ -187,15 +233,16 @@ async def _own(session: Session, number: int) -> None:
 
 async def _insert(session: Session, statement: sql.Insert) -> StatementResult:
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
-    records = [
-        RawRecord(line, fields) for line, fields in enumerate(statement.records(dataset), start=1)
-    ]
+    elsewhere: Elsewhere | None = None
+    if len(statement.text) >= SHORT_CHARACTERS:
+        elsewhere = partial(session.cluster.large_bodies.run, session.identity.subject)
     published = await session.cluster.publish(
         statement.dataset,
-        records,
+        _rows(statement, dataset),
         publisher=session.identity.subject,
         source="insert",
         key=_key(session, statement),
+        elsewhere=elsewhere,
     )
     if published.rejected and not published.accepted:
         first = published.errors[0]
@@ -206,11 +253,17 @@ async def _insert(session: Session, statement: sql.Insert) -> StatementResult:
     return StatementResult("insert", message, columns, rows)
 
 
+def _rows(statement: sql.Insert, dataset: Dataset) -> Iterator[RawRecord]:
+    """Made where they are checked."""
+    for line, fields in enumerate(statement.records(dataset), start=1):
+        yield RawRecord(line, fields)
+
+
 def _key(session: Session, statement: sql.Insert) -> str | None:
     if session.key is None:
         return None
     place = f"insert at {statement.line}, {statement.column}"  # a text may hold the same one twice
-    return request_key(session.key, session.identity.subject, place, session.text.encode())
+    return key_of(session.key, session.identity.subject, place, session.digest)
 
 
 async def _show(session: Session, statement: sql.Show) -> StatementResult:

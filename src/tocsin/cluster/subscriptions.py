@@ -11,15 +11,31 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.routing import Routing
+from tocsin.errors import InvalidInput
 from tocsin.model import Arguments, Beginning, Channel, Dataset, Subscription
 from tocsin.spark.channels import mask_of, settle
 from tocsin.spark.engine import Engine
 from tocsin.sql import bind_arguments, checked_beginning
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.store.store import Store
+
+MOST_ARGUMENTS_BYTES = 64 * 1024
+"""They lie in memory for as long as somebody subscribes, here, in Spark and at brokers."""
+
+
+def _check_size(arguments: dict[str, Any] | list[Any]) -> None:
+    size_bytes = len(msgspec.json.encode(arguments))
+    if size_bytes > MOST_ARGUMENTS_BYTES:
+        raise InvalidInput(
+            f"the arguments have {size_bytes} bytes, where {MOST_ARGUMENTS_BYTES} are taken",
+            field="arguments",
+            hint="ask for less in one subscription, and make several",
+        )
 
 
 class Subscriptions:
@@ -52,10 +68,11 @@ class Subscriptions:
         """A repeat changes nothing; only a new subscription begins where `beginning` says."""
         if beginning is not None:
             checked_beginning(beginning)
+        _check_size(given)
         dataset = await asyncio.to_thread(self._routing.dataset, channel_name)
         channel = await asyncio.to_thread(self._store.catalog.channel, channel_name)
         if dataset is not None:
-            arguments = self._routing.bind(channel, dataset, given)
+            arguments = await asyncio.to_thread(self._routing.bind, channel, dataset, given)
         else:
             arguments = settle(channel, bind_arguments(channel, given))
             await asyncio.to_thread(self._check_arguments, channel, arguments)

@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_named
 from tocsin.protocol.failure import error_body
 from tocsin.protocol.health import Health
+from tocsin.protocol.nesting import MOST_DEPTH, too_deep
 from tocsin.protocol.version import HEADER, PARAMETER, check_peer, version_header
 from tocsin.service.exposure import EVERYTHING_HERE, Exposure
 from tocsin.service.keys.verifier import TokenVerifier
@@ -81,23 +82,34 @@ class Call:
             name, reason = field_named(error), str(error).partition(" - at ")[0]
             raise InvalidInput(f"query parameter {name}: {reason}", field=name) from None
 
-    async def bytes(self) -> bytes:
-        """The whole body, refused as soon as it is known to be too large."""
+    async def bytes(self, taking: Callable[[int], None] | None = None) -> bytes:
+        """The whole body, refused as soon as it is known to be too large. `taking` is told how much
+        there is to hold before it is held, and may refuse it as well."""
         announced = self.request.headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > self._limit_bytes:
+        known = int(announced) if announced.isdigit() else 0
+        if known > self._limit_bytes:
             raise self._too_large()
+        if taking is not None and known:
+            taking(known)
         parts, size = [], 0
         async for part in self.request.stream():
             size += len(part)
             if size > self._limit_bytes:
                 raise self._too_large()
+            if taking is not None and not known:
+                taking(len(part))
             parts.append(part)
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def body(self, kind: type[Any]) -> Any:
         """The body decoded as `kind`."""
+        given = await self.bytes()
+        if too_deep(given):
+            raise InvalidInput(
+                f"the body nests deeper than {MOST_DEPTH} levels", field="body", hint="flatten it"
+            )
         try:
-            return msgspec.json.decode(await self.bytes(), type=kind)
+            return msgspec.json.decode(given, type=kind)
         except msgspec.ValidationError as error:
             reason = f"the body does not fit: {error}"
             raise InvalidInput(reason, field=field_named(error)) from None
@@ -326,7 +338,10 @@ def health(state: str, status: int = 200) -> Response:
 
 
 def error_response(error: TocsinError) -> Response:
-    return Response(error_body(error), status_code=error.status, media_type="application/json")
+    headers = None
+    if error.retry_after_s is not None:
+        headers = {"retry-after": str(error.retry_after_s)}
+    return Response(error_body(error), error.status, headers, media_type="application/json")
 
 
 def sse_event(event: str, data: bytes, event_id: str | None = None) -> bytes:

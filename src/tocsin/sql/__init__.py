@@ -6,7 +6,7 @@ from tocsin.sql.arguments import bind_arguments
 from tocsin.sql.coercion import coerce, coerce_text, coercer, text_coercer
 from tocsin.sql.filter_binding import bind_filter, parse_filter
 from tocsin.sql.names import by_lower, fields_by_declared
-from tocsin.sql.parser import parse, parse_one
+from tocsin.sql.parser import parse, parse_one, statements_of
 from tocsin.sql.statements import (
     ChangeSubscription,
     CreateBroker,
@@ -52,5 +52,6 @@ __all__ = [
     "parse_filter",
     "parse_one",
     "parse_type",
+    "statements_of",
     "text_coercer",
 ]

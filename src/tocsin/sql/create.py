@@ -11,7 +11,7 @@ from tocsin.sql.literals import read_interval_s, read_topic
 from tocsin.sql.names import by_lower
 from tocsin.sql.reserved import RESERVED_FOR_DATASETS
 from tocsin.sql.statements import CreateBroker, CreateChannel, CreateDataset, Statement
-from tocsin.sql.tokens import Reader, place
+from tocsin.sql.tokens import Reader
 from tocsin.sql.types import SqlType, parse_type
 
 CASE_RULE = "names that differ by capitals alone are the same name"
@@ -92,6 +92,7 @@ def _create_dataset(reader: Reader) -> Read:
 
 def _columns(reader: Reader) -> dict[str, SqlType]:
     types: dict[str, SqlType] = {}
+    known: set[str] = set()
 
     def read(reader: Reader) -> None:
         start = reader.offset
@@ -103,12 +104,13 @@ def _columns(reader: Reader) -> dict[str, SqlType]:
                 field=column,
                 hint="names that begin with _ are kept for system columns",
             )
-        if column.lower() in by_lower(types):
+        if column.lower() in known:
             reader.fail_at(
                 start, f"two columns are called {column!r}", field=column, hint=CASE_RULE
             )
         reader.at -= 1
         column = reader.new_name("a column's name", folded=False)
+        known.add(column.lower())
         types[column] = _type(reader)
 
     reader.listed(read, "a column")
@@ -129,6 +131,7 @@ def _source(reader: Reader) -> KafkaSource:
 def _primary_key(reader: Reader, types: dict[str, SqlType]) -> tuple[str, ...]:
     declared = by_lower(types)
     key: list[str] = []
+    known: set[str] = set()
 
     def read(reader: Reader) -> None:
         start = reader.offset
@@ -145,8 +148,9 @@ def _primary_key(reader: Reader, types: dict[str, SqlType]) -> tuple[str, ...]:
             reader.fail_at(
                 start, f"{column!r} is {types[column]}: a key column is scalar", field=column
             )
-        if column in key:
+        if column in known:
             reader.fail_at(start, f"the primary key names {column!r} twice", field=column)
+        known.add(column)
         key.append(column)
 
     reader.listed(read, "a column")
@@ -155,12 +159,14 @@ def _primary_key(reader: Reader, types: dict[str, SqlType]) -> tuple[str, ...]:
 
 def _parameters(reader: Reader) -> tuple[Parameter, ...]:
     parameters: dict[str, Parameter] = {}
+    known: set[str] = set()
 
     def read(reader: Reader) -> None:
         start = reader.offset
         name = reader.new_name("a parameter's name", folded=False)
-        if name.lower() in by_lower(parameters):
+        if name.lower() in known:
             reader.fail_at(start, f"two parameters are called {name!r}", field=name, hint=CASE_RULE)
+        known.add(name.lower())
         type_at = reader.offset
         kind = _type(reader)
         if not kind.scalar:
@@ -198,5 +204,5 @@ def _create_channel(reader: Reader, kind: ChannelKind) -> Read:
     if not (reader.sees("SELECT") or reader.sees("WITH") or reader.sees("(")):
         reader.fail("a query: SELECT or WITH")
     given["query"], start = reader.rest()
-    given["query_line"], given["query_column"] = place(reader.text, start)
+    given["query_line"], given["query_column"] = reader.place(start)
     return CreateChannel, given

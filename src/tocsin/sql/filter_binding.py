@@ -14,12 +14,15 @@ from tocsin.sql.domains import Domain, domain_of
 from tocsin.sql.filters import Condition, Pattern, Value, read_conditions
 from tocsin.sql.tokens import Reader
 
+MOST_CHARACTERS = 64 * 1024
 _NUMERIC = {"whole", "double", "single", "decimal"}
 _SPHERE = {"latitude": 90.0, "longitude": 360.0}
 
 
 def parse_filter(text: str, dataset: Dataset) -> Filter:
     """The filter that a text is. An empty one lets every record pass."""
+    if len(text) > MOST_CHARACTERS:
+        raise StatementError(f"a filter has at most {MOST_CHARACTERS} characters", field="where")
     reader = Reader(text)
     conditions = read_conditions(reader) if reader.token is not None else ()
     if reader.token is not None:

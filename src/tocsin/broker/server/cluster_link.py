@@ -24,7 +24,14 @@ from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.page_bytes import Coming
 from tocsin.client.http import NOT_SENT, error_of
 from tocsin.client.transport import HttpClient, distrust
-from tocsin.errors import NotFound, TocsinError, Unauthenticated, Unavailable, Unconfirmed
+from tocsin.errors import (
+    InvalidInput,
+    NotFound,
+    TocsinError,
+    Unauthenticated,
+    Unavailable,
+    Unconfirmed,
+)
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
 from tocsin.protocol.client import Interest, ResultInfo, SubscriptionInfo, SubscriptionList
@@ -58,6 +65,7 @@ from tocsin.service.keys.credentials import Credential
 
 PUBLISH_S = 60.0
 CALLS_AT_ONCE = 4  # range calls under way; more ranges wait and travel together
+MOST_PATH_CHARACTERS = 60_000  # longer addresses are refused on the way
 RANGES_PER_CALL = 256
 RECORDS_PER_CALL = 1000
 SILENT_S = 5.0  # the stream of records says something every second
@@ -233,6 +241,10 @@ class ClusterLink:
     async def bind_filter(self, dataset: str, where: str) -> Filter:
         """The cluster knows the dataset's columns, and says what is wrong with a filter."""
         path = f"/v1/datasets/{quote(dataset, safe='')}/filter" + encode_query(FilterQuery(where))
+        if len(path) > MOST_PATH_CHARACTERS:
+            raise InvalidInput(
+                "the filter is too long", field="where", hint="ask for less in one filter"
+            )
         return (await self._call("GET", path, BoundFilter)).filter
 
     async def routed(self) -> AsyncIterator[RoutedLine[dict[str, Any]]]:

@@ -21,6 +21,7 @@ from tocsin.broker.server.fragments import Fragments
 from tocsin.errors import TooLarge, UpgradeRequired
 from tocsin.protocol.client import COME_AGAIN, INTERNAL, MALFORMED, TOO_LARGE
 from tocsin.protocol.link import Message, decode, encode
+from tocsin.protocol.nesting import WRAPPED_DEPTH, too_deep
 from tocsin.protocol.version import HEADER
 from tocsin.service.tokens import Identity
 
@@ -219,6 +220,9 @@ class Link(WSListener):
             self.cut(TOO_LARGE, error.message)
             return
         if data is None:
+            return
+        if too_deep(data, WRAPPED_DEPTH):
+            self._malformed(f"a message nests deeper than {WRAPPED_DEPTH} levels")
             return
         try:
             sequence, message = decode(data)

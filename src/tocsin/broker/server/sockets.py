@@ -43,6 +43,7 @@ log = structlog.get_logger()
 
 PING_IDLE_S = 20.0  # a silent connection is asked whether it lives
 LINGER_S = 2.0  # how long a closed connection may take to read the close frame
+FRAMES_WAITING = 4  # no more is read while so many frames of the largest size wait
 OUTSTANDING_GETS = 4  # further requests of a connection wait, in order, until one is answered
 
 
@@ -67,7 +68,8 @@ class Socket(WSListener):
         self._transport: WSTransport | None = None
         self._out: list[bytes] = []
         self._signals: dict[int, Message] = {}  # newest per backend subscription
-        self._waiting: deque[frames.Request] = deque()
+        self._waiting: deque[tuple[frames.Request, int]] = deque()
+        self._waiting_bytes = 0
         self._gets = 0
         self._held = True  # until the welcome, and while a request must be answered first
         self._fragments = Fragments(hub.frame_limit_bytes)
@@ -186,6 +188,7 @@ class Socket(WSListener):
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         self._closing = True
         self._waiting.clear()
+        self._waiting_bytes = 0
         if self._expiry is not None:
             self._expiry.cancel()
         self._hub.connections.discard(self)
@@ -218,17 +221,19 @@ class Socket(WSListener):
             if error.fatal:
                 self.close(frames.MALFORMED, error.error.message)
             return
-        self._waiting.append(request)
+        self._waiting.append((request, len(data)))
+        self._waiting_bytes += len(data)
         self._go_on()
 
     def _go_on(self) -> None:
         """Hand on waiting requests in order, as far as the answers have room."""
         while self._waiting and not self._held and not self.paused and not self._closing:
-            if isinstance(self._waiting[0], frames.Get):
+            if isinstance(self._waiting[0][0], frames.Get):
                 if self._gets >= OUTSTANDING_GETS:
                     break
                 self._gets += 1
-            request = self._waiting.popleft()
+            request, size_bytes = self._waiting.popleft()
+            self._waiting_bytes -= size_bytes
             # Later requests may rely on what these do at the cluster; records keep their order.
             self._held = isinstance(request, frames.Subscribe | frames.Unsubscribe | frames.Publish)
             self._hub.handler.received(self, request)
@@ -239,7 +244,8 @@ class Socket(WSListener):
         if self._transport is None or self._transport.is_disconnected:
             return
         underlying = self._transport.underlying_transport
-        if len(self._waiting) >= self._hub.most_waiting:
+        many = len(self._waiting) >= self._hub.most_waiting
+        if many or self._waiting_bytes >= FRAMES_WAITING * self._hub.frame_limit_bytes:
             underlying.pause_reading()
         elif not underlying.is_reading():
             underlying.resume_reading()
