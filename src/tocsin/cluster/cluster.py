@@ -85,6 +85,7 @@ class Cluster:
             segment_bytes=settings.segment_bytes,
             record_limit_bytes=settings.record_limit_bytes,
             owner=store.mark,
+            leadership=store.lease,
             not_before_us=self.store.progress.latest_us(),
         )
         self.attachments = self._open_attachments(data)
@@ -114,7 +115,10 @@ class Cluster:
     def _open_attachments(self, data: Path) -> AttachmentStore:
         attached = any(attachments_of(dataset) for dataset in self.store.catalog.datasets())
         given, owner = self.settings.attachments, self.store.mark
-        return AttachmentStore(open_content(given, data, owner=owner, expected=attached))
+        content = open_content(
+            given, data, owner=owner, expected=attached, require=self.store.lease.require
+        )
+        return AttachmentStore(content, confirm=self.store.lease.confirm)
 
     def _match_consumer(self) -> MatchConsumer | None:
         if not runs_in_real_time(self.settings):
@@ -246,7 +250,8 @@ class Cluster:
 
     def _on_store_end(self, error: TocsinError) -> None:
         """Another cluster has it. Called on any thread."""
-        self._loop.call_soon_threadsafe(self._store_ended.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended before
+            self._loop.call_soon_threadsafe(self._store_ended.set_exception, error)
 
     async def until_broken(self) -> None:
         """Wait for what the cluster cannot live with, such as no Java, and raise it."""
@@ -263,7 +268,9 @@ class Cluster:
         """Why records do not flow; None: they do."""
         engine = self._engine
         of_spark = self._absence if engine is None else engine.trouble
+        of_lease = self.store.lease.trouble
         lasting = [
+            *([] if of_lease is None else [of_lease]),
             *([] if of_spark is None else [of_spark]),
             *([] if self._matches is None else self._matches.troubles.lasting()),
             *(f"dataset {trouble}" for trouble in self.feeds.troubles.lasting()),

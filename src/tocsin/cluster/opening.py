@@ -54,7 +54,9 @@ def _open(settings: Settings) -> Store:
     data = Path(settings.data).absolute()
     data.mkdir(parents=True, exist_ok=True)
     check_reachable(settings.log)
-    store = Store.open(settings.store or f"sqlite:///{data / 'store.db'}")
+    address = settings.store or f"sqlite:///{data / 'store.db'}"
+    lease_s = settings.store_lease_s
+    store = Store.open(address, busy_timeout_s=max(10.0, 2 * lease_s), lease_s=lease_s)
     if store.risk is not None:
         log.warning("the store may lose commits at a power cut", reason=store.risk)
     return store

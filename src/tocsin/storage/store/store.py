@@ -19,6 +19,7 @@ from tocsin.storage.store.deliveries import Deliveries
 from tocsin.storage.store.feeds import Feeds
 from tocsin.storage.store.files import DatasetFiles
 from tocsin.storage.store.gaps import Gaps
+from tocsin.storage.store.lease import LEASE_S
 from tocsin.storage.store.matches import Matches
 from tocsin.storage.store.progress import ChannelProgress
 from tocsin.storage.store.results import Results
@@ -30,6 +31,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.id = database.id
+        self.lease = database.lease
         self.mark = Mark(database.id, database.shown)
         self.catalog = Catalog(database)
         self.subscriptions = Subscriptions(database)
@@ -50,14 +52,23 @@ class Store:
         *,
         busy_timeout_s: float = 10.0,
         patience_s: float = 10.0,
+        lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
     ) -> Self:
         """Open the store at an address such as sqlite:///data/store.db; create it if need be.
 
         Another writer, or a lock of another program, is waited for up to `busy_timeout_s`. An
-        outage that is shorter than `patience_s` only delays; a longer one is an error.
+        outage that is shorter than `patience_s` only delays; a longer one is an error. A holder
+        that renews no lease for `lease_s` is lost, and another takes the store over.
         """
-        return cls(Database(url, busy_timeout_s=busy_timeout_s, patience_s=patience_s, clock=clock))
+        database = Database(
+            url,
+            busy_timeout_s=busy_timeout_s,
+            patience_s=patience_s,
+            lease_s=lease_s,
+            clock=clock,
+        )
+        return cls(database)
 
     @property
     def waits_for(self) -> str | None:
