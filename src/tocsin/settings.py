@@ -81,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     flush_interval_s: Seconds = 10.0  # how often the log's tail becomes Parquet
     compact_files: Several = 8  # so many small files of a dataset are merged into one
     result_retention_s: Age = 7 * 24 * 3600.0  # results older than this are dropped
+    clock_doubt_s: Age = 3600.0  # a clock that was set forward deletes nothing by age for so long
     record_limit_bytes: Size = 1024 * 1024  # the largest single record
     result_limit_bytes: Size = 4 * 1024 * 1024  # the largest result; a larger one is told as a gap
     body_limit_bytes: Size = 64 * 1024 * 1024  # the largest request body

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from tocsin.backoff import Backoff
+from tocsin.clock import Clock, boot_of_machine
 from tocsin.cluster.attachments import AttachmentStore, Mentions
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.feeds import Feeds
@@ -77,6 +78,11 @@ class Cluster:
         check_secret(settings.secret)
         self.settings = settings
         self.store = store
+        self.clock = Clock(
+            boot=boot_of_machine(), left=store.clock_mark(), doubt_s=settings.clock_doubt_s
+        )
+        self.clock.reach(_newest_time(store))
+        store.use_clock(self.clock.now)
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
         self._held = DataDirectory(data, log_address, store)
@@ -87,6 +93,7 @@ class Cluster:
             owner=store.mark,
             leadership=store.lease,
             not_before_us=self.store.progress.latest_us(),
+            clock=self.clock.now,
         )
         self.attachments = self._open_attachments(data)
         self.intake = Intake(
@@ -118,7 +125,7 @@ class Cluster:
         content = open_content(
             given, data, owner=owner, expected=attached, require=self.store.lease.require
         )
-        return AttachmentStore(content, confirm=self.store.lease.confirm)
+        return AttachmentStore(content, self.clock.trusted, confirm=self.store.lease.confirm)
 
     def _match_consumer(self) -> MatchConsumer | None:
         if not runs_in_real_time(self.settings):
@@ -148,6 +155,7 @@ class Cluster:
             self._open_dataset(dataset)
             self.routed.add(dataset)
             self.inbox.open_dataset(dataset.name)
+        self.clock.reach(self.log.cut().at_us / 1e6)
         await self.inbox.recover()
         for dataset in self.store.catalog.datasets():
             self.feeds.start(dataset)
@@ -207,7 +215,7 @@ class Cluster:
     async def _run_engine(self) -> None:
         """Until it is dead."""
         engine = await asyncio.to_thread(
-            Engine, self.settings, self.store, self.log, self._committed, self._bury
+            Engine, self.settings, self.store, self.log, self._committed, self._bury, self.clock
         )
         try:
             await asyncio.to_thread(engine.start)
@@ -389,3 +397,10 @@ class Cluster:
         return await self.intake.publish(
             dataset, records, publisher=publisher, source=source, key=key
         )
+
+
+def _newest_time(store: Store) -> float:
+    """That the catalog and the channels' windows know: whatever is written down now comes later."""
+    made = [dataset.created_at for dataset in store.catalog.datasets()]
+    made += [channel.created_at for channel in store.catalog.channels()]
+    return max([store.progress.latest_us() / 1e6, *made])

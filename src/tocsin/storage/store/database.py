@@ -64,6 +64,13 @@ class Database:
             self.close()
             raise
 
+    def now(self) -> float:
+        """By the clock that commits are stamped by."""
+        return self._clock()
+
+    def use_clock(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+
     @property
     def shown(self) -> str:
         """The store's address as people may read it."""

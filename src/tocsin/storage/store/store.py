@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert, select, update
 
+from tocsin.clock import ClockMark
 from tocsin.errors import TocsinError
 from tocsin.storage.identity import Mark
+from tocsin.storage.store import schema
 from tocsin.storage.store.catalog import Catalog
-from tocsin.storage.store.database import Database, current_sequence, reads
+from tocsin.storage.store.database import Database, Write, current_sequence, reads, writes
 from tocsin.storage.store.deliveries import Deliveries
 from tocsin.storage.store.feeds import Feeds
 from tocsin.storage.store.files import DatasetFiles
@@ -25,6 +27,9 @@ from tocsin.storage.store.progress import ChannelProgress
 from tocsin.storage.store.results import Results
 from tocsin.storage.store.runs import Runs
 from tocsin.storage.store.subscriptions import Subscriptions
+
+_meta = schema.meta
+_CLOCK = _meta.c.name == "clock"
 
 
 class Store:
@@ -83,6 +88,25 @@ class Store:
     def on_end(self, notify: Callable[[TocsinError], None]) -> None:
         """Have `notify` called, on any thread, when another cluster has taken the store over."""
         self._database.breaker.on_end = notify
+
+    def now(self) -> float:
+        """The time by which what is written down is stamped."""
+        return self._database.now()
+
+    def use_clock(self, clock: Callable[[], float]) -> None:
+        """Stamp by this clock from now on."""
+        self._database.use_clock(clock)
+
+    @reads
+    def clock_mark(self, connection: Connection) -> ClockMark | None:
+        text = connection.execute(select(_meta.c.value).where(_CLOCK)).scalar()
+        return None if text is None else ClockMark.decode(text)
+
+    @writes
+    def put_clock_mark(self, write: Write, mark: ClockMark) -> None:
+        put = update(_meta).where(_CLOCK).values(value=mark.encode())
+        if write.connection.execute(put).rowcount == 0:
+            write.connection.execute(insert(_meta), {"name": "clock", "value": mark.encode()})
 
     @reads
     def sequence(self, connection: Connection) -> int:
