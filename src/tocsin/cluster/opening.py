@@ -24,6 +24,7 @@ from tocsin.protocol.cluster import ClusterStatus
 from tocsin.service.serving import serving
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
+from tocsin.storage import durable
 from tocsin.storage.log import check_reachable
 from tocsin.storage.store.store import Store
 
@@ -52,7 +53,7 @@ async def opened_store(settings: Settings, listener: socket.socket) -> Store:
 
 def _open(settings: Settings) -> Store:
     data = Path(settings.data).absolute()
-    data.mkdir(parents=True, exist_ok=True)
+    durable.make_directory(data)
     check_reachable(settings.log)
     address = settings.store or f"sqlite:///{data / 'store.db'}"
     lease_s = settings.store_lease_s

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tocsin.errors import SettingError
+from tocsin.storage import durable
 from tocsin.storage.content.claim import Claim
 from tocsin.storage.content.directory import DirectoryMedium
 from tocsin.storage.content.opening import FIELD, open_remote
@@ -39,7 +40,7 @@ def _medium(address: str, data: Path) -> Medium:
         return open_remote(address, data / "attachments" / "incoming")
     root = Path(address).absolute() if address else data / "attachments"
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        durable.make_directory(root)
     except OSError as error:
         raise SettingError(
             f"cannot keep attachments in {root}: {error.strerror}", field=FIELD
