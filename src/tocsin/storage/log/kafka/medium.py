@@ -58,6 +58,7 @@ class Kafka:
         self._deadline = 0.0
         self._reason = ""  # why Kafka did not answer, as far as the producer knows
         self._fatal = False
+        self._warned: set[str] = set()
         self._leadership = leadership
         address.java()  # an option that Spark does not know is refused before anything is written
         try:
@@ -79,7 +80,22 @@ class Kafka:
         return 0  # the newest record of each topic has it
 
     def open(self, dataset: str, primary_key: Sequence[str]) -> KafkaDataset:
-        return KafkaDataset(self, dataset, primary_key)
+        opened = KafkaDataset(self, dataset, primary_key)
+        self._warn(self.at.topic(dataset))
+        return opened
+
+    def _warn(self, topic: str) -> None:
+        """Of each way to lose records once, though other topics may have it too."""
+        for risk in self.topics.risks(topic):
+            if risk.setting not in self._warned:
+                self._warned.add(risk.setting)
+                _logger.warning(
+                    "Kafka may lose records that were acknowledged",
+                    topic=topic,
+                    setting=risk.setting,
+                    because=risk.loses,
+                    fix=risk.fix,
+                )
 
     def show(self, ends: Mapping[str, int], last_us: int, *, sync: bool) -> None:
         """Nothing: readers ask Kafka."""
