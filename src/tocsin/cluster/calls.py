@@ -133,14 +133,14 @@ class Calls:
     async def put_broker(self, call: Call) -> Any:
         registration: Registration = await call.body(Registration)
         broker = await self._cluster.put_broker(call.path["name"], registration.url)
-        return Registered(broker.name, self._store.id)
+        return Registered(broker.name, self._store.shown_id)
 
     async def broker_subscriptions(self, call: Call) -> Any:
         sequence, subscriptions = await asyncio.to_thread(
             self._store.subscriptions.of_broker, call.path["name"]
         )
         infos = await self._infos(subscriptions)
-        return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.id)
+        return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.shown_id)
 
     async def attach(self, call: Call) -> Any:
         request: AttachRequest = await call.body(AttachRequest)
@@ -154,7 +154,7 @@ class Calls:
         sequence, heads, detached = await asyncio.to_thread(
             self._store.subscriptions.news, call.path["name"], since
         )
-        return News(sequence, [head_news(head) for head in heads], detached, self._store.id)
+        return News(sequence, [head_news(head) for head in heads], detached, self._store.shown_id)
 
     async def subscriptions(self, call: Call) -> Any:
         subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
@@ -250,7 +250,7 @@ class Calls:
     async def status(self, _: Call) -> Any:
         return ClusterStatus(
             ready=self._cluster.ready,
-            store_id=self._store.id,
+            store_id=self._store.shown_id,
             waits_for=self._store.waits_for,
             trouble=self._cluster.trouble,
         )

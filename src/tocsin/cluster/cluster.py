@@ -56,8 +56,9 @@ from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
 from tocsin.storage.content import open_content
 from tocsin.storage.data_directory import DataDirectory
-from tocsin.storage.log import open_log
+from tocsin.storage.log import Reader, open_log, open_reader
 from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.storage.store.incarnation import read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 COLLECT_EVERY_S = 3600.0
+NOTE_EVERY_S = 10.0
 STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure starts small
 
 
@@ -86,6 +88,8 @@ class Cluster:
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
         self._held = DataDirectory(data, log_address, store)
+        self._data = data
+        self._follow_note()
         self.log = open_log(
             log_address,
             segment_bytes=settings.segment_bytes,
@@ -127,6 +131,32 @@ class Cluster:
         )
         return AttachmentStore(content, self.clock.trusted, confirm=self.store.lease.confirm)
 
+    def _follow_note(self) -> None:
+        if self.store.follow(read_note(self._data)):
+            log.warning(
+                "the store was restored from a backup: it begins a new incarnation",
+                meaning="what was found since the backup is found again, as far as records are"
+                " kept; subscriptions and markers are those of the backup",
+            )
+        self._noted = self.store.incarnation.seen()
+        write_note(self._data, self._noted)
+
+    def _note(self) -> None:
+        seen = self.store.incarnation.seen()
+        if seen != self._noted:
+            write_note(self._data, seen)
+            self._noted = seen
+
+    async def _keep_note(self) -> None:
+        """Of how far the store is, from which a restored one is known."""
+        while True:
+            await asyncio.sleep(NOTE_EVERY_S)
+            try:
+                await asyncio.to_thread(self._note)
+            except Exception as error:  # a full disk, or the store is away: next time
+                report = log.exception if is_bug(error) else log.warning
+                report("how far the store is was not noted", reason=str(error))
+
     def _match_consumer(self) -> MatchConsumer | None:
         if not runs_in_real_time(self.settings):
             return None
@@ -151,10 +181,11 @@ class Cluster:
         self.routed = Routed(self.log)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
-        for dataset in self.store.catalog.datasets():
-            self._open_dataset(dataset)
-            self.routed.add(dataset)
-            self.inbox.open_dataset(dataset.name)
+        with contextlib.closing(open_reader(self.log.address)) as reader:
+            for dataset in self.store.catalog.datasets():
+                self._open_dataset(dataset, reader)
+                self.routed.add(dataset)
+                self.inbox.open_dataset(dataset.name)
         self.clock.reach(self.log.cut().at_us / 1e6)
         await self.inbox.recover()
         for dataset in self.store.catalog.datasets():
@@ -167,10 +198,11 @@ class Cluster:
             asyncio.create_task(self._keep_engine()),
             asyncio.create_task(self.inbox.watch()),
             asyncio.create_task(self._collect()),
+            asyncio.create_task(self._keep_note()),
         ]
         return self
 
-    def _open_dataset(self, dataset: Dataset) -> None:
+    def _open_dataset(self, dataset: Dataset, reader: Reader) -> None:
         end = self.log.open_dataset(dataset.name, dataset.primary_key)
         stored = self.store.files.stored_end(dataset.name)
         seen = self.store.progress.highest(dataset.name)
@@ -180,6 +212,15 @@ class Cluster:
                 f" and was looked at up to {seen}: it is another log, or it has lost records",
                 field="log",
                 hint="name the log that this store was filled from, or begin with a new store",
+            )
+        first = reader.first_position(dataset.name) if stored else 0
+        if stored < first:
+            raise SettingError(
+                f"the log of dataset {dataset.name} begins at {first}, and its stored part ends at"
+                f" {stored}: what lies between was stored after the backup that this store was"
+                " restored from",
+                field="store",
+                hint="restore the data directory and the log from the same backup as the store",
             )
 
     async def __aexit__(self, *_: object) -> None:
@@ -194,6 +235,8 @@ class Cluster:
         await self.feeds.stop()
         await asyncio.to_thread(self.routing.close)
         self.log.close()
+        with contextlib.suppress(TocsinError, OSError):  # another has the store, or it is away
+            await asyncio.to_thread(self._note)
         self._held.close()
 
     async def _keep_engine(self) -> None:

@@ -21,6 +21,7 @@ from tocsin.storage.store.deliveries import Deliveries
 from tocsin.storage.store.feeds import Feeds
 from tocsin.storage.store.files import DatasetFiles
 from tocsin.storage.store.gaps import Gaps
+from tocsin.storage.store.incarnation import Incarnation, Seen
 from tocsin.storage.store.lease import LEASE_S
 from tocsin.storage.store.matches import Matches
 from tocsin.storage.store.progress import ChannelProgress
@@ -37,6 +38,8 @@ class Store:
         self._database = database
         self.id = database.id
         self.lease = database.lease
+        self.incarnation = Incarnation(database)
+        self.shown_id = self.incarnation.name  # by which brokers and clients know it
         self.mark = Mark(database.id, database.shown)
         self.catalog = Catalog(database)
         self.subscriptions = Subscriptions(database)
@@ -92,6 +95,12 @@ class Store:
     def now(self) -> float:
         """The time by which what is written down is stamped."""
         return self._database.now()
+
+    def follow(self, note: Seen | None) -> bool:
+        """Begin a new incarnation if the store was further once than it is; whether it was."""
+        restored = self.incarnation.follow(note)
+        self.shown_id = self.incarnation.name
+        return restored
 
     def use_clock(self, clock: Callable[[], float]) -> None:
         """Stamp by this clock from now on."""

@@ -17,9 +17,9 @@ class Risk(NamedTuple):
 
 def risks_of(replicas: int, config: Mapping[str, str]) -> list[Risk]:
     """`replicas`: of the partition that has the fewest; `config`: as far as Kafka tells it."""
-    found = []
+    risks = []
     if replicas < 2:
-        found.append(
+        risks.append(
             Risk(
                 f"replication factor {replicas}",
                 "with the disk of that one broker all records are lost",
@@ -29,7 +29,7 @@ def risks_of(replicas: int, config: Mapping[str, str]) -> list[Risk]:
         )
     in_sync = config.get(IN_SYNC, "")
     if replicas >= 2 and in_sync.isdigit() and int(in_sync) < 2:
-        found.append(
+        risks.append(
             Risk(
                 f"{IN_SYNC}={in_sync}",
                 "a record can be acknowledged when one broker alone has it, and be lost with it",
@@ -37,11 +37,11 @@ def risks_of(replicas: int, config: Mapping[str, str]) -> list[Risk]:
             )
         )
     if replicas >= 2 and config.get(UNCLEAN, "").lower() == "true":
-        found.append(
+        risks.append(
             Risk(
                 f"{UNCLEAN}=true",
                 "a broker that lacks acknowledged records can become the leader, and drops them",
                 f"set {UNCLEAN}=false for the topic (kafka-configs.sh)",
             )
         )
-    return found
+    return risks
