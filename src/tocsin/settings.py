@@ -115,6 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log: str = ""  # publication log, kafka://host:9092/tocsin; empty: files in the data directory
     kafka: str = ""  # Kafka cluster whose topics datasets are fed FROM; empty: that of the log
     store: str = ""  # postgresql:// or mariadb:// address; empty: SQLite in the data directory
+    store_lease_s: Seconds = 5.0  # a cluster silent for so long loses its store to one that starts
 
     real_time_batch_s: Seconds = 5.0  # after this Spark's real-time query reads subscriptions anew
     real_time_slots: Count = 8  # so many channels run in real-time mode at most; 0: none does
@@ -124,6 +125,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     flush_interval_s: Seconds = 10.0  # how often the log's tail becomes Parquet
     compact_files: Several = 8  # so many small files of a dataset are merged into one
     result_retention_s: Age = 7 * 24 * 3600.0  # results older than this are dropped
+    clock_doubt_s: Age = 3600.0  # a clock that was set forward deletes nothing by age for so long
     record_limit_bytes: Size = 1024 * 1024  # the largest single record
     result_limit_bytes: Size = 4 * 1024 * 1024  # the largest result; a larger one is told as a gap
     body_limit_bytes: Size = 64 * 1024 * 1024  # the largest request body, unfolded if it is Parquet

@@ -404,3 +404,17 @@ async def test_the_cluster_collects_by_itself(tmp_path: Path) -> None:
             while content.info(id_of(b"nobody wants this")):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert content.info(id_of(PHOTO))
+
+
+def test_who_may_be_replaced_deletes_nothing() -> None:
+    """Another cluster may have taken a record that mentions it, and counts on the bytes."""
+    store = FakeStore(lambda: None)
+    store.files = dict.fromkeys(IDS, 1.0)
+
+    def confirm() -> None:
+        raise Unavailable("the lease has lapsed")
+
+    attachments = AttachmentStore(store, confirm=confirm)  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match="lapsed"):
+        attachments.collect(set, 0.0)
+    assert set(store.files) == set(IDS)

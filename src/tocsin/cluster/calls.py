@@ -156,7 +156,7 @@ class Calls:
         registration: Registration = await call.body(Registration)
         broker = await self._cluster.put_broker(call.path["name"], registration.url)
         secret = self._cluster.notice_secrets.handed_out(broker.name)
-        return Registered(broker.name, self._store.id, secret)
+        return Registered(broker.name, self._store.shown_id, secret)
 
     async def broker_subscriptions(self, call: Call) -> Any:
         call.identity.require_broker(call.path["name"])
@@ -164,7 +164,7 @@ class Calls:
             self._store.subscriptions.of_broker, call.path["name"]
         )
         infos = await self._infos(subscriptions)
-        return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.id)
+        return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.shown_id)
 
     async def attach(self, call: Call) -> Any:
         call.identity.require_broker(call.path["name"])
@@ -180,7 +180,7 @@ class Calls:
         sequence, heads, detached = await asyncio.to_thread(
             self._store.subscriptions.news, call.path["name"], since
         )
-        return News(sequence, [head_news(head) for head in heads], detached, self._store.id)
+        return News(sequence, [head_news(head) for head in heads], detached, self._store.shown_id)
 
     async def subscriptions(self, call: Call) -> Any:
         subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
@@ -307,7 +307,7 @@ class Calls:
     async def status(self, _: Call) -> Any:
         return ClusterStatus(
             ready=self._cluster.ready,
-            store_id=self._store.id,
+            store_id=self._store.shown_id,
             waits_for=self._store.waits_for,
             trouble=self._cluster.trouble,
         )

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from tocsin.backoff import Backoff
+from tocsin.clock import Clock, boot_of_machine
 from tocsin.cluster.attachments import AttachmentStore, Mentions
 from tocsin.cluster.dead_letters import DEAD_LETTERS, dead_letter
 from tocsin.cluster.deliveries import Deliveries
@@ -59,8 +60,9 @@ from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
 from tocsin.storage.content import open_content
 from tocsin.storage.data_directory import DataDirectory
-from tocsin.storage.log import open_log
+from tocsin.storage.log import Reader, open_log, open_reader
 from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.storage.store.incarnation import read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 COLLECT_EVERY_S = 3600.0
+NOTE_EVERY_S = 10.0
 STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure starts small
 
 
@@ -81,15 +84,24 @@ class Cluster:
         self.settings = settings
         self.verifier = TokenVerifier.of(settings)
         self.store = store
+        self.clock = Clock(
+            boot=boot_of_machine(), left=store.clock_mark(), doubt_s=settings.clock_doubt_s
+        )
+        self.clock.reach(_newest_time(store))
+        store.use_clock(self.clock.now)
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
         self._held = DataDirectory(data, log_address, store)
+        self._data = data
+        self._follow_note()
         self.log = open_log(
             log_address,
             segment_bytes=settings.segment_bytes,
             record_limit_bytes=settings.record_limit_bytes,
             owner=store.mark,
+            leadership=store.lease,
             not_before_us=self.store.progress.latest_us(),
+            clock=self.clock.now,
         )
         self.attachments = self._open_attachments(data)
         self.intake = Intake(
@@ -120,7 +132,36 @@ class Cluster:
     def _open_attachments(self, data: Path) -> AttachmentStore:
         attached = any(attachments_of(dataset) for dataset in self.store.catalog.datasets())
         given, owner = self.settings.attachments, self.store.mark
-        return AttachmentStore(open_content(given, data, owner=owner, expected=attached))
+        content = open_content(
+            given, data, owner=owner, expected=attached, require=self.store.lease.require
+        )
+        return AttachmentStore(content, self.clock.trusted, confirm=self.store.lease.confirm)
+
+    def _follow_note(self) -> None:
+        if self.store.follow(read_note(self._data)):
+            log.warning(
+                "the store was restored from a backup: it begins a new incarnation",
+                meaning="what was found since the backup is found again, as far as records are"
+                " kept; subscriptions and markers are those of the backup",
+            )
+        self._noted = self.store.incarnation.seen()
+        write_note(self._data, self._noted)
+
+    def _note(self) -> None:
+        seen = self.store.incarnation.seen()
+        if seen != self._noted:
+            write_note(self._data, seen)
+            self._noted = seen
+
+    async def _keep_note(self) -> None:
+        """Of how far the store is, from which a restored one is known."""
+        while True:
+            await asyncio.sleep(NOTE_EVERY_S)
+            try:
+                await asyncio.to_thread(self._note)
+            except Exception as error:  # a full disk, or the store is away: next time
+                report = log.exception if is_bug(error) else log.warning
+                report("how far the store is was not noted", reason=str(error))
 
     def _match_consumer(self) -> MatchConsumer | None:
         if not runs_in_real_time(self.settings):
@@ -146,10 +187,12 @@ class Cluster:
         self.routed = Routed(self.log, self.verifier.refusal)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
-        for dataset in self.store.catalog.datasets():
-            self._open_dataset(dataset)
-            self.routed.add(dataset)
-            self.inbox.open_dataset(dataset.name)
+        with contextlib.closing(open_reader(self.log.address)) as reader:
+            for dataset in self.store.catalog.datasets():
+                self._open_dataset(dataset, reader)
+                self.routed.add(dataset)
+                self.inbox.open_dataset(dataset.name)
+        self.clock.reach(self.log.cut().at_us / 1e6)
         await self.inbox.recover()
         for dataset in self.store.catalog.datasets():
             self.feeds.start(dataset)
@@ -161,10 +204,11 @@ class Cluster:
             asyncio.create_task(self._keep_engine()),
             asyncio.create_task(self.inbox.watch()),
             asyncio.create_task(self._collect()),
+            asyncio.create_task(self._keep_note()),
         ]
         return self
 
-    def _open_dataset(self, dataset: Dataset) -> None:
+    def _open_dataset(self, dataset: Dataset, reader: Reader) -> None:
         end = self.log.open_dataset(dataset.name, dataset.primary_key)
         stored = self.store.files.stored_end(dataset.name)
         seen = self.store.progress.highest(dataset.name)
@@ -174,6 +218,15 @@ class Cluster:
                 f" and was looked at up to {seen}: it is another log, or it has lost records",
                 field="log",
                 hint="name the log that this store was filled from, or begin with a new store",
+            )
+        first = reader.first_position(dataset.name) if stored else 0
+        if stored < first:
+            raise SettingError(
+                f"the log of dataset {dataset.name} begins at {first}, and its stored part ends at"
+                f" {stored}: what lies between was stored after the backup that this store was"
+                " restored from",
+                field="store",
+                hint="restore the data directory and the log from the same backup as the store",
             )
 
     async def __aexit__(self, *_: object) -> None:
@@ -189,6 +242,8 @@ class Cluster:
         self.large_bodies.close()
         await asyncio.to_thread(self.routing.close)
         self.log.close()
+        with contextlib.suppress(TocsinError, OSError):  # another has the store, or it is away
+            await asyncio.to_thread(self._note)
         self._held.close()
 
     async def _keep_engine(self) -> None:
@@ -210,7 +265,7 @@ class Cluster:
     async def _run_engine(self) -> None:
         """Until it is dead."""
         engine = await asyncio.to_thread(
-            Engine, self.settings, self.store, self.log, self._committed, self._bury
+            Engine, self.settings, self.store, self.log, self._committed, self._bury, self.clock
         )
         try:
             await asyncio.to_thread(engine.start)
@@ -253,7 +308,8 @@ class Cluster:
 
     def _on_store_end(self, error: TocsinError) -> None:
         """Another cluster has it. Called on any thread."""
-        self._loop.call_soon_threadsafe(self._store_ended.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended before
+            self._loop.call_soon_threadsafe(self._store_ended.set_exception, error)
 
     async def until_broken(self) -> None:
         """Wait for what the cluster cannot live with, such as no Java, and raise it."""
@@ -270,7 +326,9 @@ class Cluster:
         """Why records do not flow; None: they do."""
         engine = self._engine
         of_spark = self._absence if engine is None else engine.trouble
+        of_lease = self.store.lease.trouble
         lasting = [
+            *([] if of_lease is None else [of_lease]),
             *([] if of_spark is None else [of_spark]),
             *([] if self._matches is None else self._matches.troubles.lasting()),
             *(f"dataset {trouble}" for trouble in self.feeds.troubles.lasting()),
@@ -392,3 +450,10 @@ class Cluster:
         return await self.intake.publish(
             dataset, records, publisher=publisher, source=source, key=key, elsewhere=elsewhere
         )
+
+
+def _newest_time(store: Store) -> float:
+    """That the catalog and the channels' windows know: whatever is written down now comes later."""
+    made = [dataset.created_at for dataset in store.catalog.datasets()]
+    made += [channel.created_at for channel in store.catalog.channels()]
+    return max([store.progress.latest_us() / 1e6, *made])

@@ -9,7 +9,6 @@ cannot be read at all to `refused/` with the reason beside it.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -24,6 +23,7 @@ from tocsin.cluster.intake import Intake
 from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import Dataset
 from tocsin.protocol.publishing import Rejection
+from tocsin.storage import durable
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class Inbox:
         self._seen: dict[Path, tuple[int, int]] = {}
 
     def open_dataset(self, name: str) -> None:
-        (self._directory / name).mkdir(parents=True, exist_ok=True)
+        durable.make_directory(self._directory / name)
 
     async def recover(self) -> None:
         """Finish the files that a crash left half taken, before anyone else appends."""
@@ -115,16 +115,16 @@ class Inbox:
             rejected += records.refused
             self._tell(file, records.rejections)
         taken = file.parent / "taken"
-        taken.mkdir(exist_ok=True)
-        os.replace(file, _free(taken / file.name))
+        durable.make_directory(taken)
+        durable.move(file, _free(taken / file.name))  # before what says how far it was taken goes
         claim_file.unlink(missing_ok=True)
         log.info("a dropped file was taken", file=file.name, accepted=accepted, rejected=rejected)
 
     def _refuse(self, file: Path, error: TocsinError) -> None:
         refused = file.parent / "refused"
-        refused.mkdir(exist_ok=True)
+        durable.make_directory(refused)
         target = _free(refused / file.name)
-        os.replace(file, target)
+        durable.move(file, target)
         target.with_name(target.name + ".reason").write_text(str(error) + "\n")
         log.warning("a dropped file was refused", file=file.name, reason=str(error))
 
@@ -160,9 +160,4 @@ def _read_claim(file: Path) -> Claim | None:
 
 
 def _write_claim(file: Path, claim: Claim) -> None:
-    temporary = file.with_suffix(".writing")
-    with temporary.open("wb") as handle:
-        handle.write(msgspec.json.encode(claim))
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(temporary, file)
+    durable.write(file, msgspec.json.encode(claim))

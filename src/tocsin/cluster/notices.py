@@ -190,7 +190,7 @@ class Notifier:
             known.heads_sent.update((head.backend, head) for head in news)
             if news or detached:
                 pushing = [head_news(head, pushed.up_to(head)) for head in news]
-                notice = News(known.since, pushing, detached, self._store.id)
+                notice = News(known.since, pushing, detached, self._store.shown_id)
                 await self._send(known, msgspec.json.encode(notice))
 
     async def _ask(self, known: _Known) -> tuple[dict[int, Head], list[Departure]]:

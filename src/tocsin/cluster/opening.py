@@ -25,6 +25,7 @@ from tocsin.service.hosting import hosting
 from tocsin.service.tls import Certificate
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
+from tocsin.storage import durable
 from tocsin.storage.log import check_reachable
 from tocsin.storage.store.store import Store
 
@@ -56,9 +57,11 @@ async def opened_store(
 
 def _open(settings: Settings) -> Store:
     data = Path(settings.data).absolute()
-    data.mkdir(parents=True, exist_ok=True)
+    durable.make_directory(data)
     check_reachable(settings.log)
-    store = Store.open(settings.store or f"sqlite:///{data / 'store.db'}")
+    address = settings.store or f"sqlite:///{data / 'store.db'}"
+    lease_s = settings.store_lease_s
+    store = Store.open(address, busy_timeout_s=max(10.0, 2 * lease_s), lease_s=lease_s)
     if store.risk is not None:
         log.warning("the store may lose commits at a power cut", reason=store.risk)
     return store

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from hashlib import blake2b
@@ -131,7 +130,7 @@ async def _create_dataset(session: Session, statement: sql.CreateDataset) -> Sta
         open=statement.open,
         primary_key=statement.primary_key,
         retain_s=statement.retain_s,
-        created_at=time.time(),
+        created_at=session.cluster.store.now(),
         source=statement.source,
         routed=statement.routed,
     )

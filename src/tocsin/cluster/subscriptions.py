@@ -7,7 +7,6 @@ and tells deliveries, Spark and brokers what has changed. Must not know HTTP or 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -105,7 +104,7 @@ class Subscriptions:
         broker: str | None,
         beginning: Beginning | None,
     ) -> Subscription:
-        stored, now = self._store.subscriptions, time.time()
+        stored, now = self._store.subscriptions, self._store.now()
         # Whatever is published from now on counts. Of several NEW datasets a run's window does.
         new = channel.new[0] if len(channel.new) == 1 else ""
         since = self._log.ends().get(new, 0)

@@ -63,5 +63,6 @@ class Schedule:
 
 
 def _tick_after(entry: _Entry, now: float) -> float:
-    ticks = max(0, math.floor((now - entry.anchor_at) / entry.period_s)) + 1
+    """Also before the anchor: a clock that was set back must not keep a channel waiting for it."""
+    ticks = math.floor((now - entry.anchor_at) / entry.period_s) + 1
     return entry.anchor_at + ticks * entry.period_s

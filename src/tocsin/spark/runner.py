@@ -7,7 +7,6 @@ run is tried again. What a query itself could not answer (`answering`) is report
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -124,7 +123,7 @@ class Runner:
         prepared = self._prepared.get(name)
         if prepared is None:  # dropped since it was chosen
             return
-        started_at = time.time()
+        started_at = self._store.now()
         with prepared.lock:
             answer = Answer()
             with phase("parameters"):
@@ -142,12 +141,12 @@ class Runner:
         prepared = self._prepared.get(name)
         if prepared is None or not sets:
             return
-        started_at = time.time()
+        started_at = self._store.now()
         answer = self._answering.ask_for(prepared, ask, sets)
         self._store_matches(prepared, answer.rows)
         gaps = self._gaps(name, answer)
         if gaps:
-            run = _run(prepared, ask.window, answer, started_at)
+            run = _run(prepared, ask.window, answer, started_at, self._store.now())
             whom = f"{min(sets)}-{max(sets)}-{len(sets)}"  # others may be asked up to the same end
             run = msgspec.structs.replace(run, run=f"for-{whom}-{run.run}")
             committed = self._store.runs.commit_run(run, gaps, losses=answer.losses)
@@ -169,7 +168,7 @@ class Runner:
         if prepared is not None:
             with prepared.lock:
                 losses = whole(window, 0, cause)
-                self._commit(prepared, window, Answer(lost=losses, error=cause), time.time())
+                self._commit(prepared, window, Answer(lost=losses, error=cause), self._store.now())
 
     def _refreshed(self, prepared: Prepared) -> Parameters | None:
         """The parameter sets as of now, by what changed if that is known; None: nobody asks."""
@@ -212,7 +211,7 @@ class Runner:
         if in_real_time:
             self._store_matches(prepared, answer.rows)
         rows = [] if in_real_time else answer.rows
-        run = _run(prepared, window, answer, started_at)
+        run = _run(prepared, window, answer, started_at, self._store.now())
         try:
             with phase("commit"):
                 try:
@@ -282,12 +281,14 @@ class Runner:
             self._on_commit(channel, committed)
 
 
-def _run(prepared: Prepared, window: Window, answer: Answer, started_at: float) -> Run:
+def _run(
+    prepared: Prepared, window: Window, answer: Answer, started_at: float, ended_at: float
+) -> Run:
     return Run(
         channel=prepared.channel.name,
         run=f"until-{window.upto.at_us}-{sum(window.upto.ends.values())}",
         started_at=started_at,
-        ended_at=time.time(),
+        ended_at=ended_at,
         window_start_us=window.since.at_us,
         window_end_us=window.upto.at_us,
         ends=window.upto.ends,

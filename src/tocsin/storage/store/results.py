@@ -83,16 +83,17 @@ class Results:
         )
         return [(number, bytes(payload)) for number, payload in rows]
 
-    def expire(self, before: float) -> int:
+    def expire(self, before: float, now: float | None = None) -> int:
         """Drop the results and runs of before that time; returns how many results went.
 
         A result stays while an older position of its backend subscription stays. The newest run
-        of each channel stays, because the next one continues from it.
+        of each channel stays, because the next one continues from it. `now`: by which brokers have
+        had time to hear of departures; else the time of this commit.
         """
         count = 0
         for backends in _groups(self._aged(before)):
             count += self._expire(backends, before)
-        self._prune(before)
+        self._prune(before, now)
         return count
 
     @writes
@@ -100,9 +101,9 @@ class Results:
         return _expire(write.connection, backends, before)
 
     @writes
-    def _prune(self, write: Write, before: float) -> None:
+    def _prune(self, write: Write, before: float, now: float | None) -> None:
         _prune_runs(write.connection, before)
-        news.prune(write.connection, write.now)
+        news.prune(write.connection, write.now if now is None else now)
 
     @reads
     def _aged(self, connection: Connection, before: float) -> list[tuple[int, int]]:

@@ -58,6 +58,12 @@ def prepare(connection: Connection, dialect: Dialect) -> None:
             _set_version(connection, step + 1)
 
 
+def is_store(connection: Connection, dialect: Dialect) -> bool:
+    """Whether a store is there, of whatever version; SettingError as `prepare` raises it."""
+    with connection.begin():
+        return _read_version(connection, dialect) is not None
+
+
 def _make(connection: Connection) -> None:
     """Nothing was stored before the store had a version, so what a crash left is no loss."""
     others = [table for table in schema.metadata.sorted_tables if table is not _meta]
