@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.inbox import Inbox
-from tocsin.cluster.intake import DEAD_LETTERS, Intake
+from tocsin.cluster.intake import Intake
 from tocsin.model import Column, Dataset
 from tocsin.spark.table_files import write_file
 from tocsin.storage import durable
