@@ -48,7 +48,9 @@ from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, Rejection, StatementResults, Statements
 from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
 from tocsin.service.multipart import is_form
+from tocsin.service.on_behalf import on_behalf_of
 from tocsin.service.streaming import StreamResponse
+from tocsin.service.tokens import Identity
 from tocsin.service.web import Call, json_response
 from tocsin.storage.store.results import Range
 from tocsin.storage.store.results import ResultRange as StoredRange
@@ -144,6 +146,7 @@ class Calls:
 
     async def attach(self, call: Call) -> Any:
         request: AttachRequest = await call.body(AttachRequest)
+        self._on_behalf_of(call, request.subscriber)
         subscriptions = await self._cluster.subscriptions.attach(
             request.subscriber, call.path["name"]
         )
@@ -163,7 +166,9 @@ class Calls:
 
     async def subscribe(self, call: Call) -> Any:
         request: SubscriptionRequest = await call.body(SubscriptionRequest)
-        subscriber = self._whose(call, request.subscriber)
+        asker = self._on_behalf_of(call, request.subscriber)
+        named = request.subscriber or (None if asker is None else asker.subject)
+        subscriber = self._whose(call, named)
         subscription = await self._cluster.subscriptions.subscribe(
             subscriber,
             request.channel,
@@ -195,6 +200,9 @@ class Calls:
         subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
         await self._cluster.subscriptions.unsubscribe(call.path["number"], subscriber)
         return Done()
+
+    def _on_behalf_of(self, call: Call, subscriber: str | None = None) -> Identity | None:
+        return on_behalf_of(call, self._cluster.settings.secret, subscriber)
 
     def _whose(self, call: Call, named: str | UnsetType | None) -> str:
         """Brokers and admins act for others; everyone else for themselves."""
@@ -232,6 +240,7 @@ class Calls:
         return await asyncio.to_thread(read, call.path["name"], query.after, upto, query.limit)
 
     async def filter(self, call: Call) -> Any:
+        self._on_behalf_of(call)
         bound = self._cluster.routing.filter
         return await asyncio.to_thread(bound, call.path["name"], call.query(FilterQuery).where)
 

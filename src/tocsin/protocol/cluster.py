@@ -35,6 +35,9 @@ from tocsin.protocol.fields import (
     about,
 )
 
+SUBSCRIBER_TOKEN = "Tocsin-Subscriber-Token"
+"""The header in which a broker passes on the token of the subscriber for whom it asks."""
+
 
 class Registration(Struct, frozen=True):
     """A broker says where notices for it go."""

@@ -21,8 +21,9 @@ from tocsin.beginnings import checked
 from tocsin.client.transport import tls
 from tocsin.errors import InvalidInput, NotFound, Unavailable
 from tocsin.model import Beginning
+from tocsin.service.on_behalf import on_behalf_of
 from tocsin.service.serving import listen, port_of, serving
-from tocsin.service.tokens import sign_notice
+from tocsin.service.tokens import Identity, sign_notice
 from tocsin.service.web import Call, Route, application, json_response
 from tocsin.testing.fake_content import FakeContent
 from tocsin.testing.fake_routing import FakeRouting
@@ -49,6 +50,7 @@ class FakeCluster:
         self.numbers = 0
         self.drop_notices = False
         self.down = False
+        self.askers: list[Identity | None] = []  # for whom brokers attached and subscribed
         self.fetches: list[list[dict[str, Any]]] = []
         self.fetch_gate = asyncio.Event()
         self.fetch_gate.set()
@@ -214,6 +216,9 @@ class FakeCluster:
             subscription |= {"head": routed.end, "floor": routed.floor, "filter": filter_}
         return subscription
 
+    def _note_asker(self, call: Call, subscriber: str) -> None:
+        self.askers.append(on_behalf_of(call, self.secret, subscriber))
+
     def _known(self, call: Call) -> str:
         name = str(call.path["name"])
         if name not in self.brokers:
@@ -245,6 +250,7 @@ class FakeCluster:
     async def _attach(self, call: Call) -> Any:
         name = self._known(call)
         subscriber = (await call.body(dict))["subscriber"]
+        self._note_asker(call, subscriber)
         moved = [f for f in self.frontends.values() if f.subscriber == subscriber]
         for frontend in moved:
             self._move(frontend, name)
@@ -266,6 +272,7 @@ class FakeCluster:
 
     async def _subscribe(self, call: Call) -> Any:
         body = await call.body(dict)
+        self._note_asker(call, body["subscriber"])
         if body["broker"] in self.subscribe_gates:
             await self.subscribe_gates[body["broker"]].wait()
         channel, given = body["channel"], body.get("arguments", {})

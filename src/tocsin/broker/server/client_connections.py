@@ -32,6 +32,7 @@ class ClientConnection(Protocol):
     """A client's connection, by WebSocket or SSE."""
 
     identity: Identity
+    token: str  # to speak in its owner's name
     inline: bool
     number: int
 

@@ -150,6 +150,7 @@ class Driver:
                 connection.inline,
                 time.monotonic(),
                 patient=patient,
+                token=connection.token,
             )
         )
 
@@ -162,9 +163,11 @@ class Driver:
         self,
         request: Asker[machine_effects.Attached],
         subscriber: str,
+        token: str,
         needs: int | None = None,
     ) -> None:
-        self.perform(self.machine.attach(request, subscriber, time.monotonic(), needs=needs))
+        now = time.monotonic()
+        self.perform(self.machine.attach(request, subscriber, now, needs=needs, token=token))
 
     def recall(self, request: Asker[Recalled], wanted: Filter, wait_s: float) -> None:
         self.perform(self.machine.recall(request, wanted, wait_s, time.monotonic()))

@@ -120,7 +120,7 @@ class Rest:
         def ask(waiter: Waiter[Subscribed]) -> None:
             self._driver.perform(
                 self._driver.machine.subscribe(
-                    waiter, call.identity.subject, interest, time.monotonic()
+                    waiter, call.identity.subject, interest, time.monotonic(), token=_token(call)
                 )
             )
 
@@ -130,7 +130,7 @@ class Rest:
         self._check_loaded()
 
         def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, call.identity.subject)
+            self._driver.attach(waiter, call.identity.subject, _token(call))
 
         subscriptions = (await self._wait(ask)).subscriptions
         return SubscriptionList([info_of(subscription) for subscription in subscriptions])
@@ -197,7 +197,7 @@ class Rest:
         inline = call.query(EventsQuery).inline
         self._check_loaded()
         most_bytes = self._driver.settings.connection_bytes
-        stream = EventLine(call.identity, inline == 1, most_bytes)
+        stream = EventLine(call.identity, _token(call), inline == 1, most_bytes)
         self._driver.connect(stream, patient=False)
         try:
             await stream.begun
@@ -273,7 +273,8 @@ class Rest:
     async def recall(self, call: Call) -> Recalled:
         request: Recalling = await call.body(Recalling)
         self._check_loaded()
-        wanted = await self._driver.link.bind_filter(request.dataset, request.where)
+        link = self._driver.link
+        wanted = await link.bind_filter(request.dataset, request.where, _token(call))
 
         def ask(waiter: Waiter[effects.Recalled]) -> None:
             self._driver.recall(waiter, wanted, request.wait_s)
@@ -314,7 +315,7 @@ class Rest:
             return
 
         def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, subject, needs=number)
+            self._driver.attach(waiter, subject, _token(call), needs=number)
 
         await self._wait(ask)
 
@@ -326,3 +327,8 @@ class Rest:
             return await waiter.answer
         finally:
             self.waiting.discard(waiter)
+
+
+def _token(call: Call) -> str:
+    """What the caller showed, for the cluster to look at."""
+    return call.token or ""

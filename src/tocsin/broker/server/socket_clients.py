@@ -49,8 +49,11 @@ class SocketClients:
                 _send(connection, "pong", frames.Pong(request.ref))
             case frames.Subscribe():
                 newcomer = SocketSubscribe(connection, request.ref)
+                token = connection.token
                 driver.perform(
-                    machine.subscribe(newcomer, subscriber, request, now, connection=number)
+                    machine.subscribe(
+                        newcomer, subscriber, request, now, connection=number, token=token
+                    )
                 )
             case frames.Unsubscribe(subscription=subscription):
                 leaver = SocketUnsubscribe(connection, request.ref)
