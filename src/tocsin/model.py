@@ -45,6 +45,14 @@ class KafkaSource(Struct, frozen=True):
     format: MessageFormat = "json"
 
 
+class BoundColumn(Struct, frozen=True):
+    """A column of a routed dataset: a subscriber gets the records in which it has the value of a
+    claim of the subscriber's token."""
+
+    column: str
+    claim: str
+
+
 class Dataset(Struct, frozen=True):
     """A named collection of records. `open` keeps fields that no column declares; `source` is what
     feeds it by itself."""
@@ -57,11 +65,26 @@ class Dataset(Struct, frozen=True):
     created_at: float = 0.0
     source: KafkaSource | None = None
     routed: bool = False  # brokers pass its records on by filters
+    bound: tuple[BoundColumn, ...] = ()  # what every filter on it is joined with
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Struct, frozen=True, omit_defaults=True):
+    """One with a `claim` is bound: its value is that claim of the subscriber's token, and nobody
+    gives it. Neither it nor one that is `required` can be left open."""
+
     name: str
     type: str
+    required: bool = False
+    claim: str | None = None
+
+    @property
+    def needed(self) -> bool:
+        return self.required or self.claim is not None
+
+
+SUBSCRIBER: Final = Parameter("_subscriber", "STRING", claim="sub")
+"""What `current_subscriber()` in a channel's query is: a parameter like others, whose name no
+statement can give to one."""
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
@@ -97,6 +120,16 @@ class Channel(Struct, frozen=True):
     delivery: Delivery | None = None
     attachments: tuple[str, ...] = ()  # fields of its results that hold attachments
     keys: tuple[str, ...] = ()  # those fields that are the key of the record that had them
+
+    @property
+    def given(self) -> tuple[Parameter, ...]:
+        """The parameters that subscribers give, in order."""
+        return tuple(parameter for parameter in self.parameters if parameter.claim is None)
+
+    @property
+    def bound(self) -> tuple[Parameter, ...]:
+        """The parameters that are bound to claims."""
+        return tuple(parameter for parameter in self.parameters if parameter.claim is not None)
 
 
 class Broker(Struct, frozen=True):

@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from tocsin.cluster.attachments.calls import refused_upload
 from tocsin.cluster.attachments.multipart_publication import MultipartPublication
+from tocsin.cluster.bound import claims_of
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
 from tocsin.cluster.intake import RecordValidator, request_key
@@ -69,9 +70,11 @@ class Calls:
     async def statements(self, call: Call) -> Any:
         request: Statements = await call.body(Statements)
         key = call.request.headers.get("idempotency-key")
-        return StatementResults(
-            await execute(self._cluster, request.sql, call.identity, request.subscriber, key)
+        asker = self._on_behalf_of(call, request.subscriber)
+        results = await execute(
+            self._cluster, request.sql, call.identity, request.subscriber, key, asker
         )
+        return StatementResults(results)
 
     async def records(self, call: Call) -> Any:
         if is_form(call.request.headers.get("content-type")):
@@ -146,9 +149,9 @@ class Calls:
 
     async def attach(self, call: Call) -> Any:
         request: AttachRequest = await call.body(AttachRequest)
-        self._on_behalf_of(call, request.subscriber)
+        asker = self._on_behalf_of(call, request.subscriber)
         subscriptions = await self._cluster.subscriptions.attach(
-            request.subscriber, call.path["name"]
+            request.subscriber, call.path["name"], asker
         )
         return SubscriptionList(await self._infos(subscriptions))
 
@@ -175,6 +178,7 @@ class Calls:
             request.arguments,
             request.broker,
             None if request.beginning is UNSET else request.beginning,
+            asker=asker,
         )
         (info,) = await self._infos([subscription])
         return info
@@ -240,9 +244,10 @@ class Calls:
         return await asyncio.to_thread(read, call.path["name"], query.after, upto, query.limit)
 
     async def filter(self, call: Call) -> Any:
-        self._on_behalf_of(call)
-        bound = self._cluster.routing.filter
-        return await asyncio.to_thread(bound, call.path["name"], call.query(FilterQuery).where)
+        asker = self._on_behalf_of(call)
+        claims = None if asker is None else claims_of(asker, asker.subject)
+        bound, where = self._cluster.routing.filter, call.query(FilterQuery).where
+        return await asyncio.to_thread(bound, call.path["name"], where, claims)
 
     async def routed(self, call: Call) -> Any:
         stream = self._cluster.routed.stream(call.identity)

@@ -363,8 +363,8 @@ class Cluster:
         await asyncio.to_thread(self.store.catalog.drop_broker, name)
         self.notifier.forget(name)
 
-    async def query(self, text: str) -> Answer:
-        return await asyncio.to_thread(self.engine.query, text)
+    async def query(self, text: str, subscriber: str) -> Answer:
+        return await asyncio.to_thread(self.engine.query, text, subscriber)
 
     # Records
 

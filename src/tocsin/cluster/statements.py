@@ -47,6 +47,7 @@ class Session(Struct, frozen=True):
     subscriber: str
     text: str
     key: str | None  # the same text under the same key is inserted once
+    asker: Identity  # whose token was shown
 
 
 async def execute(
@@ -55,13 +56,16 @@ async def execute(
     identity: Identity,
     subscriber: str | None,
     key: str | None = None,
+    asker: Identity | None = None,
 ) -> list[StatementResult]:
     """Run the statements in order. A text that does not parse runs nothing; a statement that fails
-    stops those after it, and the error says which were done."""
-    person = subscriber or identity.subject
+    stops those after it, and the error says which were done. `asker`: whose token a broker passed
+    on; without one the caller speaks for itself."""
+    asker = asker or identity
+    person = subscriber or asker.subject
     if person != identity.subject and not identity.scopes & {"admin", "broker"}:
         raise Forbidden("only an admin may speak for another subscriber", field="subscriber")
-    session = Session(cluster, identity, person, text, key)
+    session = Session(cluster, identity, person, text, key, asker)
     statements = sql.parse(text)
     for statement in statements:
         identity.require(*_HANDLERS[type(statement)][0])
@@ -86,6 +90,7 @@ async def _create_dataset(session: Session, statement: sql.CreateDataset) -> Sta
         created_at=time.time(),
         source=statement.source,
         routed=statement.routed,
+        bound=statement.bound,
     )
     return await _create(
         "dataset", statement.name, statement.if_not_exists, session.cluster.create_dataset(dataset)
@@ -153,7 +158,12 @@ async def _subscribed(
     arguments: list[Any] | dict[str, Any],
 ) -> StatementResult:
     subscription = await session.cluster.subscriptions.subscribe(
-        session.subscriber, channel, arguments, statement.broker, statement.beginning
+        session.subscriber,
+        channel,
+        arguments,
+        statement.broker,
+        statement.beginning,
+        asker=session.asker,
     )
     present = await asyncio.to_thread(session.cluster.routing.present, [subscription])
     message = f"subscription {subscription.id}"
@@ -250,7 +260,7 @@ def _described(session: Session, statement: sql.Describe) -> StatementResult:
 
 
 async def _query(session: Session, statement: sql.Query) -> StatementResult:
-    answer = await session.cluster.query(statement.text)
+    answer = await session.cluster.query(statement.text, session.identity.subject)
     more = " (the first ones; there are more)" if answer.cut else ""
     return StatementResult("select", f"{len(answer.rows)} rows{more}", answer.columns, answer.rows)
 

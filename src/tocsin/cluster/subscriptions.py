@@ -7,19 +7,27 @@ and tells deliveries, Spark and brokers what has changed. Must not know HTTP or 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import structlog
+
+from tocsin.cluster.bound import BoundSubscriptions, claims_of
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.routing import Routing
+from tocsin.errors import NotFound
 from tocsin.model import Arguments, Beginning, Channel, Dataset, Subscription
+from tocsin.service.tokens import Identity
 from tocsin.spark.channels import mask_of, settle
 from tocsin.spark.engine import Engine
-from tocsin.sql import bind_arguments, checked_beginning
+from tocsin.sql import Claims, bind_arguments, checked_beginning
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.store.store import Store
+
+log = structlog.get_logger()
 
 
 class Subscriptions:
@@ -40,6 +48,7 @@ class Subscriptions:
         self._deliveries = deliveries
         self._notifier = notifier
         self._engine = engine
+        self._bound = BoundSubscriptions(store, routing)
 
     async def subscribe(
         self,
@@ -48,17 +57,24 @@ class Subscriptions:
         given: dict[str, Any] | list[Any],
         broker: str | None,
         beginning: Beginning | None = None,
+        *,
+        asker: Identity | None = None,
     ) -> Subscription:
-        """A repeat changes nothing; only a new subscription begins where `beginning` says."""
+        """A repeat changes nothing; only a new subscription begins where `beginning` says. What is
+        bound to claims is taken from `asker`, whose token must be the subscriber's own."""
         if beginning is not None:
             checked_beginning(beginning)
         dataset = await asyncio.to_thread(self._routing.dataset, channel_name)
         channel = await asyncio.to_thread(self._store.catalog.channel, channel_name)
+        claims = claims_of(asker, subscriber)
         if dataset is not None:
-            arguments = self._routing.bind(channel, dataset, given)
+            arguments = self._routing.bind(channel, dataset, given, claims)
         else:
-            arguments = settle(channel, bind_arguments(channel, given))
+            arguments = settle(channel, bind_arguments(channel, given, claims))
             await asyncio.to_thread(self._check_arguments, channel, arguments)
+        if channel.bound or (dataset is not None and dataset.bound):
+            known = await asyncio.to_thread(self._store.subscriptions.of_subscriber, subscriber)
+            await asyncio.to_thread(self._end_unfit, subscriber, known, claims)
         subscription = await asyncio.to_thread(
             self._subscribe, subscriber, channel, dataset, arguments, broker, beginning
         )
@@ -114,11 +130,34 @@ class Subscriptions:
         self._notifier.wake()
         return moved
 
-    async def attach(self, subscriber: str, broker: str) -> Sequence[Subscription]:
-        """The subscriber is at `broker` now: everything of theirs is served from there."""
-        attached = await asyncio.to_thread(self._store.subscriptions.attach, subscriber, broker)
+    async def attach(
+        self, subscriber: str, broker: str, asker: Identity | None = None
+    ) -> Sequence[Subscription]:
+        """The subscriber is at `broker` now: everything of theirs is served from there. What is
+        bound to other values than their token (`asker`) says has ended."""
+        claims = claims_of(asker, subscriber)
+        attached = await asyncio.to_thread(self._attach, subscriber, broker, claims)
         self._notifier.wake()
         return attached
+
+    def _attach(
+        self, subscriber: str, broker: str, claims: Claims | None
+    ) -> Sequence[Subscription]:
+        attached = self._store.subscriptions.attach(subscriber, broker)
+        ended = self._end_unfit(subscriber, attached, claims)
+        return [subscription for subscription in attached if subscription.id not in ended]
+
+    def _end_unfit(
+        self, subscriber: str, subscriptions: Sequence[Subscription], claims: Claims | None
+    ) -> set[int]:
+        """End those that are bound to other values than the claims say; their numbers."""
+        unfit = self._bound.unfit(subscriber, subscriptions, claims)
+        for subscription in unfit:
+            log.info("bound to other claims than the token says: ended", number=subscription.id)
+            with contextlib.suppress(NotFound):  # it has ended meanwhile
+                ended = self._store.subscriptions.unsubscribe(subscription.id, subscriber)
+                self._deliveries.unsubscribed(ended)
+        return {subscription.id for subscription in unfit}
 
     async def of_subscriber(self, subscriber: str) -> Sequence[Subscription]:
         return await asyncio.to_thread(self._store.subscriptions.of_subscriber, subscriber)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from tocsin.model import ChannelKind, Column, KafkaSource, MessageFormat, Parameter
+from tocsin.model import (
+    BoundColumn,
+    ChannelKind,
+    Column,
+    KafkaSource,
+    MessageFormat,
+    Parameter,
+)
 from tocsin.protocol.columns import is_system
+from tocsin.sql.claims import read_claim
 from tocsin.sql.delivery import read_delivery
 from tocsin.sql.literals import read_interval_s, read_topic
 from tocsin.sql.names import by_lower
@@ -82,9 +90,11 @@ def _create_dataset(reader: Reader) -> Read:
             given["source"] = _source(reader)
         elif "routed" not in given and reader.accept("ROUTED"):
             given["routed"] = True
+        elif "bound" not in given and given.get("routed") and reader.accept("BOUND"):
+            given["bound"] = _bound_columns(reader, types)
         else:
             reader.fail(
-                "OPEN, PRIMARY KEY, RETAIN INTERVAL, FROM KAFKA, ROUTED (each once) or the"
+                "OPEN, PRIMARY KEY, RETAIN INTERVAL, FROM KAFKA, ROUTED [BOUND] (each once) or the"
                 " statement's end"
             )
     return CreateDataset, given
@@ -113,6 +123,32 @@ def _columns(reader: Reader) -> dict[str, SqlType]:
 
     reader.listed(read, "a column")
     return types
+
+
+def _bound_columns(reader: Reader, types: dict[str, SqlType]) -> tuple[BoundColumn, ...]:
+    """owner TO CLAIM 'sub' [, tenant TO CLAIM 'tenant' …]"""
+    declared = by_lower(types)
+    bound: dict[str, BoundColumn] = {}
+    while True:
+        start = reader.offset
+        written = reader.cased_name("a column's name")
+        column = declared.get(written.lower(), "")
+        if not column:
+            reader.fail_at(
+                start,
+                f"{written!r} is bound to a claim, and is no column",
+                field=written,
+                hint=f"the columns are {', '.join(types)}",
+            )
+        if not types[column].scalar:
+            reader.fail_at(
+                start, f"{column!r} is {types[column]}: a bound column is scalar", field=column
+            )
+        if column in bound:
+            reader.fail_at(start, f"{column!r} is bound twice", field=column)
+        bound[column] = BoundColumn(column, read_claim(reader))
+        if not reader.accept(","):
+            return tuple(bound.values())
 
 
 def _source(reader: Reader) -> KafkaSource:
@@ -163,6 +199,7 @@ def _parameters(reader: Reader) -> tuple[Parameter, ...]:
             reader.fail_at(start, f"two parameters are called {name!r}", field=name, hint=CASE_RULE)
         type_at = reader.offset
         kind = _type(reader)
+        required, claim = _required_or_bound(reader)
         if not kind.scalar:
             reader.fail_at(
                 type_at,
@@ -170,11 +207,23 @@ def _parameters(reader: Reader) -> tuple[Parameter, ...]:
                 field=name,
                 hint="BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, STRING, TIMESTAMP or DATE",
             )
-        parameters[name] = Parameter(name, str(kind))
+        parameters[name] = Parameter(name, str(kind), required, claim)
 
     if not reader.accept("(", ")"):
         reader.listed(read, "a parameter")
     return tuple(parameters.values())
+
+
+def _required_or_bound(reader: Reader) -> tuple[bool, str | None]:
+    """Whether a parameter is REQUIRED, and to which claim it is bound."""
+    required, claim = False, None
+    while True:
+        if not required and reader.accept("REQUIRED"):
+            required = True
+        elif claim is None and reader.accept("BOUND"):
+            claim = read_claim(reader)
+        else:
+            return required, claim
 
 
 def _create_channel(reader: Reader, kind: ChannelKind) -> Read:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from tocsin.errors import StatementError
 from tocsin.model import (
     Beginning,
+    BoundColumn,
     ChannelKind,
     Column,
     Dataset,
@@ -41,6 +42,7 @@ class CreateDataset(Statement, frozen=True, kw_only=True):
     retain_s: float | None = None
     source: KafkaSource | None = None
     routed: bool = False
+    bound: tuple[BoundColumn, ...] = ()
     if_not_exists: bool = False
 
 
