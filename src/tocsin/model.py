@@ -169,6 +169,7 @@ class BackendSubscription(Struct, frozen=True):
     attachments: tuple[str, ...] = ()  # fields of its results that hold attachments
     keys: tuple[str, ...] = ()  # fields that name the story: the newest version of it counts
     since: int = 0  # the position from which records of its channel's one NEW dataset count
+    claims: tuple[str, ...] = ()  # of the subscriber's token: what its arguments are bound to
 
 
 class Subscription(Struct, frozen=True):

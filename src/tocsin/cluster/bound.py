@@ -36,15 +36,19 @@ class BoundSubscriptions:
         return [
             subscription
             for subscription in subscriptions
-            if self._is_bound(subscription) and not self._fits(subscriber, subscription, claims)
+            if self.claims(subscription.backend.channel)
+            and not self._fits(subscriber, subscription, claims)
         ]
 
-    def _is_bound(self, subscription: Subscription) -> bool:
+    def claims(self, channel: str) -> tuple[str, ...]:
+        """What subscriptions to a channel are bound to."""
         with contextlib.suppress(NotFound):  # dropped meanwhile
-            name = subscription.backend.channel
-            dataset = self._routing.dataset(name)
-            return bool(dataset.bound if dataset else self._store.catalog.channel(name).bound)
-        return False
+            dataset = self._routing.dataset(channel)
+            if dataset is not None:
+                return tuple(bound.claim for bound in dataset.bound)
+            parameters = self._store.catalog.channel(channel).bound
+            return tuple(str(parameter.claim) for parameter in parameters)
+        return ()
 
     def _fits(self, subscriber: str, subscription: Subscription, claims: Claims | None) -> bool:
         name, arguments = subscription.backend.channel, subscription.backend.arguments

@@ -188,10 +188,12 @@ class Calls:
         if any(filtered_dataset(name) is not None for name in names):
             subscriptions = await asyncio.to_thread(self._cluster.routing.present, subscriptions)
         channels = await asyncio.to_thread(self._channels, names)
-        return [
-            subscription_info(subscription, channels.get(subscription.backend.channel))
-            for subscription in subscriptions
-        ]
+        claims = await asyncio.to_thread(self._cluster.subscriptions.claims, names)
+        infos = []
+        for subscription in subscriptions:
+            name = subscription.backend.channel
+            infos.append(subscription_info(subscription, channels.get(name), claims[name]))
+        return infos
 
     def _channels(self, names: set[str]) -> dict[str, Channel]:
         channels = {}

@@ -159,5 +159,9 @@ class Subscriptions:
                 self._deliveries.unsubscribed(ended)
         return {subscription.id for subscription in unfit}
 
+    def claims(self, channels: set[str]) -> dict[str, tuple[str, ...]]:
+        """What subscriptions to each of these channels are bound to. May wait for the store."""
+        return {name: self._bound.claims(name) for name in channels}
+
     async def of_subscriber(self, subscriber: str) -> Sequence[Subscription]:
         return await asyncio.to_thread(self._store.subscriptions.of_subscriber, subscriber)

@@ -62,6 +62,10 @@ class ClientConnections:
         """Whether it was here."""
         return self._connections.pop(connection.number, None) is not None
 
+    def of_numbers(self, numbers: Iterable[int]) -> list[ClientConnection]:
+        """The connections of these numbers that are still here."""
+        return self._of(numbers)
+
     # Effects
 
     def welcome(self, effect: Welcome) -> None:

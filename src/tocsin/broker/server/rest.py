@@ -124,7 +124,10 @@ class Rest:
                 )
             )
 
-        return info_of((await self._wait(ask)).subscription)
+        self._driver.shown.arriving(call.identity)
+        subscription = (await self._wait(ask)).subscription
+        self._driver.shown.arrived(call.identity)
+        return info_of(subscription)
 
     async def subscriptions(self, call: Call) -> SubscriptionList:
         self._check_loaded()
@@ -132,7 +135,9 @@ class Rest:
         def ask(waiter: Waiter[Attached]) -> None:
             self._driver.attach(waiter, call.identity.subject, _token(call))
 
+        self._driver.shown.arriving(call.identity)
         subscriptions = (await self._wait(ask)).subscriptions
+        self._driver.shown.arrived(call.identity)
         return SubscriptionList([info_of(subscription) for subscription in subscriptions])
 
     async def unsubscribe(self, call: Call) -> Done:
@@ -308,16 +313,20 @@ class Rest:
         self._driver.machine.require_loaded()
 
     async def _ensure_here(self, call: Call) -> None:
-        """A client without a connection is attached by its first question."""
+        """A client without a connection is attached by its first question, and again by the first
+        with a token that says something else of what its subscriptions are bound to."""
         self._check_loaded()
         subject, number = call.identity.subject, call.path["id"]
-        if self._driver.machine.serves(subject, number):
+        shown = self._driver.shown
+        if self._driver.machine.serves(subject, number) and shown.is_known(call.identity):
             return
 
         def ask(waiter: Waiter[Attached]) -> None:
             self._driver.attach(waiter, subject, _token(call), needs=number)
 
+        shown.arriving(call.identity)
         await self._wait(ask)
+        shown.arrived(call.identity)
 
     async def _wait(self, ask: Callable[[Waiter[T]], None]) -> T:
         waiter: Waiter[T] = Waiter()
