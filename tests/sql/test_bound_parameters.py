@@ -100,7 +100,7 @@ def test_the_value_of_a_bound_parameter_is_the_claim() -> None:
 @pytest.mark.parametrize("value", ["bob", "alice", dict(ANY), {"any": 1}, None, ["bob"], 1])
 @pytest.mark.parametrize("name", ["me", "ME", "Me"])
 def test_nobody_gives_a_bound_parameter_by_name(name: str, value: Any) -> None:
-    with pytest.raises(InvalidInput, match="'me' is bound to the claim 'sub'.* cannot be given"):
+    with pytest.raises(InvalidInput, match="'me' is bound to the claim 'sub'"):
         bind_arguments(INBOX, {name: value, "kind": "a", "level": 1}, ALICE)
 
 

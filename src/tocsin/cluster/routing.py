@@ -154,7 +154,7 @@ class Routing:
             for state, (records, reached) in zip(stored, matching, strict=True)
         ]
 
-    def filter(self, name: str, where: str, claims: Claims | None) -> BoundFilter:
+    def filter(self, name: str, where: str, claims: Claims | None = None) -> BoundFilter:
         """A filter by its text: its canonical form, and what brokers match for who asks."""
         dataset = self.dataset(FILTERED + name)
         assert dataset is not None

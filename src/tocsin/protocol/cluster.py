@@ -187,6 +187,15 @@ decode_line: Callable[[bytes | str], RoutedLine[dict[str, Any]]] = msgspec.json.
 ).decode
 
 
+class AttachmentReading(Struct, frozen=True):
+    """The subscriber for whom a broker asked may read the attachment."""
+
+    private: Annotated[
+        bool,
+        about("others may not: each reader must be asked for; false: whoever knows its id may"),
+    ]
+
+
 class ClusterStatus(Struct, frozen=True, kw_only=True):
     """Whether the cluster works, told without a token."""
 

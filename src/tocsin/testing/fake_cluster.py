@@ -179,6 +179,7 @@ class FakeCluster:
             ("GET", "/v1/routed", self._routed, broker),
             ("PUT", "/v1/attachments/{id}", self.content.put, ("publish",)),
             ("GET", "/v1/attachments/{id}", self.content.get, broker),
+            ("GET", "/v1/attachments/{id}/access", self.content.access, broker),
             ("POST", "/v1/statements", self._statements, ("admin",)),
             ("POST", "/v1/datasets/{name}/records", self._publish, ("publish",)),
         ]

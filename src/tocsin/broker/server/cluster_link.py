@@ -30,6 +30,7 @@ from tocsin.overlay.filters import Filter
 from tocsin.protocol.client import Interest, ResultInfo, SubscriptionInfo, SubscriptionList
 from tocsin.protocol.cluster import (
     SUBSCRIBER_TOKEN,
+    AttachmentReading,
     AttachRequest,
     BoundFilter,
     BrokerSubscriptions,
@@ -53,7 +54,14 @@ from tocsin.protocol.failure import read_error
 from tocsin.protocol.health import Done
 from tocsin.protocol.link import Publication
 from tocsin.protocol.publishing import Published
-from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery, encode_query
+from tocsin.protocol.queries import (
+    FilterQuery,
+    LedByQuery,
+    LogQuery,
+    NewsQuery,
+    SubscriberQuery,
+    encode_query,
+)
 from tocsin.service.tokens import mint
 
 TOKEN_S = 3600.0
@@ -263,6 +271,11 @@ class ClusterLink:
                 yield Coming(size_bytes, response.aiter_raw())
         except httpx.HTTPError as error:
             raise self._silent(error) from error
+
+    async def may_read(self, id: str, led_by: LedByQuery, token: str) -> bool:
+        """Raises unless the subscriber may read an attachment; whether it is private."""
+        path = f"/v1/attachments/{id}/access" + encode_query(led_by)
+        return (await self._call("GET", path, AttachmentReading, on_behalf=token)).private
 
     async def attachment_size(self, id: str) -> int:
         headers = {"authorization": f"Bearer {self._bearer()}", "accept-encoding": "identity"}

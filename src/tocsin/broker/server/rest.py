@@ -85,7 +85,9 @@ class Rest:
         self._info = info
         self._stall_s = stall_s
         self.relay = RelayCalls(driver.link)
-        self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
+        self.pages = PageCalls(
+            driver.pages, driver.link.may_read, self._owner, stall_s, self._count_stalled
+        )
         self.streams: set[EventLine | Recording] = set()
         self.waiting: set[Waiter[Any]] = set()
 
