@@ -331,6 +331,7 @@ class Cluster:
             if statement.delivery is not None:
                 await asyncio.to_thread(self.deliveries.check, statement.delivery)
             compiled = await asyncio.to_thread(engine.check, statement)
+            _refuse_shared_private(compiled.channel)
             channel = await asyncio.to_thread(engine.create, compiled)
             self.deliveries.add(channel)
 
@@ -381,4 +382,14 @@ class Cluster:
             await asyncio.to_thread(self.store.catalog.dataset, dataset)
         return await self.intake.publish(
             dataset, records, publisher=publisher, source=source, key=key
+        )
+
+
+def _refuse_shared_private(channel: Channel) -> None:
+    if channel.bound and channel.delivery is not None and channel.delivery.shared:
+        raise InvalidInput(
+            f"the consumer logs of {channel.name!r} cannot be SHARED: it is bound to claims, and"
+            " every consumer reads the shared log",
+            field="delivery",
+            hint="leave SHARED out",
         )

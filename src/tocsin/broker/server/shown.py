@@ -84,5 +84,5 @@ class ShownTokens:
         return {claim for frontend in frontends for claim in frontend.backend.claims}
 
 
-def _alike(one: Identity, other: Identity, claims: set[str]) -> bool:
-    return all(one.claims.get(claim) == other.claims.get(claim) for claim in claims)
+def _alike(newest: Identity, identity: Identity, claims: set[str]) -> bool:
+    return all(newest.claims.get(claim) == identity.claims.get(claim) for claim in claims)
