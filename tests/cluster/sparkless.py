@@ -38,6 +38,9 @@ ROUTED = Dataset(
 class NoEngine:
     """Takes every question: whether Spark could answer it is not asked here."""
 
+    absence: str | None = None
+    trouble: str | None = None
+
     def drop_dataset(self, dataset: Dataset) -> None:
         pass
 
