@@ -38,6 +38,15 @@ class NoEngine:
     def drop_dataset(self, dataset: Dataset) -> None:
         pass
 
+    def drop(self, channel: str) -> None:
+        pass
+
+    def check_open(self, channel: str, mask: Any) -> None:
+        pass
+
+    def check_arguments(self, channel: str, arguments: Any) -> None:
+        pass
+
     def subscribed(self, name: str) -> None:
         pass
 

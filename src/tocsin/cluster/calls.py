@@ -65,6 +65,7 @@ class Calls:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._store = cluster.store
+        self._permissions = cluster.permissions
 
     async def statements(self, call: Call) -> Any:
         request: Statements = await call.body(Statements)
@@ -76,6 +77,7 @@ class Calls:
     async def records(self, call: Call) -> Any:
         if is_form(call.request.headers.get("content-type")):
             return await self._record_with_attachments(call)
+        self._permissions.require_publish(call.identity, call.path["name"])
         kind = format_of_content_type(call.request.headers.get("content-type"))
         body = await call.bytes()
         publisher = call.identity.subject
@@ -93,6 +95,7 @@ class Calls:
         settings, publisher = self._cluster.settings, call.identity.subject
         limits = settings.attachment_limit_bytes, settings.record_limit_bytes
         try:
+            self._permissions.require_publish(call.identity, call.path["name"])
             dataset = await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
             publication = MultipartPublication(dataset, self._cluster.attachments, *limits)
             try:
@@ -117,16 +120,20 @@ class Calls:
         )
         return _published(published)
 
-    async def datasets(self, _: Call) -> Any:
-        return DatasetList(await asyncio.to_thread(self._store.catalog.datasets))
+    async def datasets(self, call: Call) -> Any:
+        datasets = await asyncio.to_thread(self._store.catalog.datasets)
+        return DatasetList(self._permissions.visible(call.identity, "dataset", datasets))
 
     async def dataset(self, call: Call) -> Any:
+        self._permissions.require_visible(call.identity, "dataset", call.path["name"])
         return await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
 
-    async def channels(self, _: Call) -> Any:
-        return ChannelList(await asyncio.to_thread(self._store.catalog.channels))
+    async def channels(self, call: Call) -> Any:
+        channels = await asyncio.to_thread(self._store.catalog.channels)
+        return ChannelList(self._permissions.visible(call.identity, "channel", channels))
 
     async def channel(self, call: Call) -> Any:
+        self._permissions.require_visible(call.identity, "channel", call.path["name"])
         return await asyncio.to_thread(self._store.catalog.channel, call.path["name"])
 
     async def brokers(self, _: Call) -> Any:
@@ -146,9 +153,9 @@ class Calls:
 
     async def attach(self, call: Call) -> Any:
         request: AttachRequest = await call.body(AttachRequest)
-        self._on_behalf_of(call, request.subscriber)
+        asker = self._on_behalf_of(call, request.subscriber)
         subscriptions = await self._cluster.subscriptions.attach(
-            request.subscriber, call.path["name"]
+            request.subscriber, call.path["name"], asker
         )
         return SubscriptionList(await self._infos(subscriptions))
 
@@ -175,6 +182,7 @@ class Calls:
             request.arguments,
             request.broker,
             None if request.beginning is UNSET else request.beginning,
+            asker=asker,
         )
         (info,) = await self._infos([subscription])
         return info
@@ -240,7 +248,7 @@ class Calls:
         return await asyncio.to_thread(read, call.path["name"], query.after, upto, query.limit)
 
     async def filter(self, call: Call) -> Any:
-        self._on_behalf_of(call)
+        self._permissions.require(self._on_behalf_of(call), "read", call.path["name"])
         bound = self._cluster.routing.filter
         return await asyncio.to_thread(bound, call.path["name"], call.query(FilterQuery).where)
 

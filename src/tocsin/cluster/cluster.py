@@ -26,6 +26,7 @@ from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import DEAD_LETTERS, Intake, dead_letter
 from tocsin.cluster.notices import Notifier
+from tocsin.cluster.permissions import Permissions
 from tocsin.cluster.routed_stream import Routed
 from tocsin.cluster.routing import Routing
 from tocsin.cluster.subscriptions import Subscriptions
@@ -93,6 +94,7 @@ class Cluster:
         )
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
+        self.permissions = Permissions(self.store.grants)
         self.notifier = Notifier(self.store, settings.secret)
         self.deliveries = Deliveries(settings, self.store)
         self.routing = Routing(self.store, self.log, data / "datasets")
@@ -102,6 +104,7 @@ class Cluster:
             self.routing,
             self.deliveries,
             self.notifier,
+            self.permissions,
             engine=lambda: self._engine,
         )
         self._mentions = Mentions(self.store, self.log, data / "datasets")

@@ -13,8 +13,11 @@ from typing import Any
 
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.notices import Notifier
+from tocsin.cluster.permissions import Permissions, credentials_of
 from tocsin.cluster.routing import Routing
+from tocsin.errors import Forbidden
 from tocsin.model import Arguments, Beginning, Channel, Dataset, Subscription
+from tocsin.service.tokens import Identity
 from tocsin.spark.channels import mask_of, settle
 from tocsin.spark.engine import Engine
 from tocsin.sql import bind_arguments, checked_beginning
@@ -32,6 +35,7 @@ class Subscriptions:
         routing: Routing,
         deliveries: Deliveries,
         notifier: Notifier,
+        permissions: Permissions,
         engine: Callable[[], Engine | None],
     ) -> None:
         self._store = store
@@ -39,6 +43,7 @@ class Subscriptions:
         self._routing = routing
         self._deliveries = deliveries
         self._notifier = notifier
+        self._permissions = permissions
         self._engine = engine
 
     async def subscribe(
@@ -48,8 +53,12 @@ class Subscriptions:
         given: dict[str, Any] | list[Any],
         broker: str | None,
         beginning: Beginning | None = None,
+        *,
+        asker: Identity | None = None,
     ) -> Subscription:
-        """A repeat changes nothing; only a new subscription begins where `beginning` says."""
+        """A repeat changes nothing; only a new subscription begins where `beginning` says. `asker`
+        is whose rights decide; None: a broker does not say."""
+        self._permissions.require_subscribe(asker, channel_name)
         if beginning is not None:
             checked_beginning(beginning)
         dataset = await asyncio.to_thread(self._routing.dataset, channel_name)
@@ -60,7 +69,7 @@ class Subscriptions:
             arguments = settle(channel, bind_arguments(channel, given))
             await asyncio.to_thread(self._check_arguments, channel, arguments)
         subscription = await asyncio.to_thread(
-            self._subscribe, subscriber, channel, dataset, arguments, broker, beginning
+            self._subscribe, subscriber, channel, dataset, arguments, broker, beginning, asker
         )
         await asyncio.to_thread(self._deliveries.subscribed, subscription)
         engine = self._engine()
@@ -87,6 +96,7 @@ class Subscriptions:
         arguments: Arguments,
         broker: str | None,
         beginning: Beginning | None,
+        asker: Identity | None,
     ) -> Subscription:
         stored, now = self._store.subscriptions, time.time()
         # Whatever is published from now on counts. Of several NEW datasets a run's window does.
@@ -99,24 +109,40 @@ class Subscriptions:
         else:
             marker = None
         subscription, _ = stored.subscribe(
-            subscriber, channel.name, arguments, broker, marker, since
+            subscriber, channel.name, arguments, broker, marker, since, credentials_of(asker)
         )
         return subscription
 
     async def unsubscribe(self, number: int, subscriber: str | None) -> Subscription:
         ended = await asyncio.to_thread(self._store.subscriptions.unsubscribe, number, subscriber)
-        self._deliveries.unsubscribed(ended)
-        self._notifier.wake()
+        self.ended([ended])
         return ended
+
+    def ended(self, subscriptions: Sequence[Subscription]) -> None:
+        """These are no longer in the store: whoever serves them must hear of it."""
+        for subscription in subscriptions:
+            self._deliveries.unsubscribed(subscription)
+        if subscriptions:
+            self._notifier.wake()
 
     async def move(self, number: int, broker: str) -> Subscription:
         moved = await asyncio.to_thread(self._store.subscriptions.move, number, broker)
         self._notifier.wake()
         return moved
 
-    async def attach(self, subscriber: str, broker: str) -> Sequence[Subscription]:
-        """The subscriber is at `broker` now: everything of theirs is served from there."""
-        attached = await asyncio.to_thread(self._store.subscriptions.attach, subscriber, broker)
+    async def attach(
+        self, subscriber: str, broker: str, asker: Identity | None = None
+    ) -> Sequence[Subscription]:
+        """The subscriber is at `broker` now: everything of theirs that the asker may have is served
+        from there, and nothing else anywhere."""
+        if asker is None and self._permissions.in_force:
+            raise Forbidden(
+                "grants decide here, and the broker does not say who asks",
+                field="role",
+                hint="upgrade the broker",
+            )
+        attaching, shown = self._store.subscriptions.attach, credentials_of(asker)
+        attached = await asyncio.to_thread(attaching, subscriber, broker, shown)
         self._notifier.wake()
         return attached
 
