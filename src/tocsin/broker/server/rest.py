@@ -21,6 +21,7 @@ from tocsin.broker.machine.effects import (
     Unsubscribed,
 )
 from tocsin.broker.machine.events import Cursor
+from tocsin.broker.server.admitted import Admitted
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import info_of, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
@@ -33,6 +34,7 @@ from tocsin.errors import (
     TocsinError,
     Unavailable,
 )
+from tocsin.model import Subscription
 from tocsin.policies.message import parse_message_policy
 from tocsin.protocol.broker import (
     BrokerInfo,
@@ -86,6 +88,7 @@ class Rest:
         self._stall_s = stall_s
         self.relay = RelayCalls(driver.link)
         self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
+        self._admitted = Admitted()
         self.streams: set[EventLine | Recording] = set()
         self.waiting: set[Waiter[Any]] = set()
 
@@ -124,15 +127,13 @@ class Rest:
                 )
             )
 
-        return info_of((await self._wait(ask)).subscription)
+        subscription = (await self._wait(ask)).subscription
+        self._admitted.subscribed(_token(call), subscription.id, time.monotonic())
+        return info_of(subscription)
 
     async def subscriptions(self, call: Call) -> SubscriptionList:
         self._check_loaded()
-
-        def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, call.identity.subject, _token(call))
-
-        subscriptions = (await self._wait(ask)).subscriptions
+        subscriptions = await self._attach(call)
         return SubscriptionList([info_of(subscription) for subscription in subscriptions])
 
     async def unsubscribe(self, call: Call) -> Done:
@@ -308,16 +309,24 @@ class Rest:
         self._driver.machine.require_loaded()
 
     async def _ensure_here(self, call: Call) -> None:
-        """A client without a connection is attached by its first question."""
+        """A client without a connection is attached by its first question: the cluster has seen
+        its token then."""
         self._check_loaded()
         subject, number = call.identity.subject, call.path["id"]
-        if self._driver.machine.serves(subject, number):
-            return
+        served = self._driver.machine.serves(subject, number)
+        if not served or not self._admitted.holds(_token(call), number, time.monotonic()):
+            await self._attach(call, needs=number)
+
+    async def _attach(self, call: Call, needs: int | None = None) -> list[Subscription]:
+        token = _token(call)
 
         def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, subject, _token(call), needs=number)
+            self._driver.attach(waiter, call.identity.subject, token, needs=needs)
 
-        await self._wait(ask)
+        subscriptions = (await self._wait(ask)).subscriptions
+        numbers = [subscription.id for subscription in subscriptions]
+        self._admitted.attached(token, numbers, time.monotonic())
+        return subscriptions
 
     async def _wait(self, ask: Callable[[Waiter[T]], None]) -> T:
         waiter: Waiter[T] = Waiter()
