@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from cluster.sparkless import ROUTED, SECRET, ContractDriver, SparklessCluster, sparkless
 from contracts.cluster_contract import probe
@@ -97,7 +98,10 @@ async def test_statements_about_roles_do_and_say_what_they_did(cluster: Sparkles
         ["nurses", "PUBLISH", "DATASET", "reports"],
         ["nurses", "READ", "DATASET", "reports"],
     ]
-    assert (await sql(cluster, "CREATE ROLE cooks; SHOW ROLES")).rows == [["cooks"], ["nurses"]]
+    assert (await sql(cluster, "CREATE ROLE cooks; SHOW ROLES")).rows == [
+        ["cooks", False],
+        ["nurses", True],
+    ]
     assert (await sql(cluster, "SHOW GRANTS FOR cooks")).rows == []
     revoke = "REVOKE PUBLISH ON DATASET reports FROM nurses"
     assert await said(revoke) == "PUBLISH ON DATASET reports revoked from nurses"
@@ -289,3 +293,32 @@ async def test_publishing_and_subscribing_do_not_ask_the_database_for_grants(
 
     monkeypatch.setattr(cluster.store._database, "read", refuse)
     await sql(cluster, "INSERT INTO reports VALUES (2)", nurse)
+
+
+async def test_only_a_broker_may_pass_on_a_token(cluster: SparklessCluster) -> None:
+    for identity in (who("ann", "nurses"), ADMIN):
+        headers = {
+            "authorization": f"Bearer {token(identity)}",
+            "tocsin-subscriber-token": token(who("ann", "nurses")),
+        }
+        body = {"channel": "dataset/contract_routed", "subscriber": "ann"}
+        async with httpx.AsyncClient(headers=headers, timeout=30, verify=tls()) as http:
+            answer = await http.post(f"{cluster.url}/v1/subscriptions", json=body)
+        assert answer.status_code == 403
+        assert answer.json()["error"]["field"] == "Tocsin-Subscriber-Token"
+
+
+async def test_a_cluster_without_grants_says_once_what_that_means(tmp_path: Path) -> None:
+    said = []
+    for statement in (
+        "CREATE ROLE nurses",
+        "GRANT READ ON DATASET reports TO nurses",
+        "SHOW ROLES",
+    ):
+        with capture_logs() as logs:
+            async with sparkless(tmp_path) as cluster:
+                if statement == "CREATE ROLE nurses":
+                    await cluster.create_dataset(REPORTS)
+                await sql(cluster, statement)
+        said.append(sum(entry["event"].startswith("nothing is granted") for entry in logs))
+    assert said == [1, 1, 0]

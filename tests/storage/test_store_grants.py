@@ -96,7 +96,7 @@ def test_the_answer_is_the_same_after_a_restart(url: str, ward: Store) -> None:
     ward.close()
     with Store.open(url) as again:
         assert again.grants.rights == rights
-        assert again.grants.roles() == ["doctors", "nurses"]
+        assert again.grants.roles() == {"doctors": False, "nurses": True}
 
 
 def test_grants_go_with_what_they_are_on_and_do_not_come_again_with_its_name(ward: Store) -> None:

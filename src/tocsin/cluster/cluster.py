@@ -147,6 +147,12 @@ class Cluster:
             self._open_dataset(dataset)
             self.routed.add(dataset)
             self.inbox.open_dataset(dataset.name)
+        if not self.permissions.in_force:
+            log.info(
+                "nothing is granted: every token with the scope may subscribe to, publish to and"
+                " read everything",
+                hint="CREATE ROLE and GRANT change that",
+            )
         await self.inbox.recover()
         for dataset in self.store.catalog.datasets():
             self.feeds.start(dataset)

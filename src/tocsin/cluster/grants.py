@@ -54,7 +54,7 @@ async def grant(session: Session, statement: sql.GrantPrivileges) -> StatementRe
     new = await asyncio.to_thread(grants.grant, role, privileges, name)
     message = f"{_said(privileges, name)} granted to {role}" if new else "it was granted already"
     if began and grants.rights.in_force:
-        message += "; from now on nobody but admins may do what is not granted to a role of theirs"
+        message += "; from now on grants decide"
     return StatementResult("grant", message)
 
 

@@ -237,7 +237,7 @@ def _shown(session: Session, statement: sql.Show) -> StatementResult:
         table = channel_table(store, channels)
     elif statement.what == "roles":
         session.identity.require("admin")
-        table = ["name"], [[role] for role in store.grants.roles()]
+        table = ["name", "in force"], [[*role] for role in store.grants.roles().items()]
     elif statement.what == "brokers":
         rows = [[broker.name, broker.url] for broker in store.catalog.brokers()]
         table = ["name", "url"], rows

@@ -111,8 +111,10 @@ class Grants:
         write.connection.execute(insert(_roles), row)
 
     @reads
-    def roles(self, connection: Connection) -> list[str]:
-        return list(connection.scalars(select(_roles.c.name).order_by(_roles.c.name)))
+    def roles(self, connection: Connection) -> dict[str, bool]:
+        """By name, whether something was ever granted to it."""
+        rows = connection.execute(select(_roles).order_by(_roles.c.name))
+        return {row.name: bool(row.granted) for row in rows}
 
     @writes
     def grant(self, write: Write, role: str, privileges: Iterable[Privilege], name: str) -> int:
