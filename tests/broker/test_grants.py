@@ -3,6 +3,7 @@ and REST alike, and who loses one hears nothing more."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -11,14 +12,17 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 from websockets.asyncio.client import connect
 
 from broker.world import PATIENCE_S, Wire
 from cluster.sparkless import ROUTED, SECRET, SparklessCluster, sparkless
 from tocsin import coordinator
 from tocsin.broker.server import Broker
+from tocsin.client import Client
 from tocsin.client.transport import tls
 from tocsin.cluster.statements import execute
+from tocsin.errors import NotFound
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import Identity, mint
 from tocsin.settings import Settings
@@ -60,6 +64,11 @@ class Ward:
             frame = await wire.next()
             if frame["op"] in ("subscribed", "error"):
                 return frame
+
+    async def client(self, *roles: str) -> Client:
+        settings = self.broker.driver.settings
+        made = Client(settings.coordinator_url, token=self.token(*roles), reconnect_most_s=0.2)
+        return await self._stack.enter_async_context(made)
 
     async def call(
         self, roles: tuple[str, ...], method: str, path: str, body: Any = None
@@ -138,6 +147,25 @@ async def test_a_revocation_ends_a_live_connections_subscription_within_seconds(
     assert (await ward.call(("nurses",), "GET", path)).status_code == 404
     assert (await ward.wire("nurses")).welcome["subscriptions"] == []
     assert (await ward.subscribe(wire))["op"] == "error"
+
+
+async def test_a_client_is_told_of_the_end_and_goes_on_with_what_else_it_has(ward: Ward) -> None:
+    await ward.cluster.create_dataset(replace(ROUTED, name="others"))
+    await ward.sql("GRANT READ ON DATASET others TO nurses")
+    client = await ward.client("nurses")
+    revoked = await client.subscribe_to_dataset("contract_routed")
+    kept = await client.subscribe_to_dataset("others")
+    await ward.publish(2)
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await anext(revoked)).value["n"] == 2
+        await ward.sql("REVOKE READ ON DATASET contract_routed FROM nurses")
+        await ward.publish(3)
+        assert [result async for result in revoked] == []
+        await ward.cluster.publish_all("others", [{"key": "k", "n": 4}])
+        assert (await anext(kept)).value["n"] == 4
+    assert (revoked.ended, kept.ended) == (True, False)
+    with pytest.raises(NotFound, match="there is no dataset contract_routed"):
+        await client.subscribe_to_dataset("contract_routed")
 
 
 async def test_a_token_that_lost_its_role_gets_nothing_of_what_it_subscribed_to(

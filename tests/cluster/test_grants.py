@@ -251,7 +251,13 @@ async def test_a_broker_that_says_for_whom_it_asks_gets_what_they_may_have(
             assert (await broker.load())["subscriptions"] == there
 
 
-async def test_a_revocation_tells_brokers_what_has_ended(cluster: SparklessCluster) -> None:
+async def test_a_revocation_tells_brokers_and_deliveries_what_has_ended(
+    cluster: SparklessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone: list[int] = []
+    monkeypatch.setattr(
+        cluster.deliveries, "unsubscribed", lambda subscription: gone.append(subscription.id)
+    )
     await sql(cluster, "CREATE ROLE nurses; GRANT READ ON DATASET contract_routed TO nurses")
     async with probe(ContractDriver(cluster, stored=False)) as broker:
         body = {"subscriber": "ann", "broker": broker.name, "channel": "dataset/contract_routed"}
@@ -259,6 +265,7 @@ async def test_a_revocation_tells_brokers_what_has_ended(cluster: SparklessClust
         made = await broker.call("POST", path, body, on_behalf=shown)
         done = await sql(cluster, "REVOKE READ ON DATASET contract_routed FROM nurses")
         assert done.message.endswith("; 1 subscription ended")
+        assert gone == [made["subscription"]]
         over = {"subscription": made["subscription"], "to": None}
         await broker.notice(lambda notice: over in notice["detached"])
         assert (await broker.load())["subscriptions"] == []
