@@ -33,6 +33,18 @@ Mode = Literal["micro-batches", "real-time"]
 """How Spark feeds a continuous channel; chosen once, when the channel is created."""
 
 
+Privilege = Literal["subscribe", "publish", "read"]
+"""What a grant allows: to subscribe to a channel, to publish to a dataset, to read its records."""
+
+
+class Grant(Struct, frozen=True):
+    """`name` is a channel's if the privilege is to subscribe, otherwise a dataset's."""
+
+    role: str
+    privilege: Privilege
+    name: str
+
+
 class Column(Struct, frozen=True):
     name: str
     type: str  # canonical SQL type text, as Spark's DDL reads it: "STRING", "ARRAY<INT>", …

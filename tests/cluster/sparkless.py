@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.service import app
-from tocsin.model import Arguments, Column, Dataset
+from tocsin.model import Column, Dataset
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.settings import Settings
-from tocsin.spark.channels import Mask
 from tocsin.storage.log import PublicationLog, open_reader
 from tocsin.storage.store.data_file import DataFile
 from tocsin.storage.store.store import Store
@@ -44,13 +43,16 @@ class NoEngine:
     def drop_dataset(self, dataset: Dataset) -> None:
         pass
 
+    def drop(self, channel: str) -> None:
+        pass
+
+    def check_open(self, channel: str, mask: Any) -> None:
+        pass
+
+    def check_arguments(self, channel: str, arguments: Any) -> None:
+        pass
+
     def subscribed(self, name: str) -> None:
-        pass
-
-    def check_open(self, name: str, mask: Mask) -> None:
-        pass
-
-    def check_arguments(self, name: str, arguments: Arguments) -> None:
         pass
 
     def stop(self) -> None:

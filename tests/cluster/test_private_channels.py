@@ -233,7 +233,8 @@ async def test_no_way_of_asking_yields_a_foreign_record(world: Private, seed: in
     await mallory.fetch_all()
     assert mallory.granted
     assert {record["owner"] for record in mallory.heard} == {"mallory"}
-    owners, notes = set(), set()
+    owners: set[str] = set()
+    notes: set[int] = set()
     while len(notes) < 4:  # she hears hers, by all four
         frame = await alice.until("results")
         owners |= {result["value"]["owner"] for result in frame["results"]}

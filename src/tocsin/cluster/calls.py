@@ -66,6 +66,7 @@ class Calls:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._store = cluster.store
+        self._permissions = cluster.permissions
 
     async def statements(self, call: Call) -> Any:
         request: Statements = await call.body(Statements)
@@ -79,6 +80,7 @@ class Calls:
     async def records(self, call: Call) -> Any:
         if is_form(call.request.headers.get("content-type")):
             return await self._record_with_attachments(call)
+        self._permissions.require_publish(call.identity, call.path["name"])
         kind = format_of_content_type(call.request.headers.get("content-type"))
         body = await call.bytes()
         publisher = call.identity.subject
@@ -96,6 +98,7 @@ class Calls:
         settings, publisher = self._cluster.settings, call.identity.subject
         limits = settings.attachment_limit_bytes, settings.record_limit_bytes
         try:
+            self._permissions.require_publish(call.identity, call.path["name"])
             dataset = await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
             publication = MultipartPublication(dataset, self._cluster.attachments, *limits)
             try:
@@ -120,16 +123,20 @@ class Calls:
         )
         return _published(published)
 
-    async def datasets(self, _: Call) -> Any:
-        return DatasetList(await asyncio.to_thread(self._store.catalog.datasets))
+    async def datasets(self, call: Call) -> Any:
+        datasets = await asyncio.to_thread(self._store.catalog.datasets)
+        return DatasetList(self._permissions.visible(call.identity, "dataset", datasets))
 
     async def dataset(self, call: Call) -> Any:
+        self._permissions.require_visible(call.identity, "dataset", call.path["name"])
         return await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
 
-    async def channels(self, _: Call) -> Any:
-        return ChannelList(await asyncio.to_thread(self._store.catalog.channels))
+    async def channels(self, call: Call) -> Any:
+        channels = await asyncio.to_thread(self._store.catalog.channels)
+        return ChannelList(self._permissions.visible(call.identity, "channel", channels))
 
     async def channel(self, call: Call) -> Any:
+        self._permissions.require_visible(call.identity, "channel", call.path["name"])
         return await asyncio.to_thread(self._store.catalog.channel, call.path["name"])
 
     async def brokers(self, _: Call) -> Any:
@@ -247,6 +254,7 @@ class Calls:
 
     async def filter(self, call: Call) -> Any:
         asker = self._on_behalf_of(call)
+        self._permissions.require(asker, "read", call.path["name"])
         claims = None if asker is None else claims_of(asker, asker.subject)
         bound, where = self._cluster.routing.filter, call.query(FilterQuery).where
         return await asyncio.to_thread(bound, call.path["name"], where, claims)

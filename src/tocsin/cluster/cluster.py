@@ -26,6 +26,7 @@ from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import DEAD_LETTERS, Intake, dead_letter
 from tocsin.cluster.notices import Notifier
+from tocsin.cluster.permissions import Permissions
 from tocsin.cluster.routed_stream import Routed
 from tocsin.cluster.routing import Routing
 from tocsin.cluster.subscriptions import Subscriptions
@@ -94,6 +95,7 @@ class Cluster:
         )
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
+        self.permissions = Permissions(self.store.grants)
         self.notifier = Notifier(self.store, settings.secret)
         self.deliveries = Deliveries(settings, self.store)
         self.routing = Routing(self.store, self.log, data / "datasets")
@@ -103,6 +105,7 @@ class Cluster:
             self.routing,
             self.deliveries,
             self.notifier,
+            self.permissions,
             engine=lambda: self._engine,
         )
         self._mentions = Mentions(self.store, self.log, data / "datasets")
@@ -145,6 +148,12 @@ class Cluster:
             self._open_dataset(dataset)
             self.routed.add(dataset)
             self.inbox.open_dataset(dataset.name)
+        if not self.permissions.in_force:
+            log.info(
+                "nothing is granted: every token with the scope may subscribe to, publish to and"
+                " read everything",
+                hint="CREATE ROLE and GRANT change that",
+            )
         await self.inbox.recover()
         for dataset in self.store.catalog.datasets():
             self.feeds.start(dataset)

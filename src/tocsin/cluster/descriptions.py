@@ -22,7 +22,7 @@ Table = tuple[list[str], list[list[Any]]]
 """Names of columns, and rows."""
 
 
-def dataset_table(store: Store) -> Table:
+def dataset_table(datasets: Sequence[Dataset]) -> Table:
     columns = ["name", "columns", "open", "primary key", "retain s", "routed"]
     rows = [
         [
@@ -33,12 +33,12 @@ def dataset_table(store: Store) -> Table:
             dataset.retain_s,
             dataset.routed,
         ]
-        for dataset in store.catalog.datasets()
+        for dataset in datasets
     ]
     return columns, rows
 
 
-def channel_table(store: Store) -> Table:
+def channel_table(store: Store, channels: Sequence[Channel]) -> Table:
     columns = ["name", "kind", "parameters", "every s", "push", "backend subscriptions"]
     rows = [
         [
@@ -49,7 +49,7 @@ def channel_table(store: Store) -> Table:
             channel.push,
             store.subscriptions.count_parameter_sets(channel.name),
         ]
-        for channel in store.catalog.channels()
+        for channel in channels
     ]
     return columns, rows
 

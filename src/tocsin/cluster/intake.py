@@ -41,6 +41,7 @@ DEAD_LETTERS = Dataset(
     retain_s=7 * 24 * 3600.0,
 )
 MOST_ERRORS_REPORTED = 100
+OWNED = f"{DEAD_LETTERS.name} belongs to the system: nobody else writes to it"
 MOST_KEY_CHARACTERS = 255
 
 Encoded = tuple[bytes, bytes | None]
@@ -199,7 +200,7 @@ class Intake:
                 future.add_done_callback(partial(self._logged, good))
             appending.append((ACCEPTED, len(good), future))
         if letters:
-            # A key of their own: someone may publish to the dead letters themselves.
+            # A key of their own: there were times when others could publish to the dead letters.
             future = self._log.append(DEAD_LETTERS.name, letters, key and f"{key}-refused")
             appending.append((REJECTED, len(letters), future))
         end = self._log.ends().get(name, 0)

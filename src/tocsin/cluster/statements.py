@@ -6,9 +6,9 @@ Everything a statement changes goes through `Cluster`, the same object that the 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -22,6 +22,7 @@ from tocsin.cluster.descriptions import (
     subscription_table,
 )
 from tocsin.cluster.formats import RawRecord
+from tocsin.cluster.grants import create_role, drop_role, grant, revoke, show_grants
 from tocsin.cluster.intake import request_key
 from tocsin.errors import (
     Conflict,
@@ -30,7 +31,7 @@ from tocsin.errors import (
     RecordError,
     StatementError,
 )
-from tocsin.model import FILTERED, Dataset
+from tocsin.model import FILTERED, Dataset, Subscription
 from tocsin.overlay.filters import as_text
 from tocsin.protocol.publishing import StatementResult
 from tocsin.service.tokens import Identity
@@ -121,20 +122,22 @@ async def _create(
 
 async def _drop(session: Session, statement: sql.Drop) -> StatementResult:
     cluster = session.cluster
-    drop = {
+    drops: dict[str, Callable[[str], Awaitable[str | None]]] = {
         "dataset": cluster.drop_dataset,
         "channel": cluster.drop_channel,
         "broker": cluster.drop_broker,
-    }[statement.kind]
+        "role": partial(drop_role, cluster),
+    }
     try:
-        await drop(statement.name)
+        said = await drops[statement.kind](statement.name)
     except NotFound:
         if not statement.if_exists:
             raise
         return StatementResult(
             f"drop {statement.kind}", f"there was no {statement.kind} {statement.name}"
         )
-    return StatementResult(f"drop {statement.kind}", f"{statement.kind} {statement.name} dropped")
+    message = said or f"{statement.kind} {statement.name} dropped"
+    return StatementResult(f"drop {statement.kind}", message)
 
 
 async def _subscribe(session: Session, statement: sql.Subscribe) -> StatementResult:
@@ -144,6 +147,7 @@ async def _subscribe(session: Session, statement: sql.Subscribe) -> StatementRes
 async def _subscribe_to_dataset(
     session: Session, statement: sql.SubscribeToDataset
 ) -> StatementResult:
+    session.cluster.permissions.require(session.identity, "read", statement.dataset)
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
     where = as_text(
         sql.bind_filter(statement.where, dataset)
@@ -179,21 +183,25 @@ async def _unsubscribe(session: Session, statement: sql.Unsubscribe) -> Statemen
 async def _change_subscription(
     session: Session, statement: sql.ChangeSubscription
 ) -> StatementResult:
-    await _own(session, statement.subscription)
+    subscription = await _own(session, statement.subscription)
+    channel = subscription.backend.channel
+    session.cluster.permissions.require_subscribe(session.identity, channel)
     await session.cluster.subscriptions.move(statement.subscription, statement.broker)
     return StatementResult(
         "change subscription", f"subscription {statement.subscription} is at {statement.broker}"
     )
 
 
-async def _own(session: Session, number: int) -> None:
+async def _own(session: Session, number: int) -> Subscription:
     """A subscription of somebody else looks like one that does not exist."""
     subscription = await asyncio.to_thread(session.cluster.store.subscriptions.get, number)
     if subscription.subscriber != session.subscriber and "admin" not in session.identity.scopes:
         raise NotFound(f"there is no subscription {number}", field="subscription")
+    return subscription
 
 
 async def _insert(session: Session, statement: sql.Insert) -> StatementResult:
+    session.cluster.permissions.require_publish(session.identity, statement.dataset)
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
     records = [
         RawRecord(line, fields) for line, fields in enumerate(statement.records(dataset), start=1)
@@ -226,11 +234,15 @@ async def _show(session: Session, statement: sql.Show) -> StatementResult:
 
 
 def _shown(session: Session, statement: sql.Show) -> StatementResult:
-    store = session.cluster.store
+    store, visible = session.cluster.store, session.cluster.permissions.visible
     if statement.what == "datasets":
-        table = dataset_table(store)
+        table = dataset_table(visible(session.identity, "dataset", store.catalog.datasets()))
     elif statement.what == "channels":
-        table = channel_table(store)
+        channels = visible(session.identity, "channel", store.catalog.channels())
+        table = channel_table(store, channels)
+    elif statement.what == "roles":
+        session.identity.require("admin")
+        table = ["name", "in force"], [[*role] for role in store.grants.roles().items()]
     elif statement.what == "brokers":
         rows = [[broker.name, broker.url] for broker in store.catalog.brokers()]
         table = ["name", "url"], rows
@@ -251,11 +263,15 @@ async def _describe(session: Session, statement: sql.Describe) -> StatementResul
 
 def _described(session: Session, statement: sql.Describe) -> StatementResult:
     catalog = session.cluster.store.catalog
+    require_visible = session.cluster.permissions.require_visible
     if statement.kind != "channel":
-        with contextlib.suppress(NotFound):
+        try:
+            require_visible(session.identity, "dataset", statement.name)
             return describe_dataset(session.cluster, catalog.dataset(statement.name))
-        if statement.kind == "dataset":
-            catalog.dataset(statement.name)
+        except NotFound:
+            if statement.kind == "dataset":
+                raise
+    require_visible(session.identity, "channel", statement.name)
     return describe_channel(session.cluster, catalog.channel(statement.name))
 
 
@@ -270,6 +286,9 @@ _HANDLERS: dict[type[sql.Statement], tuple[tuple[str, ...], _Handler]] = {
     sql.CreateDataset: (("admin",), _create_dataset),
     sql.CreateChannel: (("admin",), _create_channel),
     sql.CreateBroker: (("admin", "broker"), _create_broker),
+    sql.CreateRole: (("admin",), create_role),
+    sql.GrantPrivileges: (("admin",), grant),
+    sql.RevokePrivileges: (("admin",), revoke),
     sql.Drop: (("admin",), _drop),
     sql.Subscribe: (("subscribe", "admin"), _subscribe),
     sql.SubscribeToDataset: (("subscribe", "admin"), _subscribe_to_dataset),
@@ -277,6 +296,7 @@ _HANDLERS: dict[type[sql.Statement], tuple[tuple[str, ...], _Handler]] = {
     sql.ChangeSubscription: (("subscribe", "admin"), _change_subscription),
     sql.Insert: (("publish",), _insert),
     sql.Show: ((), _show),
+    sql.ShowGrants: ((), show_grants),
     sql.Describe: ((), _describe),
     sql.Query: (("admin",), _query),
 }

@@ -17,8 +17,9 @@ import structlog
 from tocsin.cluster.bound import BoundSubscriptions, claims_of
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.notices import Notifier
+from tocsin.cluster.permissions import Permissions, credentials_of
 from tocsin.cluster.routing import Routing
-from tocsin.errors import NotFound
+from tocsin.errors import Forbidden, NotFound
 from tocsin.model import Arguments, Beginning, Channel, Dataset, Subscription
 from tocsin.service.tokens import Identity
 from tocsin.spark.channels import mask_of, settle
@@ -40,6 +41,7 @@ class Subscriptions:
         routing: Routing,
         deliveries: Deliveries,
         notifier: Notifier,
+        permissions: Permissions,
         engine: Callable[[], Engine | None],
     ) -> None:
         self._store = store
@@ -47,6 +49,7 @@ class Subscriptions:
         self._routing = routing
         self._deliveries = deliveries
         self._notifier = notifier
+        self._permissions = permissions
         self._engine = engine
         self._bound = BoundSubscriptions(store, routing)
 
@@ -60,8 +63,10 @@ class Subscriptions:
         *,
         asker: Identity | None = None,
     ) -> Subscription:
-        """A repeat changes nothing; only a new subscription begins where `beginning` says. What is
-        bound to claims is taken from `asker`, whose token must be the subscriber's own."""
+        """A repeat changes nothing; only a new subscription begins where `beginning` says. `asker`
+        is whose rights decide, and whose claims bind if the token is the subscriber's own; None: a
+        broker does not say."""
+        self._permissions.require_subscribe(asker, channel_name)
         if beginning is not None:
             checked_beginning(beginning)
         dataset = await asyncio.to_thread(self._routing.dataset, channel_name)
@@ -76,7 +81,7 @@ class Subscriptions:
             known = await asyncio.to_thread(self._store.subscriptions.of_subscriber, subscriber)
             await asyncio.to_thread(self._end_unfit, subscriber, known, claims)
         subscription = await asyncio.to_thread(
-            self._subscribe, subscriber, channel, dataset, arguments, broker, beginning
+            self._subscribe, subscriber, channel, dataset, arguments, broker, beginning, asker
         )
         await asyncio.to_thread(self._deliveries.subscribed, subscription)
         engine = self._engine()
@@ -103,6 +108,7 @@ class Subscriptions:
         arguments: Arguments,
         broker: str | None,
         beginning: Beginning | None,
+        asker: Identity | None,
     ) -> Subscription:
         stored, now = self._store.subscriptions, time.time()
         # Whatever is published from now on counts. Of several NEW datasets a run's window does.
@@ -115,15 +121,21 @@ class Subscriptions:
         else:
             marker = None
         subscription, _ = stored.subscribe(
-            subscriber, channel.name, arguments, broker, marker, since
+            subscriber, channel.name, arguments, broker, marker, since, credentials_of(asker)
         )
         return subscription
 
     async def unsubscribe(self, number: int, subscriber: str | None) -> Subscription:
         ended = await asyncio.to_thread(self._store.subscriptions.unsubscribe, number, subscriber)
-        self._deliveries.unsubscribed(ended)
-        self._notifier.wake()
+        self.ended([ended])
         return ended
+
+    def ended(self, subscriptions: Sequence[Subscription]) -> None:
+        """These are no longer in the store: whoever serves them must hear of it."""
+        for subscription in subscriptions:
+            self._deliveries.unsubscribed(subscription)
+        if subscriptions:
+            self._notifier.wake()
 
     async def move(self, number: int, broker: str) -> Subscription:
         moved = await asyncio.to_thread(self._store.subscriptions.move, number, broker)
@@ -133,18 +145,24 @@ class Subscriptions:
     async def attach(
         self, subscriber: str, broker: str, asker: Identity | None = None
     ) -> Sequence[Subscription]:
-        """The subscriber is at `broker` now: everything of theirs is served from there. What is
-        bound to other values than their token (`asker`) says has ended."""
-        claims = claims_of(asker, subscriber)
-        attached = await asyncio.to_thread(self._attach, subscriber, broker, claims)
+        """The subscriber is at `broker` now: everything of theirs that the asker may have is served
+        from there, and nothing else anywhere. What is bound to other values than the asker's token
+        says has ended."""
+        if asker is None and self._permissions.in_force:
+            raise Forbidden(
+                "grants decide here, and the broker does not say who asks",
+                field="role",
+                hint="upgrade the broker",
+            )
+        attached = await asyncio.to_thread(self._attach, subscriber, broker, asker)
         self._notifier.wake()
         return attached
 
     def _attach(
-        self, subscriber: str, broker: str, claims: Claims | None
+        self, subscriber: str, broker: str, asker: Identity | None
     ) -> Sequence[Subscription]:
-        attached = self._store.subscriptions.attach(subscriber, broker)
-        ended = self._end_unfit(subscriber, attached, claims)
+        attached = self._store.subscriptions.attach(subscriber, broker, credentials_of(asker))
+        ended = self._end_unfit(subscriber, attached, claims_of(asker, subscriber))
         return [subscription for subscription in attached if subscription.id not in ended]
 
     def _end_unfit(

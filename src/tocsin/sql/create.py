@@ -1,4 +1,4 @@
-"""CREATE: datasets, channels and brokers."""
+"""CREATE: datasets, channels, brokers and roles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tocsin.sql.delivery import read_delivery
 from tocsin.sql.literals import read_interval_s, read_topic
 from tocsin.sql.names import by_lower
 from tocsin.sql.reserved import RESERVED_FOR_DATASETS
-from tocsin.sql.statements import CreateBroker, CreateChannel, CreateDataset, Statement
+from tocsin.sql.statements import CreateBroker, CreateChannel, CreateDataset, CreateRole, Statement
 from tocsin.sql.tokens import Reader, place
 from tocsin.sql.types import SqlType, parse_type
 
@@ -38,12 +38,15 @@ def read_create(reader: Reader) -> Read:
         reader.expect("AT")
         url = reader.string("the broker's address in quotes")
         return CreateBroker, {"name": name, "url": url, "if_not_exists": guarded}
+    if reader.accept("ROLE"):
+        guarded = _if_not_exists(reader)
+        return CreateRole, {"name": reader.name("a role's name"), "if_not_exists": guarded}
     kinds: tuple[ChannelKind, ...] = ("continuous", "repetitive")
     for word in kinds:
         if reader.accept(word.upper()):
             reader.expect("CHANNEL")
             return _create_channel(reader, word)
-    raise reader.expected("DATASET, CONTINUOUS CHANNEL, REPETITIVE CHANNEL or BROKER")
+    raise reader.expected("DATASET, CONTINUOUS CHANNEL, REPETITIVE CHANNEL, BROKER or ROLE")
 
 
 def _if_not_exists(reader: Reader) -> bool:

@@ -21,6 +21,7 @@ from tocsin.broker.machine.effects import (
     Unsubscribed,
 )
 from tocsin.broker.machine.events import Cursor
+from tocsin.broker.server.admitted import Admitted
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import info_of, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
@@ -33,6 +34,7 @@ from tocsin.errors import (
     TocsinError,
     Unavailable,
 )
+from tocsin.model import Subscription
 from tocsin.policies.message import parse_message_policy
 from tocsin.protocol.broker import (
     BrokerInfo,
@@ -88,6 +90,7 @@ class Rest:
         self.pages = PageCalls(
             driver.pages, driver.link.may_read, self._owner, stall_s, self._count_stalled
         )
+        self._admitted = Admitted()
         self.streams: set[EventLine | Recording] = set()
         self.waiting: set[Waiter[Any]] = set()
 
@@ -129,17 +132,12 @@ class Rest:
         self._driver.shown.arriving(call.identity)
         subscription = (await self._wait(ask)).subscription
         self._driver.shown.arrived(call.identity)
+        self._admitted.subscribed(_token(call), subscription.id, time.monotonic())
         return info_of(subscription)
 
     async def subscriptions(self, call: Call) -> SubscriptionList:
         self._check_loaded()
-
-        def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, call.identity.subject, _token(call))
-
-        self._driver.shown.arriving(call.identity)
-        subscriptions = (await self._wait(ask)).subscriptions
-        self._driver.shown.arrived(call.identity)
+        subscriptions = await self._attach(call)
         return SubscriptionList([info_of(subscription) for subscription in subscriptions])
 
     async def unsubscribe(self, call: Call) -> Done:
@@ -315,20 +313,26 @@ class Rest:
         self._driver.machine.require_loaded()
 
     async def _ensure_here(self, call: Call) -> None:
-        """A client without a connection is attached by its first question, and again by the first
-        with a token that says something else of what its subscriptions are bound to."""
+        """A client without a connection is attached by its first question: the cluster has seen
+        its token then."""
         self._check_loaded()
         subject, number = call.identity.subject, call.path["id"]
-        shown = self._driver.shown
-        if self._driver.machine.serves(subject, number) and shown.is_known(call.identity):
-            return
+        served = self._driver.machine.serves(subject, number)
+        if not served or not self._admitted.holds(_token(call), number, time.monotonic()):
+            await self._attach(call, needs=number)
+
+    async def _attach(self, call: Call, needs: int | None = None) -> list[Subscription]:
+        token = _token(call)
 
         def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, subject, _token(call), needs=number)
+            self._driver.attach(waiter, call.identity.subject, token, needs=needs)
 
-        shown.arriving(call.identity)
-        await self._wait(ask)
-        shown.arrived(call.identity)
+        self._driver.shown.arriving(call.identity)
+        subscriptions = (await self._wait(ask)).subscriptions
+        self._driver.shown.arrived(call.identity)
+        numbers = [subscription.id for subscription in subscriptions]
+        self._admitted.attached(token, numbers, time.monotonic())
+        return subscriptions
 
     async def _wait(self, ask: Callable[[Waiter[T]], None]) -> T:
         waiter: Waiter[T] = Waiter()

@@ -10,20 +10,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tocsin.broker.machine.subscription_table import SubscriptionTable
 from tocsin.broker.server.client_connections import ClientConnections
 from tocsin.protocol import client as frames
 from tocsin.service.tokens import Identity
 
-REMEMBERED = 65_536  # subscribers; who is forgotten is looked at by the cluster once more
-
-
-@dataclass
-class _Newest:
-    identity: Identity
-    seen: bool = False  # by the cluster
+REMEMBERED = 65_536  # subscribers
 
 
 class ShownTokens:
@@ -32,43 +25,26 @@ class ShownTokens:
     ) -> None:
         self._table = table
         self._connections = connections
-        self._newest: OrderedDict[str, _Newest] = OrderedDict()
-
-    def is_known(self, identity: Identity) -> bool:
-        """Whether the cluster saw a token that says the same, and nobody showed another since."""
-        claims = self._claims(identity.subject)
-        newest = self._newest.get(identity.subject)
-        return not claims or (
-            newest is not None and newest.seen and _alike(newest.identity, identity, claims)
-        )
+        self._newest: OrderedDict[str, Identity] = OrderedDict()
 
     def arriving(self, identity: Identity) -> None:
         """A subscriber shows a token, which the cluster is going to look at."""
         if not self._table().bound:
             return
-        claims = self._claims(identity.subject)
-        newest = self._newest.get(identity.subject)
-        if newest is None or not _alike(newest.identity, identity, claims):
-            self._newest[identity.subject] = _Newest(identity)
+        self._newest[identity.subject] = identity
         self._newest.move_to_end(identity.subject)
         if len(self._newest) > REMEMBERED:
             self._newest.popitem(last=False)
-        self._close_others(identity.subject, claims)
+        self._close_others(identity.subject)
 
     def arrived(self, identity: Identity) -> None:
-        """The cluster has looked at it, and subscriptions here are what it allows."""
-        if not self._table().bound:
-            return
-        claims = self._claims(identity.subject)
-        newest = self._newest.setdefault(identity.subject, _Newest(identity))
-        if _alike(newest.identity, identity, claims):
-            newest.seen = True
-        self._close_others(identity.subject, claims)
+        """The cluster has looked at it; a newer one may have been shown meanwhile."""
+        if self._table().bound:
+            self._newest.setdefault(identity.subject, identity)
+            self._close_others(identity.subject)
 
-    def _close_others(self, subscriber: str, claims: set[str]) -> None:
-        if not claims:
-            return
-        newest = self._newest[subscriber].identity
+    def _close_others(self, subscriber: str) -> None:
+        claims, newest = self._claims(subscriber), self._newest[subscriber]
         numbers = self._table().of(subscriber).connections
         for connection in self._connections.of_numbers(numbers):
             if not _alike(connection.identity, newest, claims):
@@ -77,10 +53,7 @@ class ShownTokens:
 
     def _claims(self, subscriber: str) -> set[str]:
         """What the subscriber's subscriptions here are bound to."""
-        table = self._table()
-        if not table.bound:
-            return set()
-        frontends = table.of(subscriber).frontends.values()
+        frontends = self._table().of(subscriber).frontends.values()
         return {claim for frontend in frontends for claim in frontend.backend.claims}
 
 

@@ -19,9 +19,11 @@ from tocsin.storage.store.deliveries import Deliveries
 from tocsin.storage.store.feeds import Feeds
 from tocsin.storage.store.files import DatasetFiles
 from tocsin.storage.store.gaps import Gaps
+from tocsin.storage.store.grants import Grants
 from tocsin.storage.store.matches import Matches
 from tocsin.storage.store.progress import ChannelProgress
 from tocsin.storage.store.results import Results
+from tocsin.storage.store.revocation import Revocation
 from tocsin.storage.store.runs import Runs
 from tocsin.storage.store.subscriptions import Subscriptions
 
@@ -31,8 +33,10 @@ class Store:
         self._database = database
         self.id = database.id
         self.mark = Mark(database.id, database.shown)
-        self.catalog = Catalog(database)
-        self.subscriptions = Subscriptions(database)
+        self.grants = Grants(database)
+        self.catalog = Catalog(database, self.grants)
+        self.subscriptions = Subscriptions(database, self.grants)
+        self.revocation = Revocation(database, self.grants, self.subscriptions)
         self.runs = Runs(database)
         self.progress = ChannelProgress(database)
         self.gaps = Gaps(database)
