@@ -35,6 +35,9 @@ ROUTED = Dataset(
 
 
 class NoEngine:
+    absence: str | None = None
+    trouble: str | None = None
+
     def drop_dataset(self, dataset: Dataset) -> None:
         pass
 

@@ -11,7 +11,7 @@ import httpx
 import typer
 
 from tocsin import __version__, extras
-from tocsin.cli import configuration, data, demo, dev, lab, plan, repair, services, simulate
+from tocsin.cli import chaos, configuration, data, demo, dev, lab, plan, repair, services, simulate
 from tocsin.cli.output import complain
 from tocsin.errors import MISCONFIGURED, NotInstalled, SettingError, TocsinError
 
@@ -24,6 +24,7 @@ _PARTS: tuple[tuple[Callable[[typer.Typer], None], str | None], ...] = (
     (plan.register, "lab"),
     (dev.register, "server"),
     (simulate.register, "server"),
+    (chaos.register, "server"),
     (repair.register, "server"),
 )
 """All commands, and the extra that those of a part need."""

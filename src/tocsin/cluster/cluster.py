@@ -46,6 +46,7 @@ from tocsin.model import (
     attachments_of,
 )
 from tocsin.protocol.publishing import Published
+from tocsin.service.addresses import checked_address
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
@@ -357,14 +358,16 @@ class Cluster:
             await asyncio.to_thread(self.deliveries.drop, name)
 
     async def create_broker(self, name: str, url: str) -> None:
-        broker = await asyncio.to_thread(self.store.catalog.create_broker, name, url.rstrip("/"))
+        url = checked_address(url, "http", "url").rstrip("/")
+        broker = await asyncio.to_thread(self.store.catalog.create_broker, name, url)
         await self.notifier.know(broker.name, broker.url)
 
     async def put_broker(self, name: str, url: str) -> Broker:
         """A broker says where it is. Its name must be one that statements can say."""
         if not NAME.fullmatch(name):
             raise InvalidInput(f"{name!r} cannot name a broker", field="name", hint=NAME_RULE)
-        broker = await asyncio.to_thread(self.store.catalog.put_broker, name, url.rstrip("/"))
+        url = checked_address(url, "http", "url").rstrip("/")
+        broker = await asyncio.to_thread(self.store.catalog.put_broker, name, url)
         await self.notifier.know(broker.name, broker.url)
         return broker
 
