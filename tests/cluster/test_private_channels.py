@@ -319,6 +319,7 @@ async def test_each_call_is_looked_at_with_the_token_that_it_shows(world: Privat
     assert [result["value"]["owner"] for result in fetched] == ["alice"]
     refused = await new.get(path)
     assert refused.status_code == 404, refused.text
+    await until(lambda: not world.broker.driver.machine.serves("svc", made["subscription"]))
     assert (await old.get(path)).status_code == 404  # it has ended for good
 
 

@@ -64,7 +64,8 @@ async def execute(
     on; without one the caller speaks for itself."""
     asker = asker or identity
     person = subscriber or asker.subject
-    if person != identity.subject and not identity.scopes & {"admin", "broker"}:
+    for_others = identity.scopes & {"admin", "broker"} and identity.broker is None
+    if person not in (identity.subject, asker.subject) and not for_others:
         raise Forbidden("only an admin may speak for another subscriber", field="subscriber")
     session = Session(cluster, identity, person, text, key, asker)
     statements = sql.parse(text)
@@ -104,6 +105,7 @@ async def _create_channel(session: Session, statement: sql.CreateChannel) -> Sta
 
 
 async def _create_broker(session: Session, statement: sql.CreateBroker) -> StatementResult:
+    session.identity.require_broker(statement.name)
     creating = session.cluster.create_broker(statement.name, statement.url)
     return await _create("broker", statement.name, statement.if_not_exists, creating)
 

@@ -32,11 +32,9 @@ class AttachmentCalls:
         attachments: AttachmentStore,
         access: AttachmentAccess,
         limit_bytes: int,
-        secret: str,
     ) -> None:
         self._attachments = attachments
         self._access = access
-        self._secret = secret
         self._content = attachments.content
         self._limit_bytes = limit_bytes
 
@@ -62,7 +60,7 @@ class AttachmentCalls:
     async def access(self, call: Call) -> AttachmentReading:
         """A broker asks for who reads at it."""
         id = check_attachment_id(call.path["id"])
-        reader = on_behalf_of(call, self._secret)
+        reader = await on_behalf_of(call)
         return AttachmentReading(private=await self._checked(call, id, reader))
 
     async def _checked(self, call: Call, id: str, reader: Identity | None) -> bool:
