@@ -38,10 +38,21 @@ ROUTED = Dataset(
 
 
 class NoEngine:
+    """Takes every question: whether Spark could answer it is not asked here."""
+
     absence: str | None = None
     trouble: str | None = None
 
     def drop_dataset(self, dataset: Dataset) -> None:
+        pass
+
+    def drop(self, channel: str) -> None:
+        pass
+
+    def check_open(self, channel: str, mask: Any) -> None:
+        pass
+
+    def check_arguments(self, channel: str, arguments: Any) -> None:
         pass
 
     def subscribed(self, name: str) -> None:

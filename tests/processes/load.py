@@ -25,6 +25,7 @@ from tocsin.system import System
 KINDS = ("flood", "fire", "storm")
 STATEMENTS = """
 CREATE DATASET reports (id STRING, kind STRING);
+CREATE DATASET tries (reason STRING);
 CREATE CONTINUOUS CHANNEL at_once(kind STRING) AS
   SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
 CREATE CONTINUOUS CHANNEL pushed(kind STRING) PUSH AS

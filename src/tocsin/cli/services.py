@@ -26,6 +26,11 @@ from tocsin.errors import MISCONFIGURED, Conflict, Damaged
 from tocsin.service.secret import ensure_secret, find_secret, takes_secret
 from tocsin.settings import Settings
 
+NOTHING_GRANTED = (
+    "none: every token with the scope may subscribe to, publish to and read everything;"
+    " CREATE ROLE and GRANT change that"
+)
+
 
 def register(app: typer.Typer) -> None:
     app.command()(command(up))
@@ -107,7 +112,10 @@ async def _up(settings: Settings, brokers: int) -> None:
         if settings.authority:
             out.print(f"authority    {settings.authority}", soft_wrap=True)
         if takes_secret(settings):
-            out.print(f"token        {system.token('me', *scopes)}", soft_wrap=True)
+            token = system.token("me", *scopes)
+            out.print(f"token        {token}", soft_wrap=True)
+            if not await _grants_decide(system.cluster_url, token):
+                out.print(f"grants       {NOTHING_GRANTED}", soft_wrap=True)
         out.print("\nready. Stop with Ctrl-C; everything is there again at the next start.")
         await stopped
         err.print("stopping …")
@@ -116,6 +124,17 @@ async def _up(settings: Settings, brokers: int) -> None:
             task.cancel()
         await asyncio.gather(starting, stopped, return_exceptions=True)
         await system.stop()
+
+
+async def _grants_decide(cluster_url: str, token: str) -> bool:
+    from tocsin.client.cluster import Cluster
+
+    cluster = Cluster(cluster_url, token)
+    try:
+        (roles,) = await cluster.sql("SHOW ROLES")
+    finally:
+        await cluster.close()
+    return any(in_force for _, in_force in roles.rows)
 
 
 def cluster(

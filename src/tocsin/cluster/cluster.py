@@ -29,6 +29,7 @@ from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import Elsewhere, Intake
 from tocsin.cluster.large_bodies import LargeBodies
 from tocsin.cluster.notices import Notifier
+from tocsin.cluster.permissions import Permissions
 from tocsin.cluster.routed_stream import Routed
 from tocsin.cluster.routing import Routing
 from tocsin.cluster.subscriptions import Subscriptions
@@ -110,6 +111,7 @@ class Cluster:
         self.large_bodies = LargeBodies(settings.body_limit_bytes)
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
+        self.permissions = Permissions(self.store.grants)
         self.notice_secrets = NoticeSecrets(settings)
         self.notifier = Notifier(self.store, self.notice_secrets.of, settings.authority)
         self.deliveries = Deliveries(settings, self.store)
@@ -120,6 +122,7 @@ class Cluster:
             self.routing,
             self.deliveries,
             self.notifier,
+            self.permissions,
             engine=lambda: self._engine,
         )
         self._mentions = Mentions(self.store, self.log, data / "datasets")
@@ -193,6 +196,12 @@ class Cluster:
                 self.routed.add(dataset)
                 self.inbox.open_dataset(dataset.name)
         self.clock.reach(self.log.cut().at_us / 1e6)
+        if not self.permissions.in_force:
+            log.info(
+                "nothing is granted: every token with the scope may subscribe to, publish to and"
+                " read everything",
+                hint="CREATE ROLE and GRANT change that",
+            )
         await self.inbox.recover()
         for dataset in self.store.catalog.datasets():
             self.feeds.start(dataset)
@@ -396,6 +405,7 @@ class Cluster:
             if statement.delivery is not None:
                 await asyncio.to_thread(self.deliveries.check, statement.delivery)
             compiled = await asyncio.to_thread(engine.check, statement)
+            _refuse_shared_private(compiled.channel)
             channel = await asyncio.to_thread(engine.create, compiled)
             self.deliveries.add(channel)
 
@@ -430,8 +440,8 @@ class Cluster:
         await asyncio.to_thread(self.store.catalog.drop_broker, name)
         self.notifier.forget(name)
 
-    async def query(self, text: str) -> Answer:
-        return await asyncio.to_thread(self.engine.query, text)
+    async def query(self, text: str, subscriber: str) -> Answer:
+        return await asyncio.to_thread(self.engine.query, text, subscriber)
 
     # Records
 
@@ -457,3 +467,13 @@ def _newest_time(store: Store) -> float:
     made = [dataset.created_at for dataset in store.catalog.datasets()]
     made += [channel.created_at for channel in store.catalog.channels()]
     return max([store.progress.latest_us() / 1e6, *made])
+
+
+def _refuse_shared_private(channel: Channel) -> None:
+    if channel.bound and channel.delivery is not None and channel.delivery.shared:
+        raise InvalidInput(
+            f"the consumer logs of {channel.name!r} cannot be SHARED: it is bound to claims, and"
+            " every consumer reads the shared log",
+            field="delivery",
+            hint="leave SHARED out",
+        )

@@ -18,8 +18,9 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.formats import RawRecord, Unreadable, format_of_file, read
-from tocsin.cluster.intake import Intake
+from tocsin.cluster.intake import OWNED, Intake
 from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import Dataset
 from tocsin.protocol.publishing import Rejection
@@ -98,6 +99,8 @@ class Inbox:
 
     async def _take(self, file: Path) -> None:
         name = file.parent.name
+        if name == DEAD_LETTERS.name:
+            raise InvalidInput(OWNED, field="dataset")
         dataset = await asyncio.to_thread(self._dataset, name)
         body = await asyncio.to_thread(file.read_bytes)
         raw = read(body, format_of_file(file.name))

@@ -32,6 +32,7 @@ REJECTED = Counter("tocsin_records_rejected_total", "Records that did not fit", 
 MOST_ERRORS_REPORTED = 100
 MOST_LETTERS = 100
 """So many dead letters a request has in full; one more counts the rest."""
+OWNED = f"{DEAD_LETTERS.name} belongs to the system: nobody else writes to it"
 MOST_KEY_CHARACTERS = 255
 
 Coercer = Callable[[Any], Any]
@@ -227,7 +228,7 @@ class Intake:
                 future.add_done_callback(partial(self._logged, good))
             appending.append((ACCEPTED, len(good), future))
         if letters:
-            # A key of their own: someone may publish to the dead letters themselves.
+            # A key of their own: there were times when others could publish to the dead letters.
             future = self._begun(DEAD_LETTERS.name, letters, key and f"{key}-refused")
             appending.append((REJECTED, records.refused, future))
         end = self._log.ends().get(name, 0)

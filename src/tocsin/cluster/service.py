@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from starlette.applications import Starlette
 
+from tocsin.cluster.attachments.access import AttachmentAccess
 from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes
 from tocsin.cluster.calls import Calls
 from tocsin.cluster.cluster import Cluster
@@ -62,7 +63,12 @@ log = structlog.get_logger()
 def routes(cluster: Cluster) -> list[Route]:
     """Everything the cluster answers."""
     calls = Calls(cluster)
-    attachments = AttachmentCalls(cluster.attachments, cluster.settings.attachment_limit_bytes)
+    settings = cluster.settings
+    attachments = AttachmentCalls(
+        cluster.attachments,
+        AttachmentAccess(cluster.store, cluster.routing),
+        settings.attachment_limit_bytes,
+    )
     return [
         *_catalog_routes(calls),
         *revocation_routes(RevocationCalls(cluster.verifier.revocations)),

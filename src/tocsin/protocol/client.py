@@ -83,6 +83,13 @@ class SubscriptionInfo(Struct, frozen=True):
         ]
         | UnsetType
     ) = UNSET
+    claims: (
+        Annotated[
+            tuple[str, ...],
+            about("claims of the subscriber's token that its arguments are bound to"),
+        ]
+        | UnsetType
+    ) = UNSET
 
     @classmethod
     def of(cls, subscription: Subscription, **more: Any) -> Self:

@@ -52,10 +52,16 @@ class Call:
     """One HTTP call, checked and decoded."""
 
     def __init__(
-        self, route: Route, request: Request, identity: Identity, limit_bytes: int
+        self,
+        route: Route,
+        request: Request,
+        identity: Identity,
+        limit_bytes: int,
+        verifier: TokenVerifier,
     ) -> None:
         self.request = request
         self.identity = identity
+        self.verifier = verifier  # of tokens that come with the call beside the caller's own
         self._route = route
         self._limit_bytes = limit_bytes
 
@@ -243,7 +249,9 @@ def _endpoint(
             identity = await _identity(route, request, verifier)
         except TocsinError as error:
             return error_response(error)
-        response: Response = await route.handler(Call(route, request, identity, limit_bytes))
+        response: Response = await route.handler(
+            Call(route, request, identity, limit_bytes, verifier)
+        )
         return response
 
     async def endpoint(request: Request) -> Response:
@@ -262,7 +270,7 @@ async def _answer(
     try:
         identity = await _identity(route, request, verifier)
         check_peer(_version(request), _caller(identity), "this service")
-        answer = await route.handler(Call(route, request, identity, limit_bytes))
+        answer = await route.handler(Call(route, request, identity, limit_bytes, verifier))
     except TocsinError as error:
         return error_response(error)
     except Exception:

@@ -302,10 +302,11 @@ class Engine:
             return Lag(0.0, 0)
         return lag
 
-    def query(self, text: str) -> Answer:
-        """An ad hoc SELECT over the datasets as they are now."""
+    def query(self, text: str, subscriber: str = "") -> Answer:
+        """An ad hoc SELECT over the datasets as they are now; `subscriber` asks."""
         stored = self._snapshots.take(self._log.cut).stored
-        return answer(self._spark, text, stored, limit_s=self._settings.query_limit_s)
+        limit_s = self._settings.query_limit_s
+        return answer(self._spark, text, stored, limit_s=limit_s, subscriber=subscriber)
 
     def drop_dataset(self, dataset: Dataset) -> None:
         self._tables.drop(dataset)

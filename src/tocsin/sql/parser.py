@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 from tocsin.sql.beginnings import read_beginning
 from tocsin.sql.create import CASE_RULE, Read, read_create
 from tocsin.sql.filters import read_conditions
+from tocsin.sql.grants import read_grant, read_revoke, read_show_grants
 from tocsin.sql.literals import read_argument, read_literal
 from tocsin.sql.statements import (
     ChangeSubscription,
@@ -31,8 +32,8 @@ from tocsin.sql.statements import (
 from tocsin.sql.tokens import Reader
 
 _STARTS = (
-    "CREATE, DROP, SUBSCRIBE, UNSUBSCRIBE, CHANGE, INSERT, SHOW, DESCRIBE, SELECT or WITH at the "
-    "start of a statement"
+    "CREATE, DROP, GRANT, REVOKE, SUBSCRIBE, UNSUBSCRIBE, CHANGE, INSERT, SHOW, DESCRIBE, SELECT "
+    "or WITH at the start of a statement"
 )
 
 
@@ -90,6 +91,8 @@ def _read(reader: Reader) -> Read:
     starts: dict[str, Callable[[Reader], Read]] = {
         "CREATE": read_create,
         "DROP": _drop,
+        "GRANT": read_grant,
+        "REVOKE": read_revoke,
         "SUBSCRIBE": _subscribe,
         "UNSUBSCRIBE": _unsubscribe,
         "CHANGE": _change,
@@ -116,7 +119,7 @@ def _drop(reader: Reader) -> Read:
                 "if_exists": guarded,
                 "name": reader.name(f"a {kind}'s name"),
             }
-    raise reader.expected("DATASET, CHANNEL or BROKER")
+    raise reader.expected("DATASET, CHANNEL, BROKER or ROLE")
 
 
 def _subscribe(reader: Reader) -> Read:
@@ -237,7 +240,9 @@ def _show(reader: Reader) -> Read:
     for what in get_args(Shown):
         if reader.accept(what.upper()):
             return Show, {"what": what}
-    raise reader.expected("DATASETS, CHANNELS, BROKERS or SUBSCRIPTIONS")
+    if reader.accept("GRANTS"):
+        return read_show_grants(reader)
+    raise reader.expected("DATASETS, CHANNELS, BROKERS, SUBSCRIPTIONS, ROLES or GRANTS")
 
 
 def _describe(reader: Reader) -> Read:

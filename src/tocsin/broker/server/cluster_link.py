@@ -36,6 +36,8 @@ from tocsin.model import Result
 from tocsin.overlay.filters import Filter
 from tocsin.protocol.client import Interest, ResultInfo, SubscriptionInfo, SubscriptionList
 from tocsin.protocol.cluster import (
+    SUBSCRIBER_TOKEN,
+    AttachmentReading,
     AttachRequest,
     BoundFilter,
     BrokerSubscriptions,
@@ -60,7 +62,14 @@ from tocsin.protocol.health import Done
 from tocsin.protocol.keys import Revoked
 from tocsin.protocol.link import Publication
 from tocsin.protocol.publishing import Published
-from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery, encode_query
+from tocsin.protocol.queries import (
+    FilterQuery,
+    LedByQuery,
+    LogQuery,
+    NewsQuery,
+    SubscriberQuery,
+    encode_query,
+)
 from tocsin.service.keys.credentials import Credential
 
 PUBLISH_S = 60.0
@@ -170,16 +179,20 @@ class ClusterLink:
         """All frontend subscriptions that are now on this broker."""
         return await self._call("GET", self._mine + "/subscriptions", BrokerSubscriptions)
 
-    async def attach(self, subscriber: str) -> list[SubscriptionInfo]:
-        """Move all of a subscriber's subscriptions here."""
+    async def attach(self, subscriber: str, token: str) -> list[SubscriptionInfo]:
+        """Move all of a subscriber's subscriptions here. `token`: the one that they showed."""
         path, body = self._mine + "/attach", AttachRequest(subscriber)
-        return (await self._call("POST", path, SubscriptionList, body)).subscriptions
+        return (
+            await self._call("POST", path, SubscriptionList, body, on_behalf=token)
+        ).subscriptions
 
-    async def subscribe(self, subscriber: str, wanted: Interest) -> SubscriptionInfo:
+    async def subscribe(self, subscriber: str, wanted: Interest, token: str) -> SubscriptionInfo:
         body = SubscriptionRequest(
             wanted.channel, wanted.arguments, wanted.beginning, subscriber, self._name
         )
-        return await self._call("POST", "/v1/subscriptions", SubscriptionInfo, body)
+        return await self._call(
+            "POST", "/v1/subscriptions", SubscriptionInfo, body, on_behalf=token
+        )
 
     async def unsubscribe(self, subscription: int, subscriber: str) -> None:
         path = f"/v1/subscriptions/{subscription}"
@@ -238,14 +251,14 @@ class ClusterLink:
         query = encode_query(LogQuery(after, upto, RECORDS_PER_CALL))
         return await self._call("GET", path + query, LogRange[dict[str, Any]])
 
-    async def bind_filter(self, dataset: str, where: str) -> Filter:
+    async def bind_filter(self, dataset: str, where: str, token: str) -> Filter:
         """The cluster knows the dataset's columns, and says what is wrong with a filter."""
         path = f"/v1/datasets/{quote(dataset, safe='')}/filter" + encode_query(FilterQuery(where))
         if len(path) > MOST_PATH_CHARACTERS:
             raise InvalidInput(
                 "the filter is too long", field="where", hint="ask for less in one filter"
             )
-        return (await self._call("GET", path, BoundFilter)).filter
+        return (await self._call("GET", path, BoundFilter, on_behalf=token)).filter
 
     async def routed(self) -> AsyncIterator[RoutedLine[dict[str, Any]]]:
         """Records of routed datasets as they are published, for the broker where they enter."""
@@ -290,6 +303,11 @@ class ClusterLink:
                 yield Coming(size_bytes, response.aiter_raw())
         except httpx.HTTPError as error:
             raise self._silent(error) from error
+
+    async def may_read(self, id: str, led_by: LedByQuery, token: str) -> bool:
+        """Raises unless the subscriber may read an attachment; whether it is private."""
+        path = f"/v1/attachments/{id}/access" + encode_query(led_by)
+        return (await self._call("GET", path, AttachmentReading, on_behalf=token)).private
 
     async def attachment_size(self, id: str) -> int:
         headers = {"authorization": f"Bearer {self._bearer()}", "accept-encoding": "identity"}
@@ -369,8 +387,13 @@ class ClusterLink:
             answers.append(RangeAnswer(part.epoch, floor, head, results, part.upto))
         return answers
 
-    async def _call(self, method: str, path: str, kind: type[T], body: Any = None) -> T:
+    async def _call(
+        self, method: str, path: str, kind: type[T], body: Any = None, *, on_behalf: str = ""
+    ) -> T:
+        """`on_behalf`: the token of the subscriber for whom it is asked."""
         headers = {"authorization": f"Bearer {self._bearer()}", "content-type": "application/json"}
+        if on_behalf:
+            headers[SUBSCRIBER_TOKEN] = on_behalf
         content = None if body is None else msgspec.json.encode(body)
         try:
             response = await self._http.request(

@@ -22,6 +22,7 @@ from tocsin.broker.machine.effects import (
     Unsubscribed,
 )
 from tocsin.broker.machine.events import Cursor
+from tocsin.broker.server.admitted import Admitted
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import info_of, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
@@ -35,6 +36,7 @@ from tocsin.errors import (
     Unauthenticated,
     Unavailable,
 )
+from tocsin.model import Subscription
 from tocsin.policies.message import parse_message_policy
 from tocsin.protocol.broker import (
     BrokerInfo,
@@ -100,7 +102,10 @@ class Rest:
         self.trouble = trouble
         self.verifier = verifier
         self.relay = RelayCalls(driver.link)
-        self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
+        self.pages = PageCalls(
+            driver.pages, driver.link.may_read, self._owner, stall_s, self._count_stalled
+        )
+        self._admitted = Admitted()
         self.streams: set[EventLine | Recording] = set()
         self.waiting: set[Waiter[Any]] = set()
 
@@ -144,19 +149,19 @@ class Rest:
         def ask(waiter: Waiter[Subscribed]) -> None:
             self._driver.perform(
                 self._driver.machine.subscribe(
-                    waiter, call.identity.subject, interest, time.monotonic()
+                    waiter, call.identity.subject, interest, time.monotonic(), token=_token(call)
                 )
             )
 
-        return info_of((await self._wait(ask)).subscription)
+        self._driver.shown.arriving(call.identity)
+        subscription = (await self._wait(ask)).subscription
+        self._driver.shown.arrived(call.identity)
+        self._admitted.subscribed(_token(call), subscription.id, time.monotonic())
+        return info_of(subscription)
 
     async def subscriptions(self, call: Call) -> SubscriptionList:
         self._check_loaded()
-
-        def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, call.identity.subject)
-
-        subscriptions = (await self._wait(ask)).subscriptions
+        subscriptions = await self._attach(call)
         return SubscriptionList([info_of(subscription) for subscription in subscriptions])
 
     async def unsubscribe(self, call: Call) -> Done:
@@ -224,7 +229,7 @@ class Rest:
         inline = call.query(EventsQuery).inline
         self._check_loaded()
         most_bytes = self._driver.settings.connection_bytes
-        stream = EventLine(call.identity, inline == 1, most_bytes)
+        stream = EventLine(call.identity, _token(call), inline == 1, most_bytes)
         self._driver.connect(stream, patient=False)
         try:
             await stream.begun
@@ -324,7 +329,8 @@ class Rest:
     async def recall(self, call: Call) -> Recalled:
         request: Recalling = await call.body(Recalling)
         self._check_loaded()
-        wanted = await self._driver.link.bind_filter(request.dataset, request.where)
+        link = self._driver.link
+        wanted = await link.bind_filter(request.dataset, request.where, _token(call))
 
         def ask(waiter: Waiter[effects.Recalled]) -> None:
             self._driver.recall(waiter, wanted, request.wait_s)
@@ -358,16 +364,26 @@ class Rest:
         self._driver.machine.require_loaded()
 
     async def _ensure_here(self, call: Call) -> None:
-        """A client without a connection is attached by its first question."""
+        """A client without a connection is attached by its first question: the cluster has seen
+        its token then."""
         self._check_loaded()
         subject, number = call.identity.subject, call.path["id"]
-        if self._driver.machine.serves(subject, number):
-            return
+        served = self._driver.machine.serves(subject, number)
+        if not served or not self._admitted.holds(_token(call), number, time.monotonic()):
+            await self._attach(call, needs=number)
+
+    async def _attach(self, call: Call, needs: int | None = None) -> list[Subscription]:
+        token = _token(call)
 
         def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, subject, needs=number)
+            self._driver.attach(waiter, call.identity.subject, token, needs=needs)
 
-        await self._wait(ask)
+        self._driver.shown.arriving(call.identity)
+        subscriptions = (await self._wait(ask)).subscriptions
+        self._driver.shown.arrived(call.identity)
+        numbers = [subscription.id for subscription in subscriptions]
+        self._admitted.attached(token, numbers, time.monotonic())
+        return subscriptions
 
     async def _wait(self, ask: Callable[[Waiter[T]], None]) -> T:
         waiter: Waiter[T] = Waiter()
@@ -377,3 +393,8 @@ class Rest:
             return await waiter.answer
         finally:
             self.waiting.discard(waiter)
+
+
+def _token(call: Call) -> str:
+    """What the caller showed, for the cluster to look at."""
+    return call.token or ""

@@ -21,11 +21,13 @@ from tocsin.storage.store.deliveries import Deliveries
 from tocsin.storage.store.feeds import Feeds
 from tocsin.storage.store.files import DatasetFiles
 from tocsin.storage.store.gaps import Gaps
+from tocsin.storage.store.grants import Grants
 from tocsin.storage.store.incarnation import Incarnation, Seen
 from tocsin.storage.store.lease import LEASE_S
 from tocsin.storage.store.matches import Matches
 from tocsin.storage.store.progress import ChannelProgress
 from tocsin.storage.store.results import Results
+from tocsin.storage.store.revocation import Revocation
 from tocsin.storage.store.runs import Runs
 from tocsin.storage.store.subscriptions import Subscriptions
 
@@ -41,8 +43,10 @@ class Store:
         self.incarnation = Incarnation(database)
         self.shown_id = self.incarnation.name  # by which brokers and clients know it
         self.mark = Mark(database.id, database.shown)
-        self.catalog = Catalog(database)
-        self.subscriptions = Subscriptions(database)
+        self.grants = Grants(database)
+        self.catalog = Catalog(database, self.grants)
+        self.subscriptions = Subscriptions(database, self.grants)
+        self.revocation = Revocation(database, self.grants, self.subscriptions)
         self.runs = Runs(database)
         self.progress = ChannelProgress(database)
         self.gaps = Gaps(database)
