@@ -47,7 +47,8 @@ from tocsin.model import (
 )
 from tocsin.protocol.publishing import Published
 from tocsin.service.addresses import checked_address
-from tocsin.service.tokens import check_secret
+from tocsin.service.keys.notices import NoticeSecrets
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
 from tocsin.spark.engine import Engine
@@ -76,8 +77,8 @@ class Cluster:
 
     def __init__(self, settings: Settings, store: Store) -> None:
         """The store stays its opener's to close."""
-        check_secret(settings.secret)
         self.settings = settings
+        self.verifier = TokenVerifier.of(settings)
         self.store = store
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
@@ -96,7 +97,8 @@ class Cluster:
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
         self.permissions = Permissions(self.store.grants)
-        self.notifier = Notifier(self.store, settings.secret)
+        self.notice_secrets = NoticeSecrets(settings)
+        self.notifier = Notifier(self.store, self.notice_secrets.of)
         self.deliveries = Deliveries(settings, self.store)
         self.routing = Routing(self.store, self.log, data / "datasets")
         self.subscriptions = Subscriptions(
@@ -141,7 +143,7 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._store_ended: asyncio.Future[None] = self._loop.create_future()
         self.store.on_end(self._on_store_end)
-        self.routed = Routed(self.log)
+        self.routed = Routed(self.log, self.verifier.refusal)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         for dataset in self.store.catalog.datasets():

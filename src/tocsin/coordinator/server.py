@@ -21,9 +21,9 @@ from tocsin.protocol.coordinator import (
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import BrokerQuery
 from tocsin.service.addresses import checked_address
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, serving, until_stopped
-from tocsin.service.tokens import check_secret
 from tocsin.service.web import Call, Route, application
 from tocsin.settings import Settings
 from tocsin.sql.tokens import NAME, NAME_RULE
@@ -39,7 +39,7 @@ def app(settings: Settings) -> Starlette:
     return application(
         "Tocsin coordinator",
         _Calls(registry, settings.heartbeat_s).routes(),
-        secret=check_secret(settings.secret),
+        verifier=TokenVerifier.of(settings),
         limit_bytes=settings.body_limit_bytes,
     )
 
@@ -70,6 +70,7 @@ class _Calls:
         ]
 
     async def _heartbeat(self, call: Call) -> HeartbeatAnswer:
+        call.identity.require_broker(call.path["name"])
         beat: Heartbeat = await call.body(Heartbeat)
         name, now = _checked_name(call), time.monotonic()
         checked_address(beat.url, "http", "url")
@@ -81,6 +82,7 @@ class _Calls:
         return HeartbeatAnswer(self._heartbeat_s, place, self._registry.assignment(name, now))
 
     async def _leave(self, call: Call) -> Done:
+        call.identity.require_broker(call.path["name"])
         self._registry.leave(call.path["name"])
         self._count()
         log.info("a broker left", broker=call.path["name"])

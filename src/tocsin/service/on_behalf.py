@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from tocsin.errors import Forbidden, Unauthenticated
 from tocsin.protocol.cluster import SUBSCRIBER_TOKEN
-from tocsin.service.tokens import Identity, verify
+from tocsin.service.keys.verifier import TokenVerifier
+from tocsin.service.tokens import Identity
 from tocsin.service.web import Call
 
 
-def on_behalf_of(call: Call, secret: str, subscriber: str | None = None) -> Identity | None:
+async def on_behalf_of(
+    call: Call, verifier: TokenVerifier, subscriber: str | None = None
+) -> Identity | None:
     """The identity that decides: the caller's own, or, if a broker calls, that of the subscriber's
     token. None: a broker says nothing about who asks. `subscriber`: whom the call names."""
     token = call.request.headers.get(SUBSCRIBER_TOKEN)
@@ -22,12 +25,12 @@ def on_behalf_of(call: Call, secret: str, subscriber: str | None = None) -> Iden
         return call.identity
     if token is None:
         return call.identity if "admin" in call.identity.scopes else None
-    return _passed_on(token, secret, subscriber)
+    return await _passed_on(token, verifier, subscriber)
 
 
-def _passed_on(token: str, secret: str, subscriber: str | None) -> Identity:
+async def _passed_on(token: str, verifier: TokenVerifier, subscriber: str | None) -> Identity:
     try:
-        identity = verify(secret, token)
+        identity = await verifier.identify(token)
     except Unauthenticated as error:
         error.field = SUBSCRIBER_TOKEN
         raise

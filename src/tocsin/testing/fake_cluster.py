@@ -21,6 +21,7 @@ from tocsin.beginnings import checked
 from tocsin.client.transport import tls
 from tocsin.errors import InvalidInput, NotFound, Unavailable
 from tocsin.model import Beginning
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.on_behalf import on_behalf_of
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import Identity, sign_notice
@@ -183,7 +184,9 @@ class FakeCluster:
             ("POST", "/v1/datasets/{name}/records", self._publish, ("publish",)),
         ]
         routes = [Route(m, p, self._guarded(h), s, "") for m, p, h, s in table]
-        return application("Fake cluster", routes, secret=self.secret, limit_bytes=1 << 26)
+        return application(
+            "Fake cluster", routes, verifier=TokenVerifier(secret=self.secret), limit_bytes=1 << 26
+        )
 
     def _guarded(self, handler: Any) -> Any:
         async def guarded(call: Call) -> Any:
@@ -216,8 +219,9 @@ class FakeCluster:
             subscription |= {"head": routed.end, "floor": routed.floor, "filter": filter_}
         return subscription
 
-    def _note_asker(self, call: Call, subscriber: str) -> None:
-        self.askers.append(on_behalf_of(call, self.secret, subscriber))
+    async def _note_asker(self, call: Call, subscriber: str) -> None:
+        verifier = TokenVerifier(secret=self.secret)
+        self.askers.append(await on_behalf_of(call, verifier, subscriber))
 
     def _known(self, call: Call) -> str:
         name = str(call.path["name"])
@@ -250,7 +254,7 @@ class FakeCluster:
     async def _attach(self, call: Call) -> Any:
         name = self._known(call)
         subscriber = (await call.body(dict))["subscriber"]
-        self._note_asker(call, subscriber)
+        await self._note_asker(call, subscriber)
         moved = [f for f in self.frontends.values() if f.subscriber == subscriber]
         for frontend in moved:
             self._move(frontend, name)
@@ -272,7 +276,7 @@ class FakeCluster:
 
     async def _subscribe(self, call: Call) -> Any:
         body = await call.body(dict)
-        self._note_asker(call, body["subscriber"])
+        await self._note_asker(call, body["subscriber"])
         if body["broker"] in self.subscribe_gates:
             await self.subscribe_gates[body["broker"]].wait()
         channel, given = body["channel"], body.get("arguments", {})

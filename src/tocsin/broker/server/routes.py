@@ -131,6 +131,7 @@ def _result_routes(rest: Rest) -> list[Route]:
             "Signals or results as they come (SSE)",
             answers=Media("text/event-stream", Event),
             query=EventsQuery,
+            token_in_query=True,
         ),
     ]
 
