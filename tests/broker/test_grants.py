@@ -159,8 +159,8 @@ async def test_a_client_is_told_of_the_end_and_goes_on_with_what_else_it_has(war
     async with asyncio.timeout(PATIENCE_S):
         assert (await anext(revoked)).value["n"] == 2
         await ward.sql("REVOKE READ ON DATASET contract_routed FROM nurses")
-        await ward.publish(3)
         assert [result async for result in revoked] == []
+        await ward.publish(3)
         await ward.cluster.publish_all("others", [{"key": "k", "n": 4}])
         assert (await anext(kept)).value["n"] == 4
     assert (revoked.ended, kept.ended) == (True, False)
