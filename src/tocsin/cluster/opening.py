@@ -7,7 +7,6 @@ another cluster on the same store) is raised at once.
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 from random import Random
 
@@ -21,6 +20,7 @@ from starlette.routing import Route
 from tocsin.backoff import Backoff
 from tocsin.errors import Unavailable
 from tocsin.protocol.cluster import ClusterStatus
+from tocsin.service.listener import Listener
 from tocsin.service.serving import serving
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 METHODS = ["GET", "POST", "PUT", "DELETE"]
 
 
-async def opened_store(settings: Settings, listener: socket.socket) -> Store:
+async def opened_store(settings: Settings, listener: Listener) -> Store:
     try:
         return await asyncio.to_thread(_open, settings)
     except Unavailable as error:

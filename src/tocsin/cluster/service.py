@@ -46,6 +46,7 @@ from tocsin.protocol.cluster import (
 from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, StatementResults, Statements
 from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.openapi import Media
 from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.web import Route, application
@@ -102,6 +103,7 @@ def _publishing_routes(c: Calls) -> list[Route]:
             Published,
             also={422: Published},
             errors=(RecordError, Unconfirmed),
+            limit_bytes=None,
         ),
     ]
 
@@ -144,7 +146,16 @@ def _range_routes(c: Calls) -> list[Route]:
             RangeRequests,
             ResultRanges,
         ),
-        Route("POST", "/v1/markers", c.markers, broker, storing, Markers, UnknownMarkers),
+        Route(
+            "POST",
+            "/v1/markers",
+            c.markers,
+            broker,
+            storing,
+            Markers,
+            UnknownMarkers,
+            limit_bytes=None,  # a broker sends at once what it gathered while we were away
+        ),
         Route(
             "GET",
             "/v1/datasets/{name}/log",
@@ -221,7 +232,8 @@ async def run(settings: Settings) -> None:
     # The threads that talk to Spark make hundreds of tiny calls a run; at Python's default each
     # would wait up to 5 ms for the busy event loop.
     sys.setswitchinterval(0.0002)
-    listener = listen(settings.host, settings.cluster_port, "cluster_port")
+    connections = Connections(ConnectionLimits.of(settings))
+    listener = listen(settings.host, settings.cluster_port, "cluster_port", connections)
     with await opened_store(settings, listener) as store:
         async with Cluster(settings, store) as cluster, serving(app(cluster), listener):
             url = f"http://{settings.host}:{port_of(listener)}"

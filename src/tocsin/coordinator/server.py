@@ -19,6 +19,7 @@ from tocsin.protocol.coordinator import (
 )
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import BrokerQuery
+from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, serving, until_stopped
 from tocsin.service.tokens import check_secret
@@ -99,7 +100,8 @@ async def run(settings: Settings) -> None:
     """Serve until a signal asks to stop."""
     configure_logs(settings.log_level, settings.log_format)
     service = app(settings)
-    listener = listen(settings.host, settings.coordinator_port, "coordinator_port")
+    connections = Connections(ConnectionLimits.of(settings))
+    listener = listen(settings.host, settings.coordinator_port, "coordinator_port", connections)
     async with serving(service, listener):
         log.info("coordinator ready", url=f"http://{settings.host}:{port_of(listener)}")
         await until_stopped()

@@ -29,14 +29,18 @@ from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_n
 from tocsin.protocol.failure import error_body
 from tocsin.protocol.health import Health
 from tocsin.protocol.version import HEADER, PARAMETER, check_peer, version_header
+from tocsin.service.http_protocol import KNOWN
 from tocsin.service.lingering import Linger
 from tocsin.service.openapi import TOKEN_PARAMETER, Media, describe, page
+from tocsin.service.patience import Patience
 from tocsin.service.tokens import Identity, bearer, verify
 
 log = structlog.get_logger()
 
 CALLS = Counter("tocsin_http_requests_total", "Answered HTTP calls", ["path", "method", "status"])
 CALL_TIME = Histogram("tocsin_http_seconds", "Time to answer an HTTP call", ["path"])
+
+MODEST_BYTES = 1024 * 1024  # a body that says what somebody wants
 
 Q = TypeVar("Q", bound=Struct)
 
@@ -81,9 +85,7 @@ class Call:
 
     async def bytes(self) -> bytes:
         """The whole body, refused as soon as it is known to be too large."""
-        announced = self.request.headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > self._limit_bytes:
-            raise self._too_large()
+        self.check_announced()
         parts, size = [], 0
         async for part in self.request.stream():
             size += len(part)
@@ -91,6 +93,20 @@ class Call:
                 raise self._too_large()
             parts.append(part)
         return b"".join(parts)
+
+    @property
+    def limit_bytes(self) -> int:
+        return self._limit_bytes
+
+    def check_announced(self) -> None:
+        """A body that is too large is refused before any of it is read, if its length is told."""
+        announced = self.request.headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > self._limit_bytes:
+            raise self._too_large()
+
+    def known(self) -> None:
+        """The caller has shown who they are: their connection is no stranger's any more."""
+        self.request.scope.get("extensions", {}).get(KNOWN, _nothing)()
 
     async def body(self, kind: type[Any]) -> Any:
         """The body decoded as `kind`."""
@@ -103,11 +119,16 @@ class Call:
             raise InvalidInput(f"the body is not JSON: {error}") from None
 
     def _too_large(self) -> TooLarge:
+        raisable = self._route.limit_bytes is None
         return TooLarge(
             f"the body is larger than {self._limit_bytes} bytes",
             field="body",
-            hint="send it in several parts, or raise body_limit_bytes",
+            hint="send it in several parts" + (", or raise body_limit_bytes" if raisable else ""),
         )
+
+
+def _nothing() -> None:
+    """A call that came over no connection of ours."""
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -125,7 +146,8 @@ class Route(Struct, frozen=True):
     """A route. `scopes`: any of them suffices; empty: any valid token; None: no token at all.
     What is taken and answered is a record of the protocol, or a `Media`; `query` is the record of
     its query parameters. `also` are further statuses that are no errors; `errors` are kinds that
-    not every route may answer with. A route that is `unchecked` answers whoever asks, whatever
+    not every route may answer with. `limit_bytes`: the largest body; None: the service's limit, for
+    what people publish. A route that is `unchecked` answers whoever asks, whatever
     version they speak, and is not counted."""
 
     method: str
@@ -140,6 +162,7 @@ class Route(Struct, frozen=True):
     errors: tuple[type[TocsinError], ...] = ()
     query: type[Struct] | None = None
     unchecked: bool = False
+    limit_bytes: int | None = MODEST_BYTES
 
 
 def application(
@@ -157,14 +180,20 @@ def application(
     return Starlette(
         routes=[
             StarletteRoute(
-                route.path, _endpoint(route, secret, limit_bytes), methods=[route.method]
+                route.path,
+                _endpoint(route, secret, _limit_of(route, limit_bytes)),
+                methods=[route.method],
             )
             for route in _OwnCalls(title, routes, trouble).routes
         ],
         lifespan=lifespan,
         exception_handlers=handlers,
-        middleware=[Middleware(TellVersion), Middleware(Linger)],
+        middleware=[Middleware(TellVersion), Middleware(Linger), Middleware(Patience)],
     )
+
+
+def _limit_of(route: Route, limit_bytes: int) -> int:
+    return limit_bytes if route.limit_bytes is None else min(route.limit_bytes, limit_bytes)
 
 
 class _OwnCalls:
@@ -231,9 +260,12 @@ async def _answer(route: Route, request: Request, secret: str, limit_bytes: int)
         identity = NOBODY
         if route.scopes is not None:
             identity = verify(secret, token_of(request))
+        call = Call(route, request, identity, limit_bytes)
+        if route.scopes is not None:
+            call.known()
             identity.require(*route.scopes)
         check_peer(_version(request), _caller(identity), "this service")
-        answer = await route.handler(Call(route, request, identity, limit_bytes))
+        answer = await route.handler(call)
     except TocsinError as error:
         return error_response(error)
     except Exception:

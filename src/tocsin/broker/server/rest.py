@@ -56,7 +56,8 @@ from tocsin.protocol.client import (
 from tocsin.protocol.cluster import News
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
-from tocsin.service.tokens import verify_notice
+from tocsin.service.tokens import check_signature, verify_notice
+from tocsin.service.unverified import Unverified
 from tocsin.service.web import Call, application
 
 T = TypeVar("T")
@@ -84,6 +85,7 @@ class Rest:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
+        self._unverified = Unverified()
         self.relay = RelayCalls(driver.link)
         self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
         self.streams: set[EventLine | Recording] = set()
@@ -214,9 +216,12 @@ class Rest:
         return EventResponse(stream, self._stall_s, gone)
 
     async def notices(self, call: Call) -> Done:
-        body = await call.bytes()
         signature = call.request.headers.get("tocsin-signature")
+        check_signature(signature, time.time())
+        call.check_announced()
+        body = await self._unverified.read(call.request.stream(), call.limit_bytes)
         verify_notice(self._driver.settings.secret, body, signature, time.time())
+        call.known()
         try:
             notice = msgspec.json.decode(body, type=News)
         except msgspec.DecodeError as error:

@@ -7,7 +7,6 @@ that does not read costs a bounded number of bytes and is closed; nobody waits f
 from __future__ import annotations
 
 import asyncio
-import socket as sockets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -26,12 +25,13 @@ from picows import (
 from tocsin.broker.server.fragments import Fragments
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.requests import Malformed, parse
-from tocsin.broker.server.upgrades import QUIET, Accept, Asked, RefusedSocket, upgrade
+from tocsin.broker.server.upgrades import QUIET, Accept, Asked, RefusedSocket, let_in, upgrade
 from tocsin.errors import InvalidInput, TocsinError, TooLarge, UpgradeRequired
 from tocsin.protocol import client as frames
 from tocsin.protocol.failure import error_info
 from tocsin.protocol.version import check_peer
-from tocsin.service.serving import port_of
+from tocsin.service.listener import Listener
+from tocsin.service.serving import BACKLOG, port_of
 from tocsin.service.tokens import Identity
 
 log = structlog.get_logger()
@@ -150,6 +150,7 @@ class Socket(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
+        let_in(transport)
         transport.underlying_transport.set_write_buffer_limits(high=self._hub.high_bytes)
         loop = asyncio.get_running_loop()
         left_s = max(0.0, self.identity.expires_at - time.time())
@@ -272,11 +273,14 @@ class Sockets:
         self._dirty: dict[Socket, None] = {}
         self._server: asyncio.Server | None = None
 
-    async def start(self, listener: sockets.socket) -> None:
+    async def start(self, listener: Listener) -> None:
         self.port = port_of(listener)
         self._server = await ws_create_server(
             partial(upgrade, secret=self._secret, paths=self._paths),
             sock=listener,
+            backlog=BACKLOG,
+            use_aiofastnet=True,  # it asks the listener for each connection
+            websocket_handshake_timeout=listener.connections.limits.head_s,
             enable_auto_ping=True,
             auto_ping_idle_timeout=PING_IDLE_S,
             auto_ping_reply_timeout=PING_IDLE_S,

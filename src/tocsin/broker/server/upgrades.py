@@ -20,6 +20,7 @@ from tocsin.errors import NotFound, TocsinError
 from tocsin.protocol import client as frames
 from tocsin.protocol.failure import error_body, error_info
 from tocsin.protocol.version import HEADER, PARAMETER, version_header
+from tocsin.service.connections import of_transport
 from tocsin.service.tokens import Identity, bearer, verify
 
 # Everything worth telling is in our own structured log; picows' own lines repeat it.
@@ -75,6 +76,13 @@ def upgrade(
         request.headers["Connection"] = "Upgrade"
     accepted = WSUpgradeResponse.create_101_response(version_header())
     return WSUpgradeResponseWithListener(accepted, listener)
+
+
+def let_in(transport: WSTransport) -> None:
+    """Whoever has a WebSocket has shown a token."""
+    connection = of_transport(transport.underlying_transport)
+    if connection is not None:
+        connection.known()
 
 
 class RefusedSocket(WSListener):

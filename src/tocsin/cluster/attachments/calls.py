@@ -94,6 +94,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            limit_bytes=None,
         ),
         Route(
             "PUT",
@@ -105,6 +106,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            limit_bytes=None,
         ),
         Route(
             "GET",
