@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.http_protocol import HEAD_BYTES, MOST_HEADERS, MOST_PIPELINED
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import mint
 from tocsin.service.web import MODEST_BYTES, Call, Route, application
@@ -66,7 +67,9 @@ async def served(**given: float) -> AsyncIterator[Peer]:
     values: dict[str, Any] = {"connections": 100, "strangers": 100, "head_s": 0.2, "sweep_s": 0.02}
     connections = Connections(ConnectionLimits(**(values | {"unread_s": 0.2} | given)))
     listener = listen("127.0.0.1", 0, connections=connections)
-    app = application("test", ROUTES, secret=SECRET, limit_bytes=LARGE_BYTES)
+    app = application(
+        "test", ROUTES, verifier=TokenVerifier(secret=SECRET), limit_bytes=LARGE_BYTES
+    )
     async with serving(app, listener):
         yield Peer(connections, port_of(listener))
 

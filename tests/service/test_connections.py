@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tocsin.service.connections import Connection, ConnectionLimits, Connections
-from tocsin.service.listener import A_TURN, Listener
+from tocsin.service.listener import A_TURN, TURNS, Listener
 
 
 def limits(**given: float) -> ConnectionLimits:
@@ -158,19 +158,21 @@ class Accepting:
 
 
 async def test_a_turn_of_the_loop_lets_in_a_few() -> None:
-    accepting = Accepting(Connections(limits(connections=100, strangers=100)), A_TURN + 3)
-    accepting.take()
-    assert len(accepting.accepted) == A_TURN
-    await asyncio.sleep(0)
-    accepting.take()
-    assert len(accepting.accepted) == A_TURN + 3
-    accepting.close()
+    for strangers, a_turn in ((1000, A_TURN), (4 * TURNS, 4)):
+        room = limits(connections=1000, strangers=strangers)
+        accepting = Accepting(Connections(room), a_turn + 3)
+        accepting.take()
+        assert len(accepting.accepted) == a_turn
+        await asyncio.sleep(0)
+        accepting.take()
+        assert len(accepting.accepted) == a_turn + 3
+        accepting.close()
 
 
 async def test_without_files_newcomers_are_turned_away_and_the_queue_is_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    accepting = Accepting(Connections(limits(connections=100, strangers=100)), 5)
+    accepting = Accepting(Connections(limits(connections=1000, strangers=1000)), 5)
     accept, failing = socket.socket.accept, True
 
     def out_of_files(listener: socket.socket) -> tuple[socket.socket, object]:

@@ -18,6 +18,7 @@ from typing import Any, Self
 from tocsin.service.connections import Connection, Connections
 
 A_TURN = 16  # connections; those that were closed for them are gone a turn later
+TURNS = 24  # in which somebody asks, and is answered, before a crowd has pushed them out
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 CUT_AT_ONCE = 8  # when there is no file left
 NO_RESERVE_S = 0.005
@@ -63,7 +64,8 @@ class Listener(socket.socket):
         if self._accepted == 0:
             asyncio.get_running_loop().call_soon(self._next_turn)
         self._accepted += 1
-        return self._accepted <= A_TURN
+        strangers = self.connections.limits.strangers
+        return self._accepted <= max(1, min(A_TURN, strangers // TURNS))
 
     def _next_turn(self) -> None:
         self._accepted = 0

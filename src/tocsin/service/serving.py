@@ -20,6 +20,7 @@ from tocsin.service.connections import KEEP_ALIVE_S, Connection, ConnectionLimit
 from tocsin.service.http_protocol import ABORT as ABORT
 from tocsin.service.http_protocol import Protocol
 from tocsin.service.listener import Listener
+from tocsin.service.redaction import UVICORN
 from tocsin.settings import Settings
 
 GRACE_S = 5
@@ -139,6 +140,7 @@ async def serving(app: Starlette, listener: Listener) -> AsyncIterator[None]:
         app,
         http=Protocol,
         timeout_keep_alive=int(KEEP_ALIVE_S),
+        log_config=UVICORN,
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # nobody asks who is behind a proxy
