@@ -97,7 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     result_limit_bytes: Size = 4 * 1024 * 1024  # the largest result; a larger one is told as a gap
     body_limit_bytes: Size = 64 * 1024 * 1024  # the largest body of a publication
     connection_limit: Count = 0  # a service's connections at once; 0: as its open files allow
-    stranger_limit: Size = 1024  # of these, how many on which no token was shown yet
+    stranger_limit: Size = 4096  # of these, how many on which no token was shown yet
     request_patience_s: Seconds = 10.0  # a request's head, or a pause in its body, takes no longer
     attachments: str = ""  # directory or s3://… of attachments; empty: in the data directory
     attachment_limit_bytes: Size = 64 * 1024 * 1024  # the largest attachment

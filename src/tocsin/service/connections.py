@@ -37,7 +37,7 @@ MOST_FILES = 1024 * 1024
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
     connections: int  # at once
-    strangers: int  # at once among them; half of them from one address
+    strangers: int  # at once among them; when they are too many, half of them from one address
     head_s: float  # the head of a request comes within
     sweep_s: float = SWEEP_S
     unread_s: float = UNREAD_S
@@ -135,10 +135,10 @@ class Connections:
 
     def admit(self, accepted: socket.socket, address: str) -> Connection | None:
         """A newcomer. None: nobody could make room."""
-        if len(self._by_address.get(address, ())) >= max(1, self.limits.strangers // 2):
-            self._cut(next(iter(self._by_address[address])), "address")
-        elif len(self._strangers) >= self.limits.strangers:
-            self._cut(next(iter(self._strangers)), "strangers")
+        if len(self._strangers) >= self.limits.strangers:
+            own = self._by_address.get(address, {})
+            crowd = len(own) >= max(1, self.limits.strangers // 2)
+            self._cut(next(iter(own if crowd else self._strangers)), "strangers")
         if len(self._all) >= self.limits.connections and not self.make_room("full"):
             self.count("full")
             accepted.close()
