@@ -9,6 +9,7 @@ TocsinError
 ├── Unauthenticated       no token, a broken or an expired one         401
 ├── Forbidden             a good token without the needed scope        403
 ├── NotFound              a name or id nobody knows                    404
+├── TooSlow               a body that did not come in time             408
 ├── Conflict              it exists already, or something depends on it 409
 ├── Gone                  the past asked for is no longer kept         410
 ├── TooLarge              a body, frame or record over its limit       413
@@ -107,6 +108,11 @@ class Forbidden(TocsinError):
 class NotFound(TocsinError):
     status = 404
     code = "not_found"
+
+
+class TooSlow(TocsinError):
+    status = 408
+    code = "too_slow"
 
 
 class Conflict(TocsinError):

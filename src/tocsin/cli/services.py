@@ -204,10 +204,12 @@ def broker(
 def _serve(run: Any, settings: Settings) -> None:
     import uvloop
 
+    from tocsin.service.connections import raise_file_limit
     from tocsin.service.logs import configure_logs
     from tocsin.system import SUPERVISED
 
     configure_logs(settings.log_level, settings.log_format)
+    raise_file_limit()
     if os.environ.get(SUPERVISED):
         threading.Thread(target=_stop_when_input_ends, daemon=True).start()
     try:

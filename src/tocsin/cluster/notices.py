@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -38,6 +38,8 @@ ANSWERED_S = 5.0
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
 PUSHED_BYTES_AT_MOST = 512 * 1024
+AROUND_BYTES = 80  # what a notice says beside a result's payload
+HEADS_AT_MOST = 5000  # of a notice, and departures: with what is pushed, what a broker takes
 
 
 class _Pushed:
@@ -49,9 +51,13 @@ class _Pushed:
         self._bytes = 0
 
     def add(self, result: Result) -> None:
-        if self._bytes + result.size_bytes > PUSHED_BYTES_AT_MOST:
+        if result.size_bytes > PUSHED_BYTES_AT_MOST:  # and then none before it reaches its head
+            self._results.pop(result.backend, None)
+            return
+        size_bytes = result.size_bytes + AROUND_BYTES
+        if self._bytes + size_bytes > PUSHED_BYTES_AT_MOST:
             self._results, self._bytes = {}, 0
-        self._bytes += result.size_bytes
+        self._bytes += size_bytes
         known = self._results.setdefault(result.backend, [])
         if known and known[-1].position + 1 != result.position:
             known.clear()
@@ -101,6 +107,15 @@ class _Known:
     def is_news(self, head: Head) -> bool:
         last = self.heads_sent.get(head.backend)
         return last is None or last.epoch != head.epoch or last.head < head.head
+
+
+def _parts(
+    news: Sequence[Head], detached: Sequence[Departure]
+) -> Iterator[tuple[Sequence[Head], list[Departure]]]:
+    """Notices of a size that brokers take from somebody whom they do not know yet."""
+    for start in range(0, max(len(news), len(detached)), HEADS_AT_MOST):
+        end = start + HEADS_AT_MOST
+        yield news[start:end], list(detached[start:end])
 
 
 class Notifier:
@@ -188,9 +203,9 @@ class Notifier:
             news = [head for head in heads.values() if known.is_news(head)]
             pushed, known.pushed = known.pushed, known.pushed.after(news)
             known.heads_sent.update((head.backend, head) for head in news)
-            if news or detached:
-                pushing = [head_news(head, pushed.up_to(head)) for head in news]
-                notice = News(known.since, pushing, detached, self._store.shown_id)
+            for heads_part, detached_part in _parts(news, detached):
+                pushing = [head_news(head, pushed.up_to(head)) for head in heads_part]
+                notice = News(known.since, pushing, detached_part, self._store.shown_id)
                 await self._send(known, msgspec.json.encode(notice))
 
     async def _ask(self, known: _Known) -> tuple[dict[int, Head], list[Departure]]:

@@ -7,7 +7,6 @@ another cluster on the same store) is raised at once.
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 from random import Random
 
@@ -22,6 +21,7 @@ from tocsin.backoff import Backoff
 from tocsin.errors import Unavailable
 from tocsin.protocol.cluster import ClusterStatus
 from tocsin.service.hosting import hosting
+from tocsin.service.listener import Listener
 from tocsin.service.tls import Certificate
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
@@ -35,7 +35,7 @@ METHODS = ["GET", "POST", "PUT", "DELETE"]
 
 
 async def opened_store(
-    settings: Settings, listener: socket.socket, certificate: Certificate | None = None
+    settings: Settings, listener: Listener, certificate: Certificate | None = None
 ) -> Store:
     try:
         return await asyncio.to_thread(_open, settings)

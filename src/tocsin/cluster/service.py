@@ -49,6 +49,7 @@ from tocsin.protocol.cluster import (
 from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, StatementResults, Statements
 from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.exposure import exposure_of
 from tocsin.service.hosting import hosting, scheme
 from tocsin.service.openapi import Media
@@ -114,6 +115,7 @@ def _publishing_routes(c: Calls) -> list[Route]:
             Published,
             also={422: Published},
             errors=(RecordError, Unconfirmed),
+            limit_bytes=None,
         ),
     ]
 
@@ -156,7 +158,16 @@ def _range_routes(c: Calls) -> list[Route]:
             RangeRequests,
             ResultRanges,
         ),
-        Route("POST", "/v1/markers", c.markers, broker, storing, Markers, UnknownMarkers),
+        Route(
+            "POST",
+            "/v1/markers",
+            c.markers,
+            broker,
+            storing,
+            Markers,
+            UnknownMarkers,
+            limit_bytes=None,  # a broker sends at once what it gathered while we were away
+        ),
         Route(
             "GET",
             "/v1/datasets/{name}/log",
@@ -236,7 +247,8 @@ async def run(settings: Settings) -> None:
     # would wait up to 5 ms for the busy event loop.
     sys.setswitchinterval(0.0002)
     certificate = certificate_of(settings)
-    listener = listen(settings.host, settings.cluster_port, "cluster_port")
+    connections = Connections(ConnectionLimits.of(settings))
+    listener = listen(settings.host, settings.cluster_port, "cluster_port", connections)
     with await opened_store(settings, listener, certificate) as store:
         async with (
             Cluster(settings, store) as cluster,

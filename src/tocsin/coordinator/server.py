@@ -22,6 +22,7 @@ from tocsin.protocol.coordinator import (
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import BrokerQuery
 from tocsin.service.addresses import checked_address
+from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.exposure import exposure_of
 from tocsin.service.hosting import hosting, scheme
 from tocsin.service.keys.verifier import TokenVerifier
@@ -120,7 +121,8 @@ async def run(settings: Settings) -> None:
     """Serve until a signal asks to stop."""
     configure_logs(settings.log_level, settings.log_format)
     certificate = certificate_of(settings)
-    listener = listen(settings.host, settings.coordinator_port, "coordinator_port")
+    connections = Connections(ConnectionLimits.of(settings))
+    listener = listen(settings.host, settings.coordinator_port, "coordinator_port", connections)
     async with hosting(settings, partial(app, settings), listener, certificate):
         url = f"{scheme(settings)}://{settings.host}:{port_of(listener)}"
         log.info("coordinator ready", url=url)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -10,6 +9,7 @@ import structlog
 from starlette.applications import Starlette
 
 from tocsin.service.exposure import inner_place
+from tocsin.service.listener import Listener
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tls import Certificate, watched
 from tocsin.settings import Settings
@@ -22,14 +22,14 @@ Build = Callable[[bool], Starlette]
 
 @asynccontextmanager
 async def hosting(
-    settings: Settings, build: Build, listener: socket.socket, certificate: Certificate | None
+    settings: Settings, build: Build, listener: Listener, certificate: Certificate | None
 ) -> AsyncIterator[None]:
     """Serve while the block runs, and take up a certificate that is renewed."""
     tls = None if certificate is None else certificate.context
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(watched(certificate))
         if settings.inner_address:
-            inner = listen(*inner_place(settings), "inner_address")
+            inner = listen(*inner_place(settings), "inner_address", listener.connections)
             await stack.enter_async_context(serving(build(True), inner, tls))
             log.info("metrics, docs and status", port=port_of(inner))
         await stack.enter_async_context(serving(build(False), listener, tls))

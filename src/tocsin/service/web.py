@@ -31,15 +31,19 @@ from tocsin.protocol.health import Health
 from tocsin.protocol.nesting import MOST_DEPTH, too_deep
 from tocsin.protocol.version import HEADER, PARAMETER, check_peer, version_header
 from tocsin.service.exposure import EVERYTHING_HERE, Exposure
+from tocsin.service.http_protocol import KNOWN
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.lingering import Linger
 from tocsin.service.openapi import TOKEN_PARAMETER, Media, describe, page
+from tocsin.service.patience import Patience
 from tocsin.service.tokens import Identity, bearer
 
 log = structlog.get_logger()
 
 CALLS = Counter("tocsin_http_requests_total", "Answered HTTP calls", ["path", "method", "status"])
 CALL_TIME = Histogram("tocsin_http_seconds", "Time to answer an HTTP call", ["path"])
+
+MODEST_BYTES = 1024 * 1024  # a body that says what somebody wants
 
 Q = TypeVar("Q", bound=Struct)
 
@@ -91,10 +95,7 @@ class Call:
     async def bytes(self, taking: Callable[[int], None] | None = None) -> bytes:
         """The whole body, refused as soon as it is known to be too large. `taking` is told how much
         there is to hold before it is held, and may refuse it as well."""
-        announced = self.request.headers.get("content-length", "")
-        known = int(announced) if announced.isdigit() else 0
-        if known > self._limit_bytes:
-            raise self._too_large()
+        known = self.check_announced()
         if taking is not None and known:
             taking(known)
         parts, size = [], 0
@@ -106,6 +107,23 @@ class Call:
                 taking(len(part))
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @property
+    def limit_bytes(self) -> int:
+        return self._limit_bytes
+
+    def check_announced(self) -> int:
+        """How long the body is said to be, or 0. One that is too large is refused before any of it
+        is read."""
+        announced = self.request.headers.get("content-length", "")
+        size_bytes = int(announced) if announced.isdigit() else 0
+        if size_bytes > self._limit_bytes:
+            raise self._too_large()
+        return size_bytes
+
+    def known(self) -> None:
+        """The caller has shown who they are: their connection is no stranger's any more."""
+        _mark_known(self.request)
 
     async def body(self, kind: type[Any]) -> Any:
         """The body decoded as `kind`."""
@@ -123,11 +141,16 @@ class Call:
             raise InvalidInput(f"the body is not JSON: {error}") from None
 
     def _too_large(self) -> TooLarge:
+        raisable = self._route.limit_bytes is None
         return TooLarge(
             f"the body is larger than {self._limit_bytes} bytes",
             field="body",
-            hint="send it in several parts, or raise body_limit_bytes",
+            hint="send it in several parts" + (", or raise body_limit_bytes" if raisable else ""),
         )
+
+
+def _nothing() -> None:
+    """A call that came over no connection of ours."""
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -145,9 +168,10 @@ class Route(Struct, frozen=True):
     """A route. `scopes`: any of them suffices; empty: any valid token; None: no token at all.
     What is taken and answered is a record of the protocol, or a `Media`; `query` is the record of
     its query parameters. `also` are further statuses that are no errors; `errors` are kinds that
-    not every route may answer with. A route that is `unchecked` answers whoever asks, whatever
-    version they speak, and is not counted. `token_in_query`: a browser that calls it can set no
-    header; everywhere else a token in the address is refused, for addresses are written down."""
+    not every route may answer with. `limit_bytes`: the largest body; None: the service's limit, for
+    what people publish. A route that is `unchecked` answers whoever asks, whatever version they
+    speak, and is not counted. `token_in_query`: a browser that calls it can set no header;
+    everywhere else a token in the address is refused, for addresses are written down."""
 
     method: str
     path: str
@@ -161,6 +185,7 @@ class Route(Struct, frozen=True):
     errors: tuple[type[TocsinError], ...] = ()
     query: type[Struct] | None = None
     unchecked: bool = False
+    limit_bytes: int | None = MODEST_BYTES
     token_in_query: bool = False
 
 
@@ -182,7 +207,9 @@ def application(
     return Starlette(
         routes=[
             StarletteRoute(
-                route.path, _endpoint(route, verifier, limit_bytes), methods=[route.method]
+                route.path,
+                _endpoint(route, verifier, _limit_of(route, limit_bytes)),
+                methods=[route.method],
             )
             for route in exposure.chosen(
                 _OwnCalls(title, routes, trouble, exposure).routes, inner=inner
@@ -190,8 +217,17 @@ def application(
         ],
         lifespan=lifespan,
         exception_handlers=handlers,
-        middleware=[Middleware(TellVersion), *exposure.middleware(), Middleware(Linger)],
+        middleware=[
+            Middleware(TellVersion),
+            *exposure.middleware(),
+            Middleware(Linger),
+            Middleware(Patience),
+        ],
     )
+
+
+def _limit_of(route: Route, limit_bytes: int) -> int:
+    return limit_bytes if route.limit_bytes is None else min(route.limit_bytes, limit_bytes)
 
 
 class _OwnCalls:
@@ -284,8 +320,13 @@ async def _identity(route: Route, request: Request, verifier: TokenVerifier) -> 
     if route.scopes is None:
         return NOBODY
     identity = await verifier.identify(token_of(request, route))
+    _mark_known(request)
     identity.require(*route.scopes)
     return identity
+
+
+def _mark_known(request: Request) -> None:
+    request.scope.get("extensions", {}).get(KNOWN, _nothing)()
 
 
 def token_of(request: Request, route: Route) -> str | None:

@@ -18,6 +18,7 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport
 from websockets.frames import Frame, Opcode
 
 from tocsin.broker.server.fragments import Fragments
+from tocsin.broker.server.upgrades import let_in
 from tocsin.errors import TooLarge, UpgradeRequired
 from tocsin.protocol.client import COME_AGAIN, INTERNAL, MALFORMED, TOO_LARGE
 from tocsin.protocol.link import Message, decode, encode
@@ -163,6 +164,8 @@ class Link(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self.transport = transport
+        if not self._dialled:
+            let_in(transport)
         self.opened_at = time.monotonic()
         if self._cut:  # while it was dialled
             transport.disconnect(False)

@@ -63,7 +63,8 @@ from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
 from tocsin.service.exposure import exposure_of
 from tocsin.service.keys.verifier import TokenVerifier
-from tocsin.service.tokens import verify_notice
+from tocsin.service.tokens import check_signature, verify_notice
+from tocsin.service.unverified import Unverified
 from tocsin.service.web import Call, application
 
 T = TypeVar("T")
@@ -100,6 +101,7 @@ class Rest:
         self._info = info
         self._stall_s = stall_s
         self.trouble = trouble
+        self._unverified = Unverified()
         self.verifier = verifier
         self.relay = RelayCalls(driver.link)
         self.pages = PageCalls(
@@ -246,8 +248,10 @@ class Rest:
         return EventResponse(stream, self._stall_s, gone)
 
     async def notices(self, call: Call) -> Done:
-        body = await call.bytes()
         signature = call.request.headers.get("tocsin-signature")
+        check_signature(signature, time.time())
+        call.check_announced()
+        body = await self._unverified.read(call.request.stream(), call.limit_bytes)
         link = self._driver.link
         try:
             secret = link.notice_secret or self._driver.settings.secret
@@ -255,6 +259,7 @@ class Rest:
         except Unauthenticated:
             self._register_again()
             raise
+        call.known()
         try:
             notice = msgspec.json.decode(body, type=News)
         except msgspec.DecodeError as error:

@@ -29,10 +29,12 @@ from tocsin.protocol.broker import BrokerInfo
 from tocsin.protocol.client import GOING_AWAY, PATH
 from tocsin.protocol.coordinator import Heartbeat, HeartbeatAnswer
 from tocsin.protocol.link import PATH as LINK_PATH
+from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.exposure import exposure_of
 from tocsin.service.hosting import hosting, scheme
 from tocsin.service.keys.credentials import LINK, credential_of
 from tocsin.service.keys.verifier import TokenVerifier
+from tocsin.service.listener import Listener
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, until_stopped
 from tocsin.service.tls import Certificate, certificate_of
@@ -90,11 +92,12 @@ class Broker:
         self._loops.append(asyncio.create_task(self._follow_revocations()))
         log.info("broker ready", broker=self.name, url=self.url, ws_url=self.ws_url)
 
-    def _listen(self) -> tuple[socket.socket, socket.socket]:
+    def _listen(self) -> tuple[Listener, Listener]:
         """Where REST and WebSockets come in."""
         settings = self.settings
-        rest_listener = listen(settings.host, settings.broker_port, "broker_port")
-        ws_listener = listen(settings.host, settings.broker_ws_port, "broker_ws_port")
+        connections = Connections(ConnectionLimits.of(settings))
+        rest_listener = listen(settings.host, settings.broker_port, "broker_port", connections)
+        ws_listener = listen(settings.host, settings.broker_ws_port, "broker_ws_port", connections)
         for listener in (rest_listener, ws_listener):
             # What the kernel holds for a client counts as well; connections inherit the limit.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)

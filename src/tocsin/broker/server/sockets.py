@@ -7,7 +7,6 @@ that does not read costs a bounded number of bytes and is closed; nobody waits f
 from __future__ import annotations
 
 import asyncio
-import socket as sockets
 import ssl
 import time
 from collections import deque
@@ -27,7 +26,7 @@ from picows import (
 from tocsin.broker.server.fragments import Fragments
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.requests import Malformed, parse
-from tocsin.broker.server.upgrades import QUIET, Asked, Entrance, RefusedSocket, upgrade
+from tocsin.broker.server.upgrades import QUIET, Asked, Entrance, RefusedSocket, let_in, upgrade
 from tocsin.errors import InvalidInput, TocsinError, TooLarge, UpgradeRequired
 from tocsin.protocol import client as frames
 from tocsin.protocol.client import PATH
@@ -35,7 +34,8 @@ from tocsin.protocol.failure import error_info
 from tocsin.protocol.version import check_peer
 from tocsin.service.exposure import EVERYTHING_HERE, Exposure
 from tocsin.service.keys.verifier import TokenVerifier
-from tocsin.service.serving import port_of
+from tocsin.service.listener import Listener
+from tocsin.service.serving import BACKLOG, port_of
 from tocsin.service.tls import HANDSHAKE_S
 from tocsin.service.tokens import Identity
 
@@ -156,6 +156,7 @@ class Socket(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
+        let_in(transport)
         transport.underlying_transport.set_write_buffer_limits(high=self._hub.high_bytes)
         loop = asyncio.get_running_loop()
         left_s = max(0.0, self.identity.expires_at - time.time())
@@ -284,15 +285,18 @@ class Sockets:
         self._dirty: dict[Socket, None] = {}
         self._server: asyncio.Server | None = None
 
-    async def start(self, listener: sockets.socket, tls: ssl.SSLContext | None = None) -> None:
+    async def start(self, listener: Listener, tls: ssl.SSLContext | None = None) -> None:
         self.port = port_of(listener)
         self._server = await ws_create_server(
             partial(upgrade, verifier=self._verifier, paths=self._paths, exposure=self._exposure),
             sock=listener,
+            backlog=BACKLOG,
             ssl=tls,
             ssl_handshake_timeout=None if tls is None else HANDSHAKE_S,
-            # aiofastnet would call OpenSSL past our context, which then changes no certificate.
-            use_aiofastnet=None if tls is None else False,
+            # aiofastnet asks the listener for each connection, and so keeps to its limits. Over TLS
+            # it would call OpenSSL past our context, which then changes no certificate.
+            use_aiofastnet=tls is None,
+            websocket_handshake_timeout=listener.connections.limits.head_s,
             enable_auto_ping=True,
             auto_ping_idle_timeout=PING_IDLE_S,
             auto_ping_reply_timeout=PING_IDLE_S,

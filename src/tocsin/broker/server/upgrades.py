@@ -20,6 +20,7 @@ from tocsin.errors import NotFound, TocsinError
 from tocsin.protocol import client as frames
 from tocsin.protocol.failure import error_body, error_info
 from tocsin.protocol.version import HEADER, PARAMETER, version_header
+from tocsin.service.connections import of_transport
 from tocsin.service.exposure import EVERYTHING_HERE, Exposure
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.openapi import TOKEN_PARAMETER
@@ -96,6 +97,13 @@ def upgrade(
         request.headers["Connection"] = "Upgrade"
     accepted = WSUpgradeResponse.create_101_response(version_header())
     return WSUpgradeResponseWithListener(accepted, listener)
+
+
+def let_in(transport: WSTransport) -> None:
+    """Whoever has a WebSocket has shown a token."""
+    connection = of_transport(transport.underlying_transport)
+    if connection is not None:
+        connection.known()
 
 
 class RefusedSocket(WSListener):

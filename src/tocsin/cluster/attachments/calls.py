@@ -119,6 +119,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            limit_bytes=None,
         ),
         Route(
             "PUT",
@@ -130,6 +131,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            limit_bytes=None,
         ),
         Route(
             "GET",
