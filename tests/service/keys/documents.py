@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ class Documents:
 
 
 @contextmanager
-def documents() -> Iterator[Documents]:
+def documents(tls: ssl.SSLContext | None = None) -> Iterator[Documents]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             served.asked.append(self.path)
@@ -46,7 +47,10 @@ def documents() -> Iterator[Documents]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served = Documents(f"http://127.0.0.1:{server.server_port}")
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    scheme = "http" if tls is None else "https"
+    served = Documents(f"{scheme}://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,11 @@ from jwt.algorithms import RSAAlgorithm
 
 from service.keys.documents import Documents, documents
 from service.keys.made import SECRET, claims, key_file, key_set
+from tocsin.dev.certificates import make_certificates
 from tocsin.errors import SettingError, Unauthenticated, Unavailable
 from tocsin.service.keys import verifier as verifiers
 from tocsin.service.keys.jwk import SigningKey
-from tocsin.service.keys.sources import KeyFile, keys_at
+from tocsin.service.keys.sources import KeyFile, RemoteKeys, keys_at
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.settings import Settings
 
@@ -226,3 +229,24 @@ def test_a_look_at_a_file_that_is_the_same_reads_nothing(
     os.utime(tmp_path / "jwks.json", (1, 1))
     with pytest.raises(AssertionError):
         source.find("unknown")
+
+
+async def test_an_address_of_keys_is_trusted_as_the_authority_says(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path / "ours")
+    others = make_certificates(tmp_path / "others")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(made.certificate, made.certificate_key)
+    with documents(tls) as served:
+        served.by_path["/jwks"] = key_set(NEW)
+        source = keys_at(served.url + "/jwks", authority=str(others.authority))
+        await asyncio.wrap_future(asked(source))
+        assert not source.ready
+        source = keys_at(served.url + "/jwks", authority=str(made.authority))
+        await asyncio.wrap_future(asked(source))
+        assert source.find("new") is not None
+
+
+def asked(source: RemoteKeys) -> Future[None]:
+    under_way = source.look_up()
+    assert under_way is not None
+    return under_way

@@ -7,6 +7,7 @@ stays good while its place is away.
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -119,8 +120,11 @@ class RemoteKeys:
         *,
         retry_s: float = RETRY_S,
         refresh_s: float = REFRESH_S,
+        authority: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`authority`: a file with the authorities that are trusted; empty: the machine's."""
+        self._authority = authority
         self.version = 0
         self.address = address
         self._fetch = fetch
@@ -160,7 +164,8 @@ class RemoteKeys:
 
     def _work(self, done: Future[None]) -> None:
         try:
-            with httpx.Client(timeout=FETCH_S) as http:
+            trust = ssl.create_default_context(cafile=self._authority or None)
+            with httpx.Client(timeout=FETCH_S, verify=trust) as http:
                 keys = self._fetch(http)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, NoKeySet, msgspec.DecodeError) as error:
             reason = without_secrets(str(error)) or type(error).__name__
@@ -191,17 +196,17 @@ class RemoteKeys:
             log.info("the keys of tokens are fetched", address=address, keys=sorted(keys))
 
 
-def keys_at(url: str, *, retry_s: float = RETRY_S) -> RemoteKeys:
+def keys_at(url: str, *, retry_s: float = RETRY_S, authority: str = "") -> RemoteKeys:
     """The keys of a key set at an address."""
     check_address(url, "token_keys")
 
     def fetch(http: httpx.Client) -> Keys:
         return _usable(_body(http, url))
 
-    return RemoteKeys(url, fetch, retry_s=retry_s)
+    return RemoteKeys(url, fetch, retry_s=retry_s, authority=authority)
 
 
-def keys_of_provider(issuer: str, *, retry_s: float = RETRY_S) -> RemoteKeys:
+def keys_of_provider(issuer: str, *, retry_s: float = RETRY_S, authority: str = "") -> RemoteKeys:
     """The keys of an OpenID Connect provider: where they are is asked with each fetch."""
     check_address(issuer, "token_issuer")
     configuration = issuer.rstrip("/") + DISCOVERY
@@ -214,7 +219,7 @@ def keys_of_provider(issuer: str, *, retry_s: float = RETRY_S) -> RemoteKeys:
             raise NoKeySet(f"{configuration} names no address of keys")
         return _usable(_body(http, provider.jwks_uri))
 
-    return RemoteKeys(issuer, fetch, retry_s=retry_s)
+    return RemoteKeys(issuer, fetch, retry_s=retry_s, authority=authority)
 
 
 def _usable(body: bytes) -> Keys:

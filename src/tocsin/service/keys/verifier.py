@@ -11,7 +11,7 @@ import asyncio
 import time
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jwt
 from msgspec import Struct
@@ -102,16 +102,19 @@ class TokenVerifier:
             # Needs a library that those who have the secret alone need not install.
             from tocsin.service.keys import sources
 
-            retry_s = settings.key_retry_s
+            fetching: dict[str, Any] = {
+                "retry_s": settings.key_retry_s,
+                "authority": settings.authority,
+            }
             if settings.token_issuer:
                 provider = Provider(
                     settings.token_issuer,
                     _audience(settings),
-                    sources.keys_of_provider(settings.token_issuer, retry_s=retry_s),
+                    sources.keys_of_provider(settings.token_issuer, **fetching),
                     ClaimMap.read(settings.token_claims, settings.token_scopes),
                 )
             if settings.token_keys.startswith(("http://", "https://")):
-                keys = sources.keys_at(settings.token_keys, retry_s=retry_s)
+                keys = sources.keys_at(settings.token_keys, **fetching)
             elif settings.token_keys:
                 keys = sources.KeyFile(Path(settings.token_keys))
         return cls(
