@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from tocsin import extras
@@ -16,7 +18,7 @@ from tocsin.cli.options import Config, Profile, Set, settings_from
 from tocsin.cli.output import complain, err, show_table
 from tocsin.cli.progress import Watch
 from tocsin.errors import Unavailable
-from tocsin.settings import SHORT_LIVED_JAVA
+from tocsin.settings import SHORT_LIVED_JAVA, Settings
 
 if TYPE_CHECKING:
     from tocsin.dev.server import Server
@@ -34,6 +36,7 @@ def chaos(
     profile: Profile = "embedded",
     seed: Annotated[int, typer.Option(min=0, help="another seed, another order of faults")] = 1,
     brokers: Annotated[int, typer.Option(min=1, max=8)] = 2,
+    tls: Annotated[bool, typer.Option("--tls", help="TLS on every listener and link")] = False,
     keep: Annotated[bool, typer.Option(help="leave the logs for a look")] = False,
     config: Config = None,
     set_: Set = None,
@@ -58,6 +61,8 @@ def chaos(
         addresses = dict(zip(("log", "store"), urls, strict=True))
         flags = {"profile": profile, **DEFAULTS, **addresses}
         settings = settings_from(config, set_, **flags, data=(place.disk or folder) / "data")
+        if tls:
+            settings = _with_certificates(settings, folder / "certificates")
         ensure_jars(settings)
         course = Course(seconds=minutes * 60, seed=seed, brokers=brokers)
         outcome = uvloop.run(play(course, settings, place, _Shown()))
@@ -67,6 +72,16 @@ def chaos(
     for promise in outcome.broken:
         complain(Unavailable(promise))
     raise typer.Exit(1 if outcome.broken else 0)
+
+
+def _with_certificates(settings: Settings, directory: Path) -> Settings:
+    """Of an authority that services and everybody in this process trust."""
+    from tocsin.client.transport import AUTHORITY
+    from tocsin.dev.certificates import make_certificates
+
+    made = make_certificates(directory)
+    os.environ[AUTHORITY] = str(made.authority)
+    return msgspec.structs.replace(settings, **made.settings())
 
 
 DEFAULTS = {

@@ -1,4 +1,5 @@
-"""Lines between the processes of a chaos run, each of which can be broken alone."""
+"""Lines between the processes of a chaos run, each of which can be broken alone. What leads to a
+broker is what it announces: notices go by one of them, clients and neighbours by another."""
 
 from __future__ import annotations
 
@@ -20,10 +21,15 @@ class Lines:
     def through(self, service: str, own: Settings) -> Settings:
         """The settings of a service, whose calls go by way of lines of its own."""
         if service.startswith("broker"):
+            secure = "s" if own.certificate else ""
+            rest = f"http{secure}://{own.host}:{own.broker_port}"
+            sockets = f"ws{secure}://{own.host}:{own.broker_ws_port}"
             return msgspec.structs.replace(
                 own,
                 cluster_url=self._to_service(f"{service} → cluster", own.cluster_url),
                 coordinator_url=self._to_service(f"{service} → coordinator", own.coordinator_url),
+                public_url=self._to_service(f"cluster → {service}", rest),
+                public_ws_url=self._to_service(f"clients, brokers → {service}", sockets),
             )
         if service == "cluster" and own.store:
             return msgspec.structs.replace(own, store=self._to_store("cluster → store", own.store))
