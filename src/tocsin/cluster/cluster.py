@@ -10,21 +10,21 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 
 from tocsin.backoff import Backoff
 from tocsin.cluster.attachments import AttachmentStore, Mentions
+from tocsin.cluster.burying import letters_of
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
-from tocsin.cluster.intake import DEAD_LETTERS, Intake, dead_letter
+from tocsin.cluster.intake import DEAD_LETTERS, Intake
+from tocsin.cluster.log_positions import open_dataset
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.routed_stream import Routed
 from tocsin.cluster.routing import Routing
@@ -33,7 +33,6 @@ from tocsin.errors import (
     Conflict,
     InvalidInput,
     NotFound,
-    SettingError,
     TocsinError,
     Unavailable,
     is_bug,
@@ -48,9 +47,9 @@ from tocsin.protocol.publishing import Published
 from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
+from tocsin.spark.asking import Record
 from tocsin.spark.engine import Engine
 from tocsin.spark.session import runs_in_real_time
-from tocsin.spark.trial import Record
 from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
 from tocsin.storage.content import open_content
@@ -141,7 +140,7 @@ class Cluster:
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         for dataset in self.store.catalog.datasets():
-            self._open_dataset(dataset)
+            open_dataset(self.log, self.store, dataset)
             self.routed.add(dataset)
             self.inbox.open_dataset(dataset.name)
         await self.inbox.recover()
@@ -157,18 +156,6 @@ class Cluster:
             asyncio.create_task(self._collect()),
         ]
         return self
-
-    def _open_dataset(self, dataset: Dataset) -> None:
-        end = self.log.open_dataset(dataset.name, dataset.primary_key)
-        stored = self.store.files.stored_end(dataset.name)
-        seen = self.store.progress.highest(dataset.name)
-        if end < max(stored, seen):  # what is published below that would never be seen
-            raise SettingError(
-                f"the log ends at {end} of dataset {dataset.name}, which is stored up to {stored}"
-                f" and was looked at up to {seen}: it is another log, or it has lost records",
-                field="log",
-                hint="name the log that this store was filled from, or begin with a new store",
-            )
 
     async def __aexit__(self, *_: object) -> None:
         self.routed.close()
@@ -218,19 +205,8 @@ class Cluster:
     def _bury(self, channel: str, records: Sequence[tuple[Record, str]], cause: str) -> None:
         """Records that a channel's query failed on become its dead letters. Called on a Spark
         thread; durable when it returns."""
-        letters = [
-            dead_letter(
-                record.dataset,
-                f"channel {channel}",
-                reason=cause,
-                record=text,
-                line=record.position,
-            )
-            for record, text in records
-        ]
+        letters, key = letters_of(channel, records, cause)
         if letters:
-            content = msgspec.json.encode([channel, cause, letters[0].decode(), len(letters)])
-            key = blake2b(content, digest_size=16).hexdigest()
             self.log.append(DEAD_LETTERS.name, letters, key).result()
 
     async def _collect(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tocsin.cluster.deliveries import Deliveries
+from tocsin.cluster.log_positions import counts_from
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.routing import Routing
 from tocsin.model import Arguments, Beginning, Channel, Dataset, Subscription
@@ -89,9 +90,7 @@ class Subscriptions:
         beginning: Beginning | None,
     ) -> Subscription:
         stored, now = self._store.subscriptions, time.time()
-        # Whatever is published from now on counts. Of several NEW datasets a run's window does.
-        new = channel.new[0] if len(channel.new) == 1 else ""
-        since = self._log.ends().get(new, 0)
+        since = counts_from(self._log, channel)
         if dataset is not None:
             marker: int | None = self._routing.marker(dataset, arguments["where"], beginning, now)
         elif beginning is not None:

@@ -6,20 +6,40 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
 from tocsin.errors import Damaged, Unavailable
 from tocsin.model import Dataset
 from tocsin.settings import Settings
-from tocsin.spark.runner import Runner
-from tocsin.spark.snapshot import Snapshots
+from tocsin.spark.channel_runs import ChannelRuns
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
 RETENTION_INTERVAL_S = 60.0
+
+
+class StoredDatasets(Protocol):
+    def stored_end(self, dataset: Dataset) -> int: ...
+
+    def flush(self, dataset: Dataset, end: int) -> int: ...
+
+    def compact(self, dataset: Dataset, horizon: int | None = None) -> bool: ...
+
+    def retire_below(self, dataset: Dataset, bound: int) -> int: ...
+
+    def sweep(self) -> int: ...
+
+
+class PinnedCuts(Protocol):
+    @property
+    def tables(self) -> StoredDatasets: ...
+
+    def horizon(self, name: str) -> int | None:
+        """The lowest end at which somebody looks at the dataset; None: nobody does."""
 
 
 class Housekeeping:
@@ -31,8 +51,8 @@ class Housekeeping:
         settings: Settings,
         store: Store,
         publication_log: PublicationLog,
-        snapshots: Snapshots,
-        runner: Runner,
+        snapshots: PinnedCuts,
+        runner: ChannelRuns,
         passed: Callable[[], dict[str, int]],
         is_over: Callable[[], bool],
     ) -> None:
@@ -59,7 +79,7 @@ class Housekeeping:
         expired_at = 0.0
         while not self._stopping.wait(self._settings.flush_interval_s) and not self._is_over():
             try:
-                self._tidy_all()
+                self.tidy()
                 if time.time() - expired_at > RETENTION_INTERVAL_S:
                     expired_at = time.time()
                     self._store.results.expire(expired_at - self._settings.result_retention_s)
@@ -67,7 +87,8 @@ class Housekeeping:
             except Exception as error:  # a full disk, say: the next round may find more room
                 self._report(error)
 
-    def _tidy_all(self) -> None:
+    def tidy(self) -> None:
+        """One round over all datasets."""
         passed = self._passed()
         for dataset in self._store.catalog.datasets():
             try:

@@ -37,6 +37,8 @@ class Schedule:
         """Channels to start now; they count as running until `finished`."""
         starting = []
         for name, entry in self._entries.items():
+            if entry.next_at - now > entry.period_s:  # the clock was set back
+                entry.next_at = _tick_after(entry, now)
             if now < entry.next_at:
                 continue
             passed = 1 + math.floor((now - entry.next_at) / entry.period_s)
@@ -63,5 +65,7 @@ class Schedule:
 
 
 def _tick_after(entry: _Entry, now: float) -> float:
-    ticks = max(0, math.floor((now - entry.anchor_at) / entry.period_s)) + 1
-    return entry.anchor_at + ticks * entry.period_s
+    ticks = math.floor((now - entry.anchor_at) / entry.period_s)
+    if ticks == -1:  # just made, by a clock that is a little ahead
+        ticks = 0
+    return entry.anchor_at + (ticks + 1) * entry.period_s

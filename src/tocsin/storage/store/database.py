@@ -14,7 +14,7 @@ from functools import wraps
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, exc, select
+from sqlalchemy import Connection, Engine, exc, select
 
 from tocsin.errors import Conflict, SettingError, TocsinError, Unavailable
 from tocsin.storage.store import schema
@@ -54,6 +54,11 @@ class Database:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def engine(self) -> Engine:
+        """For those who watch what is committed, and break it: the fault simulation."""
+        return self._engine
 
     @property
     def shown(self) -> str:
