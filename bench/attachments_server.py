@@ -20,6 +20,7 @@ from tocsin.broker.server.pages.shelf import DirectoryShelf, MemoryShelf, Shelf
 from tocsin.broker.server.pages.sums import BLOCK_BYTES
 from tocsin.errors import NotFound
 from tocsin.policies.page import parse_page_policy
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.web import application
@@ -64,7 +65,9 @@ async def main(kind: str, directory: str, secret: str) -> None:
     pages = PageBytes(decisions, shelf, _Nowhere(), spawn, perform)
     await pages.start()
     calls = PageCalls(pages, lambda _: None, 60.0, lambda _: None)
-    routes = application("bench", page_routes(calls), secret=secret, limit_bytes=1_000_000)
+    routes = application(
+        "bench", page_routes(calls), verifier=TokenVerifier(secret=secret), limit_bytes=1_000_000
+    )
     listener = listen("127.0.0.1", 0)
     async with serving(routes, listener):
         answer(port=port_of(listener))

@@ -18,6 +18,7 @@ from bench.control import answer, orders
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.sockets import PATH, Socket, Sockets
 from tocsin.protocol import client as frames
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.serving import listen, port_of
 
 Broadcast = Callable[[list[bytes]], None]
@@ -41,7 +42,7 @@ async def ours(secret: str) -> tuple[int, Broadcast]:
     listener = listen("127.0.0.1", 0)
     sockets = Sockets(
         _Welcome(),
-        secret=secret,
+        verifier=TokenVerifier(secret=secret),
         frame_limit_bytes=64 * 1024,
         connection_bytes=ROOM_BYTES,
         stall_s=60.0,

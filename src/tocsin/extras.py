@@ -30,7 +30,15 @@ EXTRAS = {
         "the server",
         (
             *("pyspark", "py4j", "pandas", "pyarrow", "numpy", "sqlglot", "sqlalchemy"),
-            *("picows", "uvloop", "starlette", "uvicorn", "httptools", "python_multipart"),
+            *(
+                "picows",
+                "uvloop",
+                "starlette",
+                "uvicorn",
+                "httptools",
+                "python_multipart",
+                "cryptography",
+            ),
             *("prometheus_client", "structlog", "psutil"),
         ),
     ),

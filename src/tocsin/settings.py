@@ -22,6 +22,8 @@ from tocsin.errors import SettingError, field_named
 
 PREFIX = "TOCSIN_"
 _SECRET = re.compile(r"((?:password|secret|token|\.pem|\.config)=)[^&#]*", re.IGNORECASE)
+CONFIDENTIAL = ("secret", "broker_token")
+"""Settings that are shown to nobody."""
 _NO_SETTINGS = ("token", "cache_directory")
 """What TOCSIN_ variables say besides settings: a credential, and where the machine keeps jars."""
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
@@ -53,6 +55,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     data: Path = Path("tocsin-data")  # directory that holds everything durable
     secret: str = ""  # signs tokens and notices; every service of one system has the same
+    token_keys: str = ""  # public keys of tokens: JWKS file or address; empty: the secret signs
+    token_issuer: str = ""  # OpenID Connect provider whose tokens are taken, by its address
+    token_audience: str = ""  # what tokens of the provider must name as their audience
+    token_claims: str = ""  # claims of its tokens: subject=sub scopes=scope roles=roles
+    token_scopes: str = ""  # scopes that roles of its tokens give: admin=ops,root subscribe=*
+    token_leeway_s: Age = 60.0  # so far may the clock that signed a token be from ours
+    key_retry_s: Seconds = 10.0  # keys at an address are fetched no more often than that
+    secret_tokens: bool = False  # with public keys: tokens of the secret are taken as well
+    revocations: str = ""  # file of what is revoked; empty: revoked.json in the data directory
+    broker_key: str = ""  # file with a broker's private key, or a directory with one for each
+    broker_token: str = ""  # a broker's token, or a file that holds it, instead of a key
     host: str = "127.0.0.1"  # address that services listen on
     cluster_port: Port = 7400  # the cluster's REST port; 0 takes a free one
     coordinator_port: Port = 7410  # the coordinator's REST port; 0 takes a free one

@@ -15,6 +15,7 @@ from broker.world import until
 from tocsin.broker.server.link import Limits, Link
 from tocsin.broker.server.links import Links
 from tocsin.broker.server.sockets import Handler, Sockets
+from tocsin.broker.server.upgrades import Entrance
 from tocsin.caching import MessageCache
 from tocsin.overlay.filters import Filter, matches
 from tocsin.overlay.routing import (
@@ -30,7 +31,10 @@ from tocsin.overlay.routing import (
 from tocsin.overlay.topology import Tree, without
 from tocsin.policies.message import parse_message_policy
 from tocsin.protocol.link import PATH
+from tocsin.service.keys.credentials import credential_of
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.serving import listen
+from tocsin.settings import Settings
 from tocsin.testing.fake_cluster import SECRET
 
 DATASET = "world"
@@ -42,16 +46,17 @@ class Node:
 
     def __init__(self, name: str, limits: Limits = HASTY, **options: Any) -> None:
         self.name = name
-        self.links = Links(name, SECRET, self, limits, **options)
+        shared = Settings(secret=SECRET, broker_name=name)
+        self.links = Links(name, credential_of(shared), self, limits, **options)
         self.told: list[tuple[Any, ...]] = []
         self._sockets = Sockets(
             cast(Handler, None),  # no client comes
-            secret=SECRET,
+            verifier=TokenVerifier(secret=SECRET),
             frame_limit_bytes=64 * 1024,
             connection_bytes=1024 * 1024,
             stall_s=10.0,
             stalled=lambda: None,
-            others={PATH: self.links.accept},
+            others={PATH: Entrance(self.links.accept)},
         )
 
     async def start(self, send_buffer_bytes: int | None = None) -> None:

@@ -21,6 +21,8 @@ from broker.link_network import HASTY, Node
 from broker.world import token, until
 from tocsin.broker.server.link import SILENT_BEATS
 from tocsin.overlay.routing import Publication
+from tocsin.service.keys.credentials import credential_of
+from tocsin.settings import Settings
 
 NEVER_S = 1000.0
 WORD = Publication("world", 1, {"kind": "a"})
@@ -308,11 +310,13 @@ async def test_who_may_not_link_is_told_why(
 
 async def test_a_secret_of_its_own_keeps_a_broker_out(node: Make) -> None:
     a, b = await node("a"), await node("b")
-    a.links._secret = "another secret of some length, for the tests"
+    known = a.links._credential
+    other = Settings(secret="another secret of some length, for the tests", broker_name="a")
+    a.links._credential = credential_of(other)
     beside(a, b)
     await asyncio.sleep(0.2)
     assert (linked(a), linked(b)) == ([], [])
-    a.links._secret = b.links._secret
+    a.links._credential = known
     await until(lambda: a.is_linked("b") and b.is_linked("a"))
 
 

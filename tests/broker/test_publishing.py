@@ -36,12 +36,15 @@ async def test_the_clusters_refusal_comes_back_as_it_is(world: World) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
 
 
-async def test_a_token_in_the_address_is_passed_on_too(world: World) -> None:
+async def test_a_token_in_the_address_is_refused_where_a_header_can_be_set(world: World) -> None:
     broker = await world.broker()
     http = await world.http(broker, "ann", "publish")
     del http.headers["authorization"]
     path = f"{PATH}?token={token('ann', 'publish')}"
-    assert (await http.post(path, content=LINES, headers=KEYED)).status_code == 200
+    for authorization in ({}, {"authorization": f"Bearer {token('ann', 'publish')}"}):
+        answer = await http.post(path, content=LINES, headers=KEYED | authorization)
+        assert (answer.status_code, answer.json()["error"]["field"]) == (400, "token")
+    assert world.cluster.published == []
 
 
 async def test_who_may_not_publish_and_what_is_too_large_go_no_farther(world: World) -> None:

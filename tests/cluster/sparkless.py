@@ -35,6 +35,9 @@ ROUTED = Dataset(
 
 
 class NoEngine:
+    absence: str | None = None
+    trouble: str | None = None
+
     def drop_dataset(self, dataset: Dataset) -> None:
         pass
 
@@ -85,7 +88,8 @@ class ContractDriver:
 
 @contextlib.asynccontextmanager
 async def sparkless(directory: Path, **settings: Any) -> AsyncIterator[SparklessCluster]:
-    wanted = Settings(data=directory, secret=SECRET, **settings)
+    given: dict[str, Any] = {"data": directory, "secret": SECRET} | settings
+    wanted = Settings(**given)
     listener = listen("127.0.0.1", 0)
     with Store.open(f"sqlite:///{directory}/store.db") as store:
         cluster = SparklessCluster(wanted, store)

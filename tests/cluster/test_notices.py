@@ -85,7 +85,7 @@ async def world(store: Store) -> AsyncIterator[World]:
     url = f"http://127.0.0.1:{port_of(listener)}"
     store.catalog.put_broker("edge", url)
     async with serving(app, listener):
-        notifier = Notifier(store, SECRET)
+        notifier = Notifier(store, lambda _: SECRET)
         await notifier.start()
         yield World(store, notifier, broker)
         await notifier.stop()

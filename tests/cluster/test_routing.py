@@ -21,6 +21,7 @@ from tocsin.cluster.statements import execute
 from tocsin.errors import Conflict, InvalidInput, NotFound, StatementError
 from tocsin.model import Dataset
 from tocsin.protocol.publishing import StatementResult
+from tocsin.service.keys.credentials import credential_of
 from tocsin.service.tokens import Identity, mint
 
 ANN = Identity("ann", frozenset({"admin", "publish", "subscribe"}), time.time() + 3600)
@@ -183,7 +184,7 @@ async def test_a_broker_stays_on_the_stream_of_a_cluster_that_routes_nothing(
     monkeypatch.setattr("tocsin.cluster.routed_stream.PASSED_EVERY_S", 0.1)
     monkeypatch.setattr("tocsin.broker.server.cluster_link.SILENT_S", 1.0)
     async with sparkless(tmp_path) as cluster:
-        link = ClusterLink(cluster.url, SECRET, "broker_1")
+        link = ClusterLink(cluster.url, credential_of(cluster.settings), "broker_1")
         first = asyncio.ensure_future(anext(link.routed()))
         await asyncio.sleep(2.0)  # it would have given up by now
         await cluster.create_dataset(ROUTED)
@@ -216,7 +217,7 @@ async def test_a_reader_that_is_far_behind_is_cut_off(
 
 
 async def test_the_stream_ends_with_its_token(tmp_path: Path) -> None:
-    async with sparkless(tmp_path) as cluster:
+    async with sparkless(tmp_path, token_leeway_s=0.0) as cluster:
         await cluster.create_dataset(ROUTED)
         token = mint(SECRET, "broker_1", ["broker"], expires_s=2, now=time.time())
         headers = {"authorization": f"Bearer {token}"}

@@ -30,14 +30,14 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_a_client_is_told_the_broker_that_reported(http: httpx.AsyncClient) -> None:
-    beat = await http.put("/v1/brokers/b-1", json=BEAT, headers=bearer("broker"))
+    beat = await http.put("/v1/brokers/b_1", json=BEAT, headers=bearer("broker"))
     assert beat.json() == {
         "interval_s": 1.0,
         "place": 0,
-        "overlay": {"entry": "b-1", "neighbours": {}},
+        "overlay": {"entry": "b_1", "neighbours": {}},
     }
     told = (await http.get("/v1/broker", headers=bearer("subscribe"))).json()
-    assert (told["name"], told["url"], told["ws_url"]) == ("b-1", "http://b", "ws://b")
+    assert (told["name"], told["url"], told["ws_url"]) == ("b_1", "http://b", "ws://b")
     (listed,) = (await http.get("/v1/brokers", headers=bearer("publish"))).json()["brokers"]
     assert listed["alive"]
     assert listed["subscriptions"] == 2
@@ -88,6 +88,32 @@ async def test_a_heartbeat_that_does_not_fit_names_the_field(http: httpx.AsyncCl
     answer = await http.put("/v1/brokers/b", json=bad, headers=bearer("broker"))
     assert answer.status_code == 400
     assert answer.json()["error"]["field"] == "connections"
+
+
+@pytest.mark.parametrize("name", ["Broker", "two words", "b%00", "b%2F1", "ß", "b" * 64])
+async def test_a_broker_whose_name_no_statement_could_say_is_refused(
+    http: httpx.AsyncClient, name: str
+) -> None:
+    answer = await http.put(f"/v1/brokers/{name}", json=BEAT, headers=bearer("broker"))
+    assert answer.status_code in (400, 404)
+    assert (await http.get("/v1/brokers", headers=bearer("publish"))).json()["brokers"] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "address"),
+    [
+        *(("url", bad) for bad in ("", "b", "ftp://b", "http://", "http://b c", "http://b:99999")),
+        *(("ws_url", bad) for bad in ("http://b", "ws://", "ws://b:port", "ws://b\n")),
+    ],
+)
+async def test_an_address_that_nobody_could_be_sent_to_is_refused_by_its_field(
+    http: httpx.AsyncClient, field: str, address: str
+) -> None:
+    beat = {**BEAT, field: address}
+    answer = await http.put("/v1/brokers/b_1", json=beat, headers=bearer("broker"))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["field"] == field
+    assert (await http.get("/v1/brokers", headers=bearer("publish"))).json()["brokers"] == []
 
 
 async def test_the_tree_is_told_to_its_brokers_and_shown_to_anybody(

@@ -42,6 +42,7 @@ def short_lived(data: Path, **changes: Any) -> Settings:
         "master": "local[2]",
         "warm_up": False,
         "flush_interval_s": 2.0,
+        "token_leeway_s": 0.0,  # a test waits for no minute until a token is over
     } | changes
     return Settings(data=data, java_options=SHORT_LIVED_JAVA, **values)
 

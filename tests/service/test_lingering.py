@@ -12,6 +12,7 @@ import pytest
 
 from tocsin.errors import TooLarge
 from tocsin.service import lingering
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.web import Call, Route, application, error_response
 
@@ -46,7 +47,9 @@ async def upload(
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A call whose head has been sent."""
     listener = listen("127.0.0.1", 0)
-    app = application("test", ROUTES, secret=SECRET, limit_bytes=LARGE_BYTES)
+    app = application(
+        "test", ROUTES, verifier=TokenVerifier(secret=SECRET), limit_bytes=LARGE_BYTES
+    )
     async with serving(app, listener):
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
         head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {announced_bytes}\r\n\r\n"

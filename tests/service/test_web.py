@@ -8,6 +8,7 @@ import pytest
 from msgspec import Meta, Struct
 
 from tocsin.errors import Conflict
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.tokens import mint
 from tocsin.service.web import Call, Route, application
 
@@ -51,7 +52,7 @@ ROUTES = [
 
 @pytest.fixture
 def client() -> httpx.AsyncClient:
-    app = application("test", ROUTES, secret=SECRET, limit_bytes=64)
+    app = application("test", ROUTES, verifier=TokenVerifier(secret=SECRET), limit_bytes=64)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://test")
 

@@ -11,19 +11,33 @@ import httpx
 import typer
 
 from tocsin import __version__, extras
-from tocsin.cli import configuration, data, demo, dev, lab, plan, repair, services, simulate
+from tocsin.cli import (
+    chaos,
+    configuration,
+    data,
+    demo,
+    dev,
+    keys,
+    lab,
+    plan,
+    repair,
+    services,
+    simulate,
+)
 from tocsin.cli.output import complain
 from tocsin.errors import MISCONFIGURED, NotInstalled, SettingError, TocsinError
 
 _PARTS: tuple[tuple[Callable[[typer.Typer], None], str | None], ...] = (
     (services.register, "server"),
     (configuration.register, None),
+    (keys.register, "server"),
     (data.register, None),
     (demo.register, "server"),
     (lab.register, "lab"),
     (plan.register, "lab"),
     (dev.register, "server"),
     (simulate.register, "server"),
+    (chaos.register, "server"),
     (repair.register, "server"),
 )
 """All commands, and the extra that those of a part need."""

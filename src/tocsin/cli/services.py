@@ -22,7 +22,7 @@ from tocsin.cli.jars import ensure_jars
 from tocsin.cli.options import Caching, Config, Data, Set, Storage, data_directory, settings_from
 from tocsin.cli.output import complain, err, out
 from tocsin.errors import MISCONFIGURED, Conflict, Damaged
-from tocsin.service.secret import ensure_secret, find_secret
+from tocsin.service.secret import ensure_secret, find_secret, takes_secret
 from tocsin.settings import Settings
 
 
@@ -82,7 +82,8 @@ async def _up(settings: Settings, brokers: int) -> None:
         out.print(f"coordinator  {system.coordinator_url}")
         for name, url in system.broker_urls.items():
             out.print(f"{name:<12} {url}")
-        out.print(f"token        {system.token('me', *scopes)}", soft_wrap=True)
+        if takes_secret(settings):
+            out.print(f"token        {system.token('me', *scopes)}", soft_wrap=True)
         out.print("\nready. Stop with Ctrl-C; everything is there again at the next start.")
         await stopped
         err.print("stopping …")

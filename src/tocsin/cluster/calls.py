@@ -131,11 +131,14 @@ class Calls:
         return RegisteredBrokers(await asyncio.to_thread(self._store.catalog.brokers))
 
     async def put_broker(self, call: Call) -> Any:
+        call.identity.require_broker(call.path["name"])
         registration: Registration = await call.body(Registration)
         broker = await self._cluster.put_broker(call.path["name"], registration.url)
-        return Registered(broker.name, self._store.id)
+        secret = self._cluster.notice_secrets.handed_out(broker.name)
+        return Registered(broker.name, self._store.id, secret)
 
     async def broker_subscriptions(self, call: Call) -> Any:
+        call.identity.require_broker(call.path["name"])
         sequence, subscriptions = await asyncio.to_thread(
             self._store.subscriptions.of_broker, call.path["name"]
         )
@@ -143,6 +146,7 @@ class Calls:
         return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.id)
 
     async def attach(self, call: Call) -> Any:
+        call.identity.require_broker(call.path["name"])
         request: AttachRequest = await call.body(AttachRequest)
         subscriptions = await self._cluster.subscriptions.attach(
             request.subscriber, call.path["name"]
@@ -150,6 +154,7 @@ class Calls:
         return SubscriptionList(await self._infos(subscriptions))
 
     async def news(self, call: Call) -> Any:
+        call.identity.require_broker(call.path["name"])
         since = call.query(NewsQuery).since
         sequence, heads, detached = await asyncio.to_thread(
             self._store.subscriptions.news, call.path["name"], since
@@ -159,11 +164,18 @@ class Calls:
     async def subscriptions(self, call: Call) -> Any:
         subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
         subscriptions = await self._cluster.subscriptions.of_subscriber(subscriber)
+        broker = call.identity.broker
+        if broker is not None and subscriber != broker:
+            subscriptions = [
+                subscription for subscription in subscriptions if subscription.broker == broker
+            ]
         return SubscriptionList(await self._infos(subscriptions))
 
     async def subscribe(self, call: Call) -> Any:
         request: SubscriptionRequest = await call.body(SubscriptionRequest)
         subscriber = self._whose(call, request.subscriber)
+        if request.broker is not None:
+            call.identity.require_broker(request.broker)
         subscription = await self._cluster.subscriptions.subscribe(
             subscriber,
             request.channel,
@@ -193,8 +205,18 @@ class Calls:
 
     async def unsubscribe(self, call: Call) -> Any:
         subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
+        await self._require_served(call, call.path["number"])
         await self._cluster.subscriptions.unsubscribe(call.path["number"], subscriber)
         return Done()
+
+    async def _require_served(self, call: Call, number: int) -> None:
+        """A subscription at another broker looks to a broker like one that does not exist."""
+        broker = call.identity.broker
+        if broker is None:
+            return
+        subscription = await asyncio.to_thread(self._store.subscriptions.get, number)
+        if broker not in (subscription.broker, subscription.subscriber):
+            raise NotFound(f"there is no subscription {number}", field="subscription")
 
     def _whose(self, call: Call, named: str | UnsetType | None) -> str:
         """Brokers and admins act for others; everyone else for themselves."""
@@ -211,9 +233,22 @@ class Calls:
         for wanted in request.ranges:
             if not 0 < wanted.limit <= MOST_RESULTS:
                 raise InvalidInput(f"limit must be 1 to {MOST_RESULTS}", field="limit")
-        return ResultRanges(await asyncio.to_thread(self._ranges, request.ranges))
+        broker = call.identity.broker
+        return ResultRanges(await asyncio.to_thread(self._ranges, request.ranges, broker))
 
-    def _ranges(self, requests: list[RangeRequest]) -> list[ResultRange]:
+    def _ranges(self, requests: list[RangeRequest], broker: str | None) -> list[ResultRange]:
+        """What the broker serves, if it is held to that; all else looks as if it were not there."""
+        if broker is None:
+            return self._read_ranges(requests)
+        backends = [request.backend for request in requests]
+        served = self._store.subscriptions.served_by(broker, backends)
+        parts = iter(self._read_ranges([wanted for wanted in requests if wanted.backend in served]))
+        return [
+            next(parts) if wanted.backend in served else _gone(wanted.backend)
+            for wanted in requests
+        ]
+
+    def _read_ranges(self, requests: list[RangeRequest]) -> list[ResultRange]:
         ranges = [
             Range(request.backend, request.after, request.upto, request.limit)
             for request in requests
@@ -245,7 +280,8 @@ class Calls:
             (marker.subscription, marker.epoch, marker.position) for marker in request.markers
         ]
         put, ends = self._store.subscriptions.put_markers, self._cluster.log.ends()
-        return UnknownMarkers(await asyncio.to_thread(put, markers, ends))
+        broker = call.identity.broker
+        return UnknownMarkers(await asyncio.to_thread(put, markers, ends, broker))
 
     async def status(self, _: Call) -> Any:
         return ClusterStatus(
@@ -256,9 +292,13 @@ class Calls:
         )
 
 
+def _gone(backend: int) -> ResultRange:
+    return ResultRange(backend=backend, gone=True)
+
+
 def _range_answer(wanted: Range, stored: StoredRange | None) -> ResultRange:
     if stored is None:
-        return ResultRange(backend=wanted.backend, gone=True)
+        return _gone(wanted.backend)
     return ResultRange(
         backend=stored.backend,
         epoch=stored.epoch,

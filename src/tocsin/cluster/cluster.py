@@ -44,7 +44,9 @@ from tocsin.model import (
     attachments_of,
 )
 from tocsin.protocol.publishing import Published
-from tocsin.service.tokens import check_secret
+from tocsin.service.addresses import checked_address
+from tocsin.service.keys.notices import NoticeSecrets
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
 from tocsin.spark.asking import Record
@@ -73,8 +75,8 @@ class Cluster:
 
     def __init__(self, settings: Settings, store: Store) -> None:
         """The store stays its opener's to close."""
-        check_secret(settings.secret)
         self.settings = settings
+        self.verifier = TokenVerifier.of(settings)
         self.store = store
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
@@ -92,7 +94,8 @@ class Cluster:
         )
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
-        self.notifier = Notifier(self.store, settings.secret)
+        self.notice_secrets = NoticeSecrets(settings)
+        self.notifier = Notifier(self.store, self.notice_secrets.of)
         self.deliveries = Deliveries(settings, self.store)
         self.routing = Routing(self.store, self.log, data / "datasets")
         self.subscriptions = Subscriptions(
@@ -136,7 +139,7 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._store_ended: asyncio.Future[None] = self._loop.create_future()
         self.store.on_end(self._on_store_end)
-        self.routed = Routed(self.log)
+        self.routed = Routed(self.log, self.verifier.refusal)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         for dataset in self.store.catalog.datasets():
@@ -324,14 +327,16 @@ class Cluster:
             await asyncio.to_thread(self.deliveries.drop, name)
 
     async def create_broker(self, name: str, url: str) -> None:
-        broker = await asyncio.to_thread(self.store.catalog.create_broker, name, url.rstrip("/"))
+        url = checked_address(url, "http", "url").rstrip("/")
+        broker = await asyncio.to_thread(self.store.catalog.create_broker, name, url)
         await self.notifier.know(broker.name, broker.url)
 
     async def put_broker(self, name: str, url: str) -> Broker:
         """A broker says where it is. Its name must be one that statements can say."""
         if not NAME.fullmatch(name):
             raise InvalidInput(f"{name!r} cannot name a broker", field="name", hint=NAME_RULE)
-        broker = await asyncio.to_thread(self.store.catalog.put_broker, name, url.rstrip("/"))
+        url = checked_address(url, "http", "url").rstrip("/")
+        broker = await asyncio.to_thread(self.store.catalog.put_broker, name, url)
         await self.notifier.know(broker.name, broker.url)
         return broker
 

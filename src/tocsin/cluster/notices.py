@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -65,9 +66,10 @@ class Notifier:
     subscriptions that it is known to have are told before that is asked, as they are committed.
     """
 
-    def __init__(self, store: Store, secret: str) -> None:
+    def __init__(self, store: Store, secret_of: Callable[[str], str]) -> None:
+        """`secret_of`: a broker's, with which notices for it are signed."""
         self._store = store
-        self._secret = secret
+        self._secret_of = secret_of
         self._brokers: dict[str, _Known] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._transport = Transport()  # a client does more than notices need
@@ -146,7 +148,7 @@ class Notifier:
         backoff = Backoff(Random(), FIRST_RETRY_S, LONGEST_RETRY_S)
         while True:
             headers = {
-                "Tocsin-Signature": sign_notice(self._secret, body, time.time()),
+                "Tocsin-Signature": sign_notice(self._secret_of(known.name), body, time.time()),
                 "Content-Type": "application/json",
                 **version_header(),
             }

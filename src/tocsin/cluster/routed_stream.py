@@ -35,7 +35,13 @@ class Routed:
     """The routed datasets, and the streams that tell of them. For the event loop's thread, but for
     what the log calls."""
 
-    def __init__(self, publication_log: PublicationLog) -> None:
+    def __init__(
+        self,
+        publication_log: PublicationLog,
+        refusal: Callable[[Identity], str | None] = lambda _: None,
+    ) -> None:
+        """`refusal`: why a reader that was let in must go."""
+        self._refusal = refusal
         self._log = publication_log
         self._loop = asyncio.get_running_loop()
         self._unwatch = publication_log.watch(self._moved)
@@ -53,7 +59,12 @@ class Routed:
         self._wake()
 
     def stream(self, identity: Identity) -> RoutedStream:
-        stream = RoutedStream(self._log, self.datasets, identity, self._streams.discard)
+        stream = RoutedStream(
+            self._log,
+            self.datasets,
+            lambda: time.time() < identity.expires_at and self._refusal(identity) is None,
+            self._streams.discard,
+        )
         self._streams.add(stream)
         return stream
 
@@ -82,14 +93,14 @@ class RoutedStream:
         self,
         publication_log: PublicationLog,
         datasets: dict[str, Dataset],
-        identity: Identity,
+        may_read: Callable[[], bool],
         on_close: Callable[[RoutedStream], None],
     ) -> None:
         self.open = True
         self.wake = asyncio.Event()
         self._log = publication_log
         self._datasets = datasets
-        self._identity = identity
+        self._may_read = may_read
         self._on_close = on_close
         self._known: dict[str, Dataset] = {}
         self._positions: dict[str, int] = {}  # up to where each was told
@@ -175,7 +186,7 @@ class RoutedStream:
         if now < self._passed_at + PASSED_EVERY_S:
             return b""
         self._passed_at = now
-        if time.time() >= self._identity.expires_at:
+        if not self._may_read():
             self.close()
         positions = self._positions.items()
         lines = [RoutedLine[Raw](name, passed=end) for name, end in positions]

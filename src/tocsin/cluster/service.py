@@ -14,6 +14,7 @@ from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes
 from tocsin.cluster.calls import Calls
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.opening import opened_store
+from tocsin.cluster.revocations import RevocationCalls, revocation_routes
 from tocsin.errors import (
     Conflict,
     Damaged,
@@ -60,6 +61,7 @@ def routes(cluster: Cluster) -> list[Route]:
     attachments = AttachmentCalls(cluster.attachments, cluster.settings.attachment_limit_bytes)
     return [
         *_catalog_routes(calls),
+        *revocation_routes(RevocationCalls(cluster.verifier.revocations)),
         *_publishing_routes(calls),
         *_broker_routes(calls),
         *_range_routes(calls),
@@ -210,7 +212,7 @@ def app(cluster: Cluster) -> Starlette:
     return application(
         "Tocsin data cluster",
         routes(cluster),
-        secret=settings.secret,
+        verifier=cluster.verifier,
         limit_bytes=settings.body_limit_bytes,
         trouble=lambda: cluster.trouble,
     )

@@ -59,7 +59,8 @@ async def execute(
     """Run the statements in order. A text that does not parse runs nothing; a statement that fails
     stops those after it, and the error says which were done."""
     person = subscriber or identity.subject
-    if person != identity.subject and not identity.scopes & {"admin", "broker"}:
+    for_others = identity.scopes & {"admin", "broker"} and identity.broker is None
+    if person != identity.subject and not for_others:
         raise Forbidden("only an admin may speak for another subscriber", field="subscriber")
     session = Session(cluster, identity, person, text, key)
     statements = sql.parse(text)
@@ -98,6 +99,7 @@ async def _create_channel(session: Session, statement: sql.CreateChannel) -> Sta
 
 
 async def _create_broker(session: Session, statement: sql.CreateBroker) -> StatementResult:
+    session.identity.require_broker(statement.name)
     creating = session.cluster.create_broker(statement.name, statement.url)
     return await _create("broker", statement.name, statement.if_not_exists, creating)
 

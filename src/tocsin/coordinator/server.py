@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 
 from tocsin.coordinator.overlay import tree_from
 from tocsin.coordinator.registry import Registry
+from tocsin.errors import InvalidInput
 from tocsin.protocol.coordinator import (
     Heartbeat,
     HeartbeatAnswer,
@@ -19,11 +20,13 @@ from tocsin.protocol.coordinator import (
 )
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import BrokerQuery
+from tocsin.service.addresses import checked_address
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, serving, until_stopped
-from tocsin.service.tokens import check_secret
 from tocsin.service.web import Call, Route, application
 from tocsin.settings import Settings
+from tocsin.sql.tokens import NAME, NAME_RULE
 
 log = structlog.get_logger()
 
@@ -36,7 +39,7 @@ def app(settings: Settings) -> Starlette:
     return application(
         "Tocsin coordinator",
         _Calls(registry, settings.heartbeat_s).routes(),
-        secret=check_secret(settings.secret),
+        verifier=TokenVerifier.of(settings),
         limit_bytes=settings.body_limit_bytes,
     )
 
@@ -67,8 +70,11 @@ class _Calls:
         ]
 
     async def _heartbeat(self, call: Call) -> HeartbeatAnswer:
+        call.identity.require_broker(call.path["name"])
         beat: Heartbeat = await call.body(Heartbeat)
-        name, now = call.path["name"], time.monotonic()
+        name, now = _checked_name(call), time.monotonic()
+        checked_address(beat.url, "http", "url")
+        checked_address(beat.ws_url, "ws", "ws_url")
         place = self._registry.heartbeat(
             name, beat.url, beat.ws_url, beat.connections, beat.subscriptions, now, beat.place
         )
@@ -76,6 +82,7 @@ class _Calls:
         return HeartbeatAnswer(self._heartbeat_s, place, self._registry.assignment(name, now))
 
     async def _leave(self, call: Call) -> Done:
+        call.identity.require_broker(call.path["name"])
         self._registry.leave(call.path["name"])
         self._count()
         log.info("a broker left", broker=call.path["name"])
@@ -93,6 +100,14 @@ class _Calls:
 
     def _count(self) -> None:
         ALIVE.set(sum(broker.alive for broker in self._registry.brokers(time.monotonic())))
+
+
+def _checked_name(call: Call) -> str:
+    """As the cluster takes it: a broker that only one of the two knows would serve nobody."""
+    name: str = call.path["name"]
+    if not NAME.fullmatch(name):
+        raise InvalidInput(f"{name!r} cannot name a broker", field="name", hint=NAME_RULE)
+    return name
 
 
 async def run(settings: Settings) -> None:

@@ -42,9 +42,12 @@ class Registration(Struct, frozen=True):
     url: HttpUrl
 
 
-class Registered(Struct, frozen=True):
+class Registered(Struct, frozen=True, omit_defaults=True):
     name: BrokerName
     store_id: StoreId
+    notice_secret: Annotated[
+        str | None, about("signs notices for this broker alone; without it, the shared secret does")
+    ] = None
 
 
 class AttachRequest(Struct, frozen=True):

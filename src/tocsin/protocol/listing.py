@@ -24,12 +24,16 @@ from tocsin.protocol import (
     failure,
     gap,
     health,
+    keys,
     link,
     publishing,
     queries,
 )
 
-MODULES = (client, broker, gap, publishing, cluster, coordinator, link, failure, health, queries)
+MODULES = (
+    *(client, broker, gap, publishing, cluster, coordinator, link, failure, health, keys),
+    queries,
+)
 PAGE, SCHEMA = "protocol.md", "protocol.schema.json"
 REFERENCE = "#/$defs/{name}"
 

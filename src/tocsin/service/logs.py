@@ -9,6 +9,7 @@ import sys
 import structlog
 
 from tocsin.errors import SettingError
+from tocsin.service.redaction import redact_library_logs, redacted
 
 
 def configure_logs(level: str, style: str) -> None:
@@ -30,6 +31,7 @@ def configure_logs(level: str, style: str) -> None:
             structlog.processors.JSONRenderer(),
         ]
     )
+    redact_library_logs()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -48,7 +50,7 @@ class _StandardError:
 
     def write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(text)
+            sys.stderr.write(redacted(text))
 
     def flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):

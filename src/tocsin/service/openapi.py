@@ -110,7 +110,8 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
         "responses": _responses(route, schemas),
     }
     if route.scopes is not None:
-        operation["security"] = [{scheme: list(route.scopes)} for scheme in _SECURITY]
+        schemes = _SECURITY if route.token_in_query else ("token",)
+        operation["security"] = [{scheme: list(route.scopes)} for scheme in schemes]
     if route.takes is not None:
         operation["requestBody"] = {"content": schemas.content(route.takes)}
     return operation

@@ -1,10 +1,14 @@
-"""The secret that all services of a system share: from the settings, or in the data directory."""
+"""The secret that all services of a system share: from the settings, or in the data directory.
+
+Also for commands of the client's installation: needs nothing that it has not.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+from pathlib import Path
 
 import msgspec
 
@@ -13,24 +17,36 @@ from tocsin.service.tokens import check_secret
 from tocsin.settings import Settings
 
 
+def takes_secret(settings: Settings) -> bool:
+    """Whether the secret signs tokens: without public keys it alone does."""
+    return settings.secret_tokens or not (settings.token_keys or settings.token_issuer)
+
+
 def ensure_secret(settings: Settings) -> Settings:
-    """Settings with a secret: the one given, else the one in the data directory, else a new one."""
+    """Settings with a secret: the one given, else the one in the data directory, else a new one.
+    Where public keys alone are taken, none is needed."""
+    if not takes_secret(settings):
+        return settings
     if settings.secret:
         check_secret(settings.secret)
         return settings
-    file = settings.data / "secret"
+    return msgspec.structs.replace(settings, secret=kept_secret(settings.data / "secret"))
+
+
+def kept_secret(file: Path) -> str:
+    """What the file holds; a new secret for its owner's eyes only if there is no such file."""
     if not file.exists():
-        settings.data.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w") as writing:
                 writing.write(secrets.token_hex(32))
-    return msgspec.structs.replace(settings, secret=file.read_text().strip())
+    return file.read_text().strip()
 
 
 def find_secret(settings: Settings) -> Settings:
     """Like `ensure_secret`, but a missing secret is an error: nobody would share a new one."""
-    if settings.secret or (settings.data / "secret").exists():
+    if not takes_secret(settings) or settings.secret or (settings.data / "secret").exists():
         return ensure_secret(settings)
     raise SettingError(
         f"no secret: TOCSIN_SECRET is not set and {settings.data}/secret does not exist",

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tocsin.errors import SettingError
+from tocsin.service.redaction import UVICORN
 
 GRACE_S = 5
 ABORT = "tocsin.abort"  # an extension in a request's scope: cut the connection, now
@@ -76,6 +77,7 @@ async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None
     config = uvicorn.Config(
         app,
         http=_Protocol,
+        log_config=UVICORN,
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # nobody asks who is behind a proxy

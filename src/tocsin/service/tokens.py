@@ -1,12 +1,13 @@
-"""Bearer tokens (JWT, HS256) with scopes, and the signature on notices.
+"""Bearer tokens with scopes, those of the one secret (JWT, HS256), and the signature on notices.
 
-Both use the one secret that all services of a system share. Knows nothing of HTTP.
+`service.keys` has the tokens of public keys. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -20,6 +21,7 @@ from tocsin.errors import Forbidden, InvalidInput, SettingError, Unauthenticated
 SCOPES = ("publish", "subscribe", "admin", "broker")
 MINIMUM_SECRET_CHARACTERS = 16
 NOTICE_TOLERANCE_S = 300.0
+LEEWAY_S = 60.0  # so far may the clocks of two machines be apart
 
 
 class Identity(Struct, frozen=True):
@@ -27,9 +29,26 @@ class Identity(Struct, frozen=True):
 
     subject: str
     scopes: frozenset[str]
-    expires_at: float
+    expires_at: float  # from then on it is not taken: its end, and the leeway for clocks
     roles: frozenset[str] = frozenset()  # what grants are given to
     claims: Mapping[str, Any] = {}  # everything the token says; parameters may be bound to it
+    key_id: str = ""  # of the public key that vouches for it; empty: the secret does
+
+    @property
+    def broker(self) -> str | None:
+        """The one broker that it may act for; None: it is not held to one. What the shared secret
+        signs is held to none: whoever has that may sign anything."""
+        held = bool(self.key_id) and "broker" in self.scopes and "admin" not in self.scopes
+        return self.subject if held else None
+
+    def require_broker(self, name: str) -> None:
+        """Raise if it is a broker's, and of another one."""
+        if self.broker not in (None, name):
+            raise Forbidden(
+                f"this token is of broker {self.subject!r}, and not of {name!r}",
+                field="name",
+                hint="every broker has a credential of its own name",
+            )
 
     def require(self, *any_of: str) -> None:
         """Raise unless at least one of the scopes was granted; no scope asked means any token."""
@@ -62,7 +81,20 @@ def mint(
     now: float,
     roles: Iterable[str] = (),
 ) -> str:
-    """A signed token for `subject`."""
+    """A token for `subject`, signed with the secret."""
+    claims = claims_for(subject, scopes, expires_s=expires_s, now=now, roles=roles)
+    return jwt.encode(claims, check_secret(secret), algorithm="HS256")
+
+
+def claims_for(
+    subject: str,
+    scopes: Iterable[str],
+    *,
+    expires_s: float,
+    now: float,
+    roles: Iterable[str] = (),
+) -> dict[str, Any]:
+    """What a token for `subject` says, whoever signs it."""
     granted, named = sorted(set(scopes)), sorted(set(roles))
     if not subject:
         raise InvalidInput("a token needs a subject", field="subject")
@@ -80,49 +112,60 @@ def mint(
         "scope": " ".join(granted),
         "iat": int(now),
         "exp": int(now + expires_s),
+        "jti": secrets.token_urlsafe(12),
     }
     if named:
         claims["roles"] = named
-    return jwt.encode(claims, check_secret(secret), algorithm="HS256")
+    return claims
 
 
-def verify(secret: str, token: str | None) -> Identity:
+def verify(secret: str, token: str | None, leeway_s: float = LEEWAY_S) -> Identity:
     """Who the token speaks for; raises Unauthenticated with what is wrong with it."""
     if not token:
-        raise Unauthenticated(
-            "this call needs a token", hint="send the header Authorization: Bearer TOKEN"
-        )
+        raise no_token()
     try:
-        identity = _decoded(secret, token)
+        identity = _decoded(secret, token, leeway_s)
     except jwt.ExpiredSignatureError:
-        raise _expired() from None
-    except jwt.InvalidTokenError as error:
+        raise expired() from None
+    except (jwt.InvalidTokenError, OverflowError, RecursionError) as error:
         raise Unauthenticated(f"the token is not valid: {error}") from None
     if identity.expires_at <= time.time():
-        raise _expired()
+        raise expired()
     return identity
 
 
 @lru_cache(maxsize=4096)  # the same tokens come with every call; a failure is not remembered
-def _decoded(secret: str, token: str) -> Identity:
-    claims = jwt.decode(token, secret, algorithms=["HS256"], options={"require": ["exp", "sub"]})
+def _decoded(secret: str, token: str, leeway_s: float) -> Identity:
+    claims = jwt.decode(
+        token,
+        secret,
+        algorithms=["HS256"],
+        leeway=leeway_s,
+        options={"require": ["exp", "sub"]},
+    )
     return Identity(
         subject=str(claims["sub"]),
-        scopes=frozenset(_words(claims.get("scope", ""))),
-        expires_at=float(claims["exp"]),
-        roles=frozenset(_words(claims.get("roles", ()))),
+        scopes=frozenset(names_in(claims.get("scope", ""))),
+        expires_at=float(claims["exp"]) + leeway_s,
+        roles=frozenset(names_in(claims.get("roles", ()))),
         claims=claims,
     )
 
 
-def _words(claim: Any) -> list[str]:
+def names_in(claim: Any) -> list[str]:
     """A claim that lists names: words of a text, or texts of an array. Anything else lists none."""
     if isinstance(claim, str):
         return claim.split()
     return [name for name in claim if isinstance(name, str)] if isinstance(claim, list) else []
 
 
-def _expired() -> Unauthenticated:
+def no_token() -> Unauthenticated:
+    return Unauthenticated(
+        "this call needs a token", hint="send the header Authorization: Bearer TOKEN"
+    )
+
+
+def expired() -> Unauthenticated:
     return Unauthenticated("the token has expired", hint="ask for a new one")
 
 
@@ -140,6 +183,8 @@ def sign_notice(secret: str, body: bytes, now: float) -> str:
 
 def verify_notice(secret: str, body: bytes, header: str | None, now: float) -> None:
     """Raise unless the notice was signed with our secret, recently."""
+    if not secret:
+        raise Unauthenticated("no secret for notices is agreed yet", field="signature")
     parts = dict(part.partition("=")[::2] for part in (header or "").split(","))
     stamp, given = parts.get("t", ""), parts.get("v1", "")
     if not stamp.isdigit() or not hmac.compare_digest(_digest(secret, stamp, body), given):

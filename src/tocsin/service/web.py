@@ -29,9 +29,10 @@ from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_n
 from tocsin.protocol.failure import error_body
 from tocsin.protocol.health import Health
 from tocsin.protocol.version import HEADER, PARAMETER, check_peer, version_header
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.lingering import Linger
 from tocsin.service.openapi import TOKEN_PARAMETER, Media, describe, page
-from tocsin.service.tokens import Identity, bearer, verify
+from tocsin.service.tokens import Identity, bearer
 
 log = structlog.get_logger()
 
@@ -62,7 +63,7 @@ class Call:
 
     @property
     def token(self) -> str | None:
-        return token_of(self.request)
+        return token_of(self.request, self._route)
 
     def query(self, kind: type[Q]) -> Q:
         """The query parameters, as the route declares them; a wrong one is the caller's mistake, by
@@ -126,7 +127,8 @@ class Route(Struct, frozen=True):
     What is taken and answered is a record of the protocol, or a `Media`; `query` is the record of
     its query parameters. `also` are further statuses that are no errors; `errors` are kinds that
     not every route may answer with. A route that is `unchecked` answers whoever asks, whatever
-    version they speak, and is not counted."""
+    version they speak, and is not counted. `token_in_query`: a browser that calls it can set no
+    header; everywhere else a token in the address is refused, for addresses are written down."""
 
     method: str
     path: str
@@ -140,13 +142,14 @@ class Route(Struct, frozen=True):
     errors: tuple[type[TocsinError], ...] = ()
     query: type[Struct] | None = None
     unchecked: bool = False
+    token_in_query: bool = False
 
 
 def application(
     title: str,
     routes: Sequence[Route],
     *,
-    secret: str,
+    verifier: TokenVerifier,
     limit_bytes: int,
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
     trouble: Callable[[], str | None] = lambda: None,
@@ -157,7 +160,7 @@ def application(
     return Starlette(
         routes=[
             StarletteRoute(
-                route.path, _endpoint(route, secret, limit_bytes), methods=[route.method]
+                route.path, _endpoint(route, verifier, limit_bytes), methods=[route.method]
             )
             for route in _OwnCalls(title, routes, trouble).routes
         ],
@@ -210,7 +213,7 @@ class _OwnCalls:
 
 
 def _endpoint(
-    route: Route, secret: str, limit_bytes: int
+    route: Route, verifier: TokenVerifier, limit_bytes: int
 ) -> Callable[[Request], Awaitable[Response]]:
     async def unchecked(request: Request) -> Response:
         response: Response = await route.handler(Call(route, request, NOBODY, limit_bytes))
@@ -218,7 +221,7 @@ def _endpoint(
 
     async def endpoint(request: Request) -> Response:
         started = time.perf_counter()
-        response = await _answer(route, request, secret, limit_bytes)
+        response = await _answer(route, request, verifier, limit_bytes)
         CALLS.labels(route.path, route.method, str(response.status_code)).inc()
         CALL_TIME.labels(route.path).observe(time.perf_counter() - started)
         return response
@@ -226,11 +229,13 @@ def _endpoint(
     return unchecked if route.unchecked else endpoint
 
 
-async def _answer(route: Route, request: Request, secret: str, limit_bytes: int) -> Response:
+async def _answer(
+    route: Route, request: Request, verifier: TokenVerifier, limit_bytes: int
+) -> Response:
     try:
         identity = NOBODY
         if route.scopes is not None:
-            identity = verify(secret, token_of(request))
+            identity = await verifier.identify(token_of(request, route))
             identity.require(*route.scopes)
         check_peer(_version(request), _caller(identity), "this service")
         answer = await route.handler(Call(route, request, identity, limit_bytes))
@@ -242,9 +247,21 @@ async def _answer(route: Route, request: Request, secret: str, limit_bytes: int)
     return answer if isinstance(answer, Response) else json_response(answer, route.status)
 
 
-def token_of(request: Request) -> str | None:
-    given = request.headers.get("authorization")
-    return bearer(given) or request.query_params.get(TOKEN_PARAMETER)
+def token_of(request: Request, route: Route) -> str | None:
+    given = bearer(request.headers.get("authorization"))
+    if TOKEN_PARAMETER not in request.query_params:
+        return given
+    if not route.token_in_query:
+        raise token_in_address()
+    return given or request.query_params[TOKEN_PARAMETER]
+
+
+def token_in_address() -> InvalidInput:
+    return InvalidInput(
+        "a token is not taken in the address here",
+        field=TOKEN_PARAMETER,
+        hint="send the header Authorization: Bearer TOKEN",
+    )
 
 
 def _version(request: Request) -> str | None:

@@ -12,7 +12,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import httpx
@@ -45,10 +45,27 @@ def _nobody(name: str, news: str) -> None:
     """Listens to what `System.start` tells."""
 
 
+class ServiceEnvironment(msgspec.Struct, frozen=True):
+    """What single services are given besides: other addresses to call, variables of their own."""
+
+    settings: Callable[[str, Settings], Settings] = lambda name, settings: settings
+    variables: Callable[[str], Mapping[str, str]] = lambda name: {}
+
+
+SAME_FOR_ALL = ServiceEnvironment()
+
+
 class System:
     """One cluster, one coordinator and some brokers. Use as an async context manager."""
 
-    def __init__(self, settings: Settings, *, brokers: int = 1, fixed_ports: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        brokers: int = 1,
+        fixed_ports: bool = False,
+        environment: ServiceEnvironment = SAME_FOR_ALL,
+    ) -> None:
         """`fixed_ports`: as the settings say; otherwise free ones are taken."""
         ports = _Ports(settings, fixed_ports)
         host = settings.host
@@ -63,10 +80,10 @@ class System:
             cluster_url=self.cluster_url,
             coordinator_url=self.coordinator_url,
         )
-        self._services = {
-            "cluster": _Service("cluster", "cluster", shared, self.cluster_url),
-            "coordinator": _Service("coordinator", "coordinator", shared, self.coordinator_url),
-        }
+        self._environment = environment
+        self._services: dict[str, _Service] = {}
+        self._add("cluster", "cluster", shared, self.cluster_url)
+        self._add("coordinator", "coordinator", shared, self.coordinator_url)
         self.broker_urls: dict[str, str] = {}
         for number in range(1, brokers + 1):
             name = f"broker_{number}"
@@ -78,7 +95,12 @@ class System:
                 page_cache=shared.page_cache or str(shared.data / "pages"),
             )
             self.broker_urls[name] = f"http://{host}:{own.broker_port}"
-            self._services[name] = _Service(name, "broker", own, self.broker_urls[name])
+            self._add(name, "broker", own, self.broker_urls[name])
+
+    def _add(self, name: str, kind: str, settings: Settings, url: str) -> None:
+        own = self._environment.settings(name, settings)
+        variables = self._environment.variables(name)
+        self._services[name] = _Service(name, kind, own, url, variables)
 
     def token(self, subject: str, *scopes: str, expires_s: float = 30 * 24 * 3600.0) -> str:
         return mint(self.settings.secret, subject, scopes, expires_s=expires_s, now=time.time())
@@ -137,10 +159,13 @@ class System:
 class _Service(Supervised):
     """One service of Tocsin."""
 
-    def __init__(self, name: str, kind: str, settings: Settings, url: str) -> None:
+    def __init__(
+        self, name: str, kind: str, settings: Settings, url: str, variables: Mapping[str, str]
+    ) -> None:
         self.kind = kind
         self.settings = settings
         self.url = url
+        self._variables = dict(variables)
         self._instance = ""  # the process that was started last, as it calls itself
         super().__init__(name, settings.data / "logs" / f"{name}.log")
 
@@ -153,7 +178,9 @@ class _Service(Supervised):
         return Command(
             [sys.executable, "-m", "tocsin", self.kind],
             str(self.log.file),
-            _environment(self.settings) | {SUPERVISED: "1", INSTANCE: self._instance},
+            _environment(self.settings)
+            | self._variables
+            | {SUPERVISED: "1", INSTANCE: self._instance},
             hidden=PREFIX,
             folder=str(Path.cwd()),
         )

@@ -21,6 +21,7 @@ from tocsin.beginnings import checked
 from tocsin.client.transport import tls
 from tocsin.errors import InvalidInput, NotFound, Unavailable
 from tocsin.model import Beginning
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.service.tokens import sign_notice
 from tocsin.service.web import Call, Route, application, json_response
@@ -181,7 +182,9 @@ class FakeCluster:
             ("POST", "/v1/datasets/{name}/records", self._publish, ("publish",)),
         ]
         routes = [Route(m, p, self._guarded(h), s, "") for m, p, h, s in table]
-        return application("Fake cluster", routes, secret=self.secret, limit_bytes=1 << 26)
+        return application(
+            "Fake cluster", routes, verifier=TokenVerifier(secret=self.secret), limit_bytes=1 << 26
+        )
 
     def _guarded(self, handler: Any) -> Any:
         async def guarded(call: Call) -> Any:

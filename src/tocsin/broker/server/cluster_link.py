@@ -24,7 +24,7 @@ from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.page_bytes import Coming
 from tocsin.client.http import NOT_SENT, error_of
 from tocsin.client.transport import HttpClient
-from tocsin.errors import NotFound, TocsinError, Unavailable, Unconfirmed
+from tocsin.errors import NotFound, TocsinError, Unauthenticated, Unavailable, Unconfirmed
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
 from tocsin.protocol.client import Interest, ResultInfo, SubscriptionInfo, SubscriptionList
@@ -50,12 +50,12 @@ from tocsin.protocol.cluster import (
 from tocsin.protocol.cluster import Marker as StoredMarker
 from tocsin.protocol.failure import read_error
 from tocsin.protocol.health import Done
+from tocsin.protocol.keys import Revoked
 from tocsin.protocol.link import Publication
 from tocsin.protocol.publishing import Published
 from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery, encode_query
-from tocsin.service.tokens import mint
+from tocsin.service.keys.credentials import Credential
 
-TOKEN_S = 3600.0
 PUBLISH_S = 60.0
 CALLS_AT_ONCE = 4  # range calls under way; more ranges wait and travel together
 RANGES_PER_CALL = 256
@@ -120,16 +120,19 @@ def stream_line(line: RoutedLine[dict[str, Any]]) -> StreamLine | None:
 class ClusterLink:
     """Calls to the cluster under this broker's name."""
 
-    def __init__(self, url: str, secret: str, name: str, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, url: str, credential: Credential, name: str, timeout_s: float = 10.0
+    ) -> None:
         self.url = url.rstrip("/")
+        self.notice_secret: str | None = None  # signs notices for us alone; None: the shared one
+        self.registered_at = 0.0
+        self.refused: str | None = None  # why the cluster does not take our token
         self.fetched_bytes: int = 0
-        self._secret = secret
+        self._credential = credential
         self._name = name
         self._timeout_s = timeout_s
         self._mine = f"/v1/brokers/{quote(name, safe='')}"
         self._http = HttpClient(speaker=f"broker {name}", timeout=timeout_s)
-        self._token = ""
-        self._token_until = 0.0
         self._wanted: list[_Wanted] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._flushing = False
@@ -141,7 +144,13 @@ class ClusterLink:
         await self._http.aclose()
 
     async def register(self, broker_url: str) -> Registered:
-        return await self._call("PUT", self._mine, Registered, Registration(broker_url))
+        registered = await self._call("PUT", self._mine, Registered, Registration(broker_url))
+        self.notice_secret, self.registered_at = registered.notice_secret, time.monotonic()
+        return registered
+
+    async def revoked(self) -> Revoked:
+        """Whose tokens are no longer taken."""
+        return await self._call("GET", "/v1/revocations", Revoked)
 
     async def load(self) -> BrokerSubscriptions:
         """All frontend subscriptions that are now on this broker."""
@@ -347,7 +356,10 @@ class ClusterLink:
         except httpx.HTTPError as error:
             raise self._silent(error) from error
         if not response.is_success:
-            raise error_of(response)
+            failure = error_of(response)
+            self.refused = failure.message if isinstance(failure, Unauthenticated) else None
+            raise failure
+        self.refused = None
         try:
             return msgspec.json.decode(response.content, type=kind)
         except msgspec.DecodeError as error:
@@ -356,8 +368,4 @@ class ClusterLink:
             ) from None
 
     def _bearer(self) -> str:
-        now = time.time()
-        if now > self._token_until - TOKEN_S / 2:
-            self._token = mint(self._secret, self._name, ["broker"], expires_s=TOKEN_S, now=now)
-            self._token_until = now + TOKEN_S
-        return self._token
+        return self._credential.token()

@@ -22,6 +22,7 @@ from tocsin.errors import TooLarge, UpgradeRequired
 from tocsin.protocol.client import COME_AGAIN, INTERNAL, MALFORMED, TOO_LARGE
 from tocsin.protocol.link import Message, decode, encode
 from tocsin.protocol.version import HEADER
+from tocsin.service.tokens import Identity
 
 log = structlog.get_logger()
 
@@ -65,6 +66,7 @@ class Link(WSListener):
         self.neighbour = neighbour
         self.incarnation = incarnation
         self.store_id: str | None = None  # of the store that both brokers were with
+        self.identity: Identity | None = None  # that the neighbour showed, if it dialled
         self.transport: WSTransport | None = None
         self.opened_at = 0.0
         self.refused: UpgradeRequired | None = None  # why we gave it up as soon as it was there

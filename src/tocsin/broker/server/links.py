@@ -24,17 +24,17 @@ from tocsin.broker.server.link import Limits, Link, LinkCounts
 from tocsin.broker.server.upgrades import QUIET, Asked, Refused
 from tocsin.client.transport import tls
 from tocsin.errors import Conflict, Forbidden, InvalidInput, NotFound, UpgradeRequired
-from tocsin.protocol.client import COME_AGAIN, GOING_AWAY, UPGRADE_REQUIRED
+from tocsin.protocol.client import COME_AGAIN, GOING_AWAY, UNAUTHENTICATED, UPGRADE_REQUIRED
 from tocsin.protocol.failure import read_error
 from tocsin.protocol.link import INCARNATION_HEADER, PATH, Hello, Message
 from tocsin.protocol.version import VERSION, check_peer
-from tocsin.service.tokens import mint
+from tocsin.service.keys.credentials import LINK, Credential
+from tocsin.service.tokens import Identity
 
 log = structlog.get_logger()
 
 STEADY_S = 5.0  # a link that held so long was a good one: the next failure starts small
 DIAL_S = 5.0
-TOKEN_S = 60.0
 UNREACHED = (OSError, TimeoutError, WSError, UpgradeRequired)
 
 
@@ -53,7 +53,7 @@ class Links:
     def __init__(
         self,
         name: str,
-        secret: str,
+        credential: Credential,
         listener: Listener,
         limits: Limits,
         *,
@@ -66,7 +66,7 @@ class Links:
         self.name = name
         self.counts = LinkCounts()
         self.limits = limits
-        self._secret = secret
+        self._credential = credential
         self._listener = listener
         self._clock = clock
         self._store_id = store_id
@@ -146,7 +146,7 @@ class Links:
 
     async def _dial_once(self, link: Link) -> None:
         """Returns when the link is lost."""
-        token = mint(self._secret, self.name, ["broker"], expires_s=TOKEN_S, now=time.time())
+        token = self._credential.token(LINK + link.neighbour)
         link.store_id = self._store_id()
         hello = asdict(Hello(self.name, link.incarnation, VERSION, link.store_id))
         query = urlencode({key: value for key, value in hello.items() if value is not None})
@@ -210,7 +210,17 @@ class Links:
         self._newest[name] = hello.incarnation
         link = Link(self, name, hello.incarnation, dialled=False)
         link.store_id = store_id
+        link.identity = asked.identity
         return link
+
+    def cut_revoked(self, refusal: Callable[[Identity], str | None]) -> None:
+        """Cut links whose neighbour's token is no longer taken. One that we dialled showed none:
+        its name is what is known of it."""
+        for name, link in list(self._links.items()):
+            shown = link.identity or Identity(name, frozenset({"broker"}), 0.0)
+            reason = refusal(shown)
+            if reason is not None:
+                link.cut(UNAUTHENTICATED, reason)
 
     # What links call
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -31,6 +32,7 @@ from tocsin.broker.server.trace_stream import Recording, TraceResponse
 from tocsin.errors import (
     InvalidInput,
     TocsinError,
+    Unauthenticated,
     Unavailable,
 )
 from tocsin.policies.message import parse_message_policy
@@ -47,6 +49,7 @@ from tocsin.protocol.broker import (
     Recalling,
 )
 from tocsin.protocol.client import (
+    UNAUTHENTICATED,
     Acknowledgement,
     Interest,
     Results,
@@ -56,10 +59,12 @@ from tocsin.protocol.client import (
 from tocsin.protocol.cluster import News
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.tokens import verify_notice
 from tocsin.service.web import Call, application
 
 T = TypeVar("T")
+REGISTER_EVERY_S = 30.0
 
 
 class Waiter(Generic[T]):
@@ -80,23 +85,30 @@ class Waiter(Generic[T]):
 class Rest:
     """The handlers. `waiting` are calls that must be let go when the broker stops."""
 
-    def __init__(self, driver: Driver, info: BrokerInfo, stall_s: float) -> None:
+    def __init__(
+        self, driver: Driver, info: BrokerInfo, stall_s: float, verifier: TokenVerifier
+    ) -> None:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
+        self.verifier = verifier
         self.relay = RelayCalls(driver.link)
         self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
         self.streams: set[EventLine | Recording] = set()
         self.waiting: set[Waiter[Any]] = set()
 
     def app(self) -> Starlette:
-        settings = self._driver.settings
         return application(
             f"Tocsin broker {self._info.name}",
             routes(self),
-            secret=settings.secret,
-            limit_bytes=settings.body_limit_bytes,
+            verifier=self.verifier,
+            limit_bytes=self._driver.settings.body_limit_bytes,
+            trouble=self._trouble,
         )
+
+    def _trouble(self) -> str | None:
+        refused = self._driver.link.refused
+        return None if refused is None else f"the cluster refuses this broker: {refused}"
 
     def _owner(self, subscription: int) -> str | None:
         frontend = self._driver.core.table.frontends.get(subscription)
@@ -175,6 +187,9 @@ class Rest:
             )
 
         answer = await self._wait(ask)
+        reason = self.verifier.refusal(call.identity)
+        if reason is not None:  # while it waited
+            raise Unauthenticated(reason)
         self._driver.counts.delivered += len(answer.results)
         return results_body(answer)
 
@@ -216,13 +231,37 @@ class Rest:
     async def notices(self, call: Call) -> Done:
         body = await call.bytes()
         signature = call.request.headers.get("tocsin-signature")
-        verify_notice(self._driver.settings.secret, body, signature, time.time())
+        link = self._driver.link
+        try:
+            secret = link.notice_secret or self._driver.settings.secret
+            verify_notice(secret, body, signature, time.time())
+        except Unauthenticated:
+            self._register_again()
+            raise
         try:
             notice = msgspec.json.decode(body, type=News)
         except msgspec.DecodeError as error:
             raise InvalidInput(f"the notice does not fit: {error}") from None
         self._driver.notice(notice)
         return Done()
+
+    def _register_again(self) -> None:
+        """The cluster may have another secret for our notices than when it handed one out."""
+        link, now = self._driver.link, time.monotonic()
+        if link.notice_secret is not None and now - link.registered_at >= REGISTER_EVERY_S:
+            link.registered_at = now
+            self._driver.spawn(self._register())
+
+    async def _register(self) -> None:
+        with contextlib.suppress(TocsinError):  # the next notice, and news, make up for it
+            await self._driver.link.register(self._info.url)
+
+    def close_revoked(self) -> None:
+        """End streams whose token is no longer taken."""
+        for stream in list(self.streams):
+            reason = self.verifier.refusal(stream.identity)
+            if reason is not None:
+                stream.close(UNAUTHENTICATED, reason)
 
     async def cache(self, _: Call) -> CacheInfo:
         core = self._driver.core

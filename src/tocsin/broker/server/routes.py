@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tocsin.broker.server.pages.calls import page_routes
 from tocsin.broker.server.relay import relay_routes
-from tocsin.errors import Conflict, Unauthenticated
+from tocsin.errors import Conflict, NotFound, StatementError, Unauthenticated
 from tocsin.protocol.broker import (
     BrokerInfo,
     CacheInfo,
@@ -88,6 +88,7 @@ def _subscription_routes(rest: Rest) -> list[Route]:
             "Subscribe to a channel",
             Interest,
             SubscriptionInfo,
+            errors=(NotFound,),
         ),
         Route(
             "GET",
@@ -130,6 +131,7 @@ def _result_routes(rest: Rest) -> list[Route]:
             "Signals or results as they come (SSE)",
             answers=Media("text/event-stream", Event),
             query=EventsQuery,
+            token_in_query=True,
         ),
     ]
 
@@ -164,5 +166,6 @@ def _cache_routes(rest: Rest) -> list[Route]:
             "Old records of a routed dataset, as far as the brokers' caches hold them",
             Recalling,
             Recalled,
+            errors=(NotFound, StatementError),
         ),
     ]

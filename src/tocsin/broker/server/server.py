@@ -21,6 +21,7 @@ from tocsin.broker.server.metrics import BROKERS
 from tocsin.broker.server.rest import Rest
 from tocsin.broker.server.socket_clients import SocketClients
 from tocsin.broker.server.sockets import PATH, Sockets
+from tocsin.broker.server.upgrades import Entrance
 from tocsin.client.http import error_of
 from tocsin.client.transport import HttpClient
 from tocsin.errors import TocsinError
@@ -30,9 +31,10 @@ from tocsin.protocol.client import (
 )
 from tocsin.protocol.coordinator import Heartbeat, HeartbeatAnswer
 from tocsin.protocol.link import PATH as LINK_PATH
+from tocsin.service.keys.credentials import LINK, credential_of
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, serving, until_stopped
-from tocsin.service.tokens import check_secret, mint
 from tocsin.settings import Settings
 
 log = structlog.get_logger()
@@ -44,8 +46,10 @@ class Broker:
     """Start it, or use it as an asynchronous context."""
 
     def __init__(self, settings: Settings, *, stall_s: float = STALL_S) -> None:
-        check_secret(settings.secret)
         self.settings = settings
+        self.verifier = TokenVerifier.of(settings)
+        self._credential = credential_of(settings)
+        self._verified = self.verifier.version
         self._stall_s = stall_s
         self._loops: list[asyncio.Task[None]] = []
         self._place: int | None = None  # among all brokers, as the coordinator counts
@@ -66,6 +70,7 @@ class Broker:
         try:
             self.driver.tick()  # it asks the cluster
             await self.driver.ready
+            await self._learn_revoked()
             await self.sockets.start(ws_listener)
         except BaseException:
             ws_listener.close()
@@ -75,6 +80,7 @@ class Broker:
         BROKERS.drivers.append(self.driver)
         BROKERS.links.append(self.links)
         self._loops.append(asyncio.create_task(self._heartbeat()))
+        self._loops.append(asyncio.create_task(self._follow_revocations()))
         log.info("broker ready", broker=self.name, url=self.url, ws_url=self.ws_url)
 
     def _listen(self) -> tuple[socket.socket, socket.socket]:
@@ -92,13 +98,13 @@ class Broker:
 
     def _build(self) -> None:
         settings = self.settings
-        link = ClusterLink(settings.cluster_url, settings.secret, self.name)
+        link = ClusterLink(settings.cluster_url, self._credential, self.name)
         self._stack.push_async_callback(link.close)
         self.driver = Driver(settings, link, self.url)
         self._stack.push_async_callback(self.driver.close)
         self.links = Links(
             self.name,
-            settings.secret,
+            self._credential,
             self.driver,
             Limits(frame_bytes=min(FRAME_BYTES, settings.frame_limit_bytes)),
             store_id=lambda: self.driver.machine.store_id,
@@ -106,14 +112,15 @@ class Broker:
         self._stack.push_async_callback(self.links.stop)
         self.sockets = Sockets(
             SocketClients(self.driver),
-            secret=settings.secret,
+            verifier=self.verifier,
             frame_limit_bytes=settings.frame_limit_bytes,
             connection_bytes=settings.connection_bytes,
             stall_s=self._stall_s,
             stalled=self._count_stalled,
-            others={LINK_PATH: self.links.accept},
+            others={LINK_PATH: Entrance(self.links.accept, audience=LINK + self.name)},
         )
-        self.rest = Rest(self.driver, BrokerInfo(self.name, self.url, self.ws_url), self._stall_s)
+        info = BrokerInfo(self.name, self.url, self.ws_url)
+        self.rest = Rest(self.driver, info, self._stall_s, self.verifier)
 
     async def stop(self) -> None:
         """Leave gracefully: no new clients, markers stored, the connected ones sent elsewhere."""
@@ -167,8 +174,27 @@ class Broker:
                 if now - checked_at >= min(1.0, self._stall_s / 8):
                     checked_at = now
                     self.sockets.close_stalled(now)
+                    self._close_revoked(now)
             except Exception:
                 log.exception("a tick failed")
+
+    def _close_revoked(self, now: float) -> None:
+        self.verifier.poll(now)
+        if self._verified != self.verifier.version:
+            self._verified = self.verifier.version
+            self.sockets.close_revoked()
+            self.rest.close_revoked()
+            self.links.cut_revoked(self.verifier.refusal)
+
+    async def _follow_revocations(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.news_poll_s)
+            await self._learn_revoked()
+
+    async def _learn_revoked(self) -> None:
+        """What the cluster knows; while it is away, what it said last stays."""
+        with contextlib.suppress(TocsinError):
+            self.verifier.revocations.heard(await self.driver.link.revoked())
 
     async def _heartbeat(self) -> None:
         reached = True
@@ -220,14 +246,15 @@ class Broker:
     async def _coordinate(
         self, http: httpx.AsyncClient, method: str, body: Heartbeat | None = None
     ) -> httpx.Response:
-        now = time.time()
-        token = mint(self.settings.secret, self.name, ["broker"], expires_s=60, now=now)
         path = f"/v1/brokers/{quote(self.name, safe='')}"
         return await http.request(
             method,
             self.settings.coordinator_url.rstrip("/") + path,
             content=None if body is None else msgspec.json.encode(body),
-            headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
+            headers={
+                "authorization": f"Bearer {self._credential.token()}",
+                "content-type": "application/json",
+            },
         )
 
 

@@ -26,11 +26,12 @@ from picows import (
 from tocsin.broker.server.fragments import Fragments
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.requests import Malformed, parse
-from tocsin.broker.server.upgrades import QUIET, Accept, Asked, RefusedSocket, upgrade
+from tocsin.broker.server.upgrades import QUIET, Asked, Entrance, RefusedSocket, upgrade
 from tocsin.errors import InvalidInput, TocsinError, TooLarge, UpgradeRequired
 from tocsin.protocol import client as frames
 from tocsin.protocol.failure import error_info
 from tocsin.protocol.version import check_peer
+from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.serving import port_of
 from tocsin.service.tokens import Identity
 
@@ -250,12 +251,12 @@ class Sockets:
         self,
         handler: Handler,
         *,
-        secret: str,
+        verifier: TokenVerifier,
         frame_limit_bytes: int,
         connection_bytes: int,
         stall_s: float,
         stalled: Callable[[], None],
-        others: Mapping[str, Accept] | None = None,
+        others: Mapping[str, Entrance] | None = None,
     ) -> None:
         """`others`: what else may be connected to here, by path."""
         self.handler = handler
@@ -265,8 +266,8 @@ class Sockets:
         self.high_bytes = max(1, connection_bytes // 4)
         self.connections: set[Socket] = set()
         self.backed_up: set[Socket] = set()
-        self._secret = secret
-        self._paths = {PATH: self._accept, **(others or {})}
+        self._verifier = verifier
+        self._paths = {PATH: Entrance(self._accept, token_in_query=True), **(others or {})}
         self._stall_s = stall_s
         self._stalled = stalled
         self._dirty: dict[Socket, None] = {}
@@ -275,7 +276,7 @@ class Sockets:
     async def start(self, listener: sockets.socket) -> None:
         self.port = port_of(listener)
         self._server = await ws_create_server(
-            partial(upgrade, secret=self._secret, paths=self._paths),
+            partial(upgrade, verifier=self._verifier, paths=self._paths),
             sock=listener,
             enable_auto_ping=True,
             auto_ping_idle_timeout=PING_IDLE_S,
@@ -325,6 +326,13 @@ class Sockets:
                 self._stalled()
                 log.info("closed a stalled client", subscriber=connection.identity.subject)
                 connection.close(frames.COME_AGAIN, "stalled: reconnect and resume")
+
+    def close_revoked(self) -> None:
+        """Close clients whose token is no longer taken."""
+        for connection in list(self.connections):
+            reason = self._verifier.refusal(connection.identity)
+            if reason is not None:
+                connection.close(frames.UNAUTHENTICATED, reason)
 
     def _flush(self) -> None:
         dirty, self._dirty = self._dirty, {}

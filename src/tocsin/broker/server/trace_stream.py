@@ -29,7 +29,7 @@ class Recording:
         self.open = True
         self._driver = driver
         self._core = driver.core
-        self._identity = identity
+        self.identity = identity
         self._recorder = Recorder(driver.core)
         self._over = asyncio.Event()
         self._told_at = time.monotonic()
@@ -57,7 +57,7 @@ class Recording:
         try:
             await asyncio.wait_for(self._over.wait(), seconds)
         except TimeoutError:
-            expired = time.time() >= self._identity.expires_at
+            expired = time.time() >= self.identity.expires_at
             replaced = self._driver.core is not self._core  # with all that was known of it
             if expired or replaced or not self._recorder.open:
                 self.close()

@@ -20,7 +20,10 @@ from tocsin.errors import NotFound, TocsinError
 from tocsin.protocol import client as frames
 from tocsin.protocol.failure import error_body, error_info
 from tocsin.protocol.version import HEADER, PARAMETER, version_header
-from tocsin.service.tokens import Identity, bearer, verify
+from tocsin.service.keys.verifier import TokenVerifier
+from tocsin.service.openapi import TOKEN_PARAMETER
+from tocsin.service.tokens import Identity, bearer
+from tocsin.service.web import token_in_address
 
 # Everything worth telling is in our own structured log; picows' own lines repeat it.
 QUIET = logging.getLogger("picows.tocsin")
@@ -53,19 +56,32 @@ Accept = Callable[[Asked], WSListener]
 """What listens to a new connection; raises a TocsinError, or Refused, if there is to be none."""
 
 
+class Entrance(Struct, frozen=True):
+    """A path to connect to. `audience`: tokens for it alone are taken too. `token_in_query`:
+    browsers come here, and can set no header."""
+
+    accept: Accept
+    audience: str = ""
+    token_in_query: bool = False
+
+
 def upgrade(
-    request: WSUpgradeRequest, secret: str, paths: Mapping[str, Accept]
+    request: WSUpgradeRequest, verifier: TokenVerifier, paths: Mapping[str, Entrance]
 ) -> WSUpgradeResponseWithListener:
     try:
         url = urlsplit(request.path.decode("ascii", "replace"))
         if url.path not in paths:
             hint = f"connect to {' or '.join(paths)}"
             raise NotFound(f"no route {url.path}", hint=hint)
-        query = parse_qs(url.query)
-        token = bearer(request.headers.get("Authorization")) or query.get("token", [""])[0]
+        entrance, query = paths[url.path], parse_qs(url.query)
+        if TOKEN_PARAMETER in query and not entrance.token_in_query:
+            raise token_in_address()
+        in_query = query.get(TOKEN_PARAMETER, [""])[0]
+        token = bearer(request.headers.get("Authorization")) or in_query
         header, parameter = request.headers.get(HEADER), query.get(PARAMETER, [None])[0]
-        asked = Asked(verify(secret, token), query, token, header or parameter, bool(header))
-        listener = paths[url.path](asked)
+        identity = verifier.verify(token, entrance.audience)
+        asked = Asked(identity, query, token, header or parameter, bool(header))
+        listener = entrance.accept(asked)
     except TocsinError as error:
         return _refuse(error, {})
     except Refused as refused:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select, true, update
 
 from tocsin.model import filtered_dataset
 from tocsin.storage.store import schema
@@ -19,12 +19,16 @@ _frontend = schema.frontend_subscriptions
 
 
 def put(
-    connection: Connection, wanted: Sequence[tuple[int, str, int]], ends: Mapping[str, int]
+    connection: Connection,
+    wanted: Sequence[tuple[int, str, int]],
+    ends: Mapping[str, int],
+    broker: str | None = None,
 ) -> list[int]:
     """Move markers (subscription, epoch, position) forward. Returns the ids of subscriptions that
     are not there or are of another epoch, each once, in the order given. `ends`: of the logs, by
-    dataset."""
+    dataset. `broker`: only subscriptions that it serves are there."""
     known: dict[int, tuple[str, int, int]] = {}
+    anywhere = true() if broker is None else _frontend.c.broker == broker
     for chunk in chunks(sorted({number for number, _, _ in wanted})):
         rows = connection.execute(
             select(
@@ -35,7 +39,7 @@ def put(
                 _backend.c.channel,
             )
             .join_from(_frontend, _backend, _frontend.c.backend == _backend.c.id)
-            .where(_frontend.c.id.in_(chunk))
+            .where(_frontend.c.id.in_(chunk), anywhere)
         )
         for number, epoch, head, marker, channel in rows:
             dataset = filtered_dataset(channel)

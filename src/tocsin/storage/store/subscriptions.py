@@ -153,10 +153,25 @@ class Subscriptions:
         write: Write,
         wanted: Sequence[tuple[int, str, int]],
         ends: Mapping[str, int] = _NOWHERE,
+        broker: str | None = None,
     ) -> list[int]:
         """Move markers (subscription, epoch, position) forward; returns the unknown ids. Markers of
-        filters go no farther than the `ends` of their datasets' logs."""
-        return markers.put(write.connection, wanted, ends)
+        filters go no farther than the `ends` of their datasets' logs. `broker`: a subscription
+        that it does not serve is unknown."""
+        return markers.put(write.connection, wanted, ends, broker)
+
+    @reads
+    def served_by(
+        self, connection: Connection, broker: str, backends: Sequence[int]
+    ) -> frozenset[int]:
+        """Those of the backend subscriptions that somebody on the broker holds."""
+        served: set[int] = set()
+        for chunk in chunks(sorted(set(backends))):
+            held = select(_frontend.c.backend).where(
+                _frontend.c.backend.in_(chunk), _frontend.c.broker == broker
+            )
+            served.update(connection.scalars(held.distinct()))
+        return frozenset(served)
 
     @reads
     def marker_of(

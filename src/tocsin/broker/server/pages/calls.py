@@ -108,6 +108,7 @@ def page_routes(calls: PageCalls) -> list[Route]:
                 answers=ANY_BYTES,
                 also={206: ANY_BYTES, 304: None},
                 query=LedByQuery,
+                token_in_query=True,
             )
             for path in ("/v1/attachments/{id}", "/attachments/{id}")
         ),

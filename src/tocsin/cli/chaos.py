@@ -1,0 +1,145 @@
+"""`tocsin chaos`: a whole system under load, broken in every way that this machine allows."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tocsin import extras
+from tocsin.cli.jars import ensure_jars
+from tocsin.cli.options import Config, Profile, Set, settings_from
+from tocsin.cli.output import complain, err, show_table
+from tocsin.cli.progress import Watch
+from tocsin.errors import Unavailable
+from tocsin.settings import SHORT_LIVED_JAVA
+
+if TYPE_CHECKING:
+    from tocsin.dev.server import Server
+    from tocsin.testing.chaos.play import Outcome, Place
+
+DISK_BYTES = 1024 * 1024 * 1024
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(chaos)
+
+
+def chaos(
+    minutes: Annotated[float, typer.Option(min=0.1, help="how long things are broken")] = 5.0,
+    profile: Profile = "embedded",
+    seed: Annotated[int, typer.Option(min=0, help="another seed, another order of faults")] = 1,
+    brokers: Annotated[int, typer.Option(min=1, max=8)] = 2,
+    keep: Annotated[bool, typer.Option(help="leave the logs for a look")] = False,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Break the parts of a system under load, in an order drawn from the seed, and judge at the
+    end what publishers and subscribers were told."""
+    import uvloop
+
+    from tocsin.service.logs import configure_logs
+    from tocsin.testing.chaos.play import Course, play
+
+    configure_logs("error", "auto")
+    with ExitStack() as until:
+        folder = Path(tempfile.mkdtemp(prefix="tocsin-chaos-"))
+        if keep:
+            until.callback(err.print, f"the logs are in {folder}/data/logs", soft_wrap=True)
+        else:
+            until.callback(shutil.rmtree, folder, ignore_errors=True)
+        servers = _servers(until) if profile == "company" else []
+        place = _place(folder, servers, until)
+        urls = [server.url for server in servers] or ["", ""]
+        addresses = dict(zip(("log", "store"), urls, strict=True))
+        flags = {"profile": profile, **DEFAULTS, **addresses}
+        settings = settings_from(config, set_, **flags, data=(place.disk or folder) / "data")
+        ensure_jars(settings)
+        course = Course(seconds=minutes * 60, seed=seed, brokers=brokers)
+        outcome = uvloop.run(play(course, settings, place, _Shown()))
+        if keep and place.disk is not None:
+            shutil.copytree(place.disk / "data" / "logs", folder / "data" / "logs")
+    _show(outcome)
+    for promise in outcome.broken:
+        complain(Unavailable(promise))
+    raise typer.Exit(1 if outcome.broken else 0)
+
+
+DEFAULTS = {
+    "master": "local[2]",
+    "java_options": SHORT_LIVED_JAVA,
+    "warm_up": False,
+    "flush_interval_s": 2.0,
+    "java_limit_s": 5.0,
+    "real_time_batch_s": 2.0,
+    "log_level": "warning",
+}
+"""Quick to start, soon busy with its files, and not patient with Java that hangs."""
+
+
+def _servers(until: ExitStack) -> list[Server]:
+    """Kafka and PostgreSQL, for as long as the run lasts."""
+    extras.require("kafka")
+    extras.require("postgresql")
+    from tocsin.dev.kafka import Kafka
+    from tocsin.dev.postgresql import PostgreSQL
+    from tocsin.dev.throwaway import Throwaway
+
+    with Watch(err) as watch:
+        for kind in (Kafka, PostgreSQL):
+            kind.install(watch)
+        throwaway = until.enter_context(Throwaway())
+        watch.begin("starting Kafka and PostgreSQL", 0)
+        return [throwaway.start(Kafka), throwaway.start(PostgreSQL)]
+
+
+def _place(folder: Path, servers: list[Server], until: ExitStack) -> Place:
+    """What of this machine may be broken; what may not is said."""
+    from tocsin.dev.packages import apt_install
+    from tocsin.testing.chaos import clocks
+    from tocsin.testing.chaos.faults import small_disk
+    from tocsin.testing.chaos.play import Place
+
+    disk: Path | None = folder / "disk"
+    if not until.enter_context(small_disk(folder / "disk", DISK_BYTES)):
+        err.print("not here: full disks (it takes the right to mount a file system)")
+        disk = None
+    library: Path | None = None
+    try:
+        if reason := clocks.missing():
+            apt_install(reason, clocks.PACKAGES)
+        library = clocks.build(folder / "clocks")
+    except Unavailable as error:
+        err.print(f"not here: clocks that are set ({error.message})")
+    return Place(servers=servers, disk=disk, clocks=library)
+
+
+class _Shown:
+    def phase(self, what: str) -> None:
+        err.print(what, highlight=False)
+
+    def happened(self, at_s: float, what: str) -> None:
+        err.print(f"{at_s:7.1f} s  {what}", highlight=False)
+
+
+def _show(outcome: Outcome) -> None:
+    figures = outcome.figures
+    show_table(
+        ["what became of it", "count"],
+        [
+            ["records acknowledged", figures.acknowledged],
+            ["sent, and nobody knows", figures.in_doubt],
+            ["subscribers", figures.people],
+            ["their visits", figures.visits],
+            ["results shown", figures.shown],
+            ["shown again after coming back", figures.repeated],
+            ["longest wait for an acknowledgement", f"{figures.longest_wait_s:.1f} s"],
+            ["restarts of services", sum(outcome.restarts.values())],
+            ["promises broken", len(outcome.broken)],
+        ],
+    )
+    show_table(["fault", "times"], [[name, count] for name, count in outcome.faults.items()])

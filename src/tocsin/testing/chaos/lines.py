@@ -1,0 +1,55 @@
+"""Lines between the processes of a chaos run, each of which can be broken alone."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+from sqlalchemy import make_url
+
+from tocsin.settings import Settings
+from tocsin.testing.chaos.proxy import Proxy
+
+
+class Lines:
+    """Proxies by name. They are bound while a system is being made, and pass on once started."""
+
+    def __init__(self) -> None:
+        self.proxies: dict[str, Proxy] = {}
+
+    def through(self, service: str, own: Settings) -> Settings:
+        """The settings of a service, whose calls go by way of lines of its own."""
+        if service.startswith("broker"):
+            return msgspec.structs.replace(
+                own,
+                cluster_url=self._to_service(f"{service} → cluster", own.cluster_url),
+                coordinator_url=self._to_service(f"{service} → coordinator", own.coordinator_url),
+            )
+        if service == "cluster" and own.store:
+            return msgspec.structs.replace(own, store=self._to_store("cluster → store", own.store))
+        return own
+
+    async def start(self) -> None:
+        for proxy in self.proxies.values():
+            await proxy.start()
+
+    async def close(self) -> None:
+        for proxy in self.proxies.values():
+            await proxy.close()
+
+    def _to_service(self, name: str, url: str) -> str:
+        parts = urlsplit(url)
+        assert parts.port is not None
+        place = f"{parts.hostname}:{self._proxy(name, parts.port).port}"
+        return urlunsplit(parts._replace(netloc=place))
+
+    def _to_store(self, name: str, address: str) -> str:
+        url = make_url(address)
+        if url.port is None:
+            return address
+        port = self._proxy(name, url.port).port
+        return url.set(port=port).render_as_string(hide_password=False)
+
+    def _proxy(self, name: str, port: int) -> Proxy:
+        self.proxies[name] = Proxy(port)
+        return self.proxies[name]
