@@ -23,6 +23,7 @@ from tocsin.testing.simulation.broker import SimulatedBroker
 from tocsin.testing.simulation.checkers import BrokenPromise, promise
 from tocsin.testing.simulation.client import SimulatedClient
 from tocsin.testing.simulation.cluster_process import ClusterProcess
+from tocsin.testing.simulation.created import created
 from tocsin.testing.simulation.disk import SimulatedDisk
 from tocsin.testing.simulation.history import HistoryChecker
 from tocsin.testing.simulation.observed import ObservedCluster
@@ -191,7 +192,7 @@ class ClusterWorld(World):
 
     def _run(self, happenings: int) -> None:
         faulty, self.faulty = self.faulty, False
-        self.process.create()
+        self.process.create(created())
         self.cluster.look()
         for broker in self.brokers:
             broker.start()

@@ -7,15 +7,12 @@ When it dies, its objects are abandoned, and the files become what a crash leave
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from random import Random
-from tempfile import TemporaryDirectory
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 from sqlalchemy import Connection, event
@@ -27,22 +24,21 @@ from tocsin.cluster.burying import letters_of
 from tocsin.cluster.intake import DEAD_LETTERS
 from tocsin.cluster.log_positions import counts_from, open_dataset
 from tocsin.errors import Damaged, TocsinError, Unavailable
-from tocsin.model import Channel, Departure, Subscription
+from tocsin.model import Channel, Subscription
 from tocsin.settings import Settings
 from tocsin.spark.answering import Answering, Prepared
-from tocsin.spark.asking import Record
+from tocsin.spark.asking import Overlong, Record
 from tocsin.spark.channel_runs import ChannelRuns
 from tocsin.spark.housekeeping import Housekeeping
-from tocsin.spark.pins import Pinned, Pins
 from tocsin.spark.repetition import Schedule
 from tocsin.spark.steps import Steps
-from tocsin.storage.log import Appended, Cut, PublicationLog
+from tocsin.storage.log import Appended, PublicationLog
 from tocsin.storage.log.segments import SegmentReader, Segments
-from tocsin.storage.log.segments.repair import Repair
 from tocsin.storage.store.database import Database
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
-from tocsin.testing.simulation.agenda import Agenda
+from tocsin.testing.simulation.cluster_memory import Cuts, Environment, Life, Task
+from tocsin.testing.simulation.crash import abandon, repair
 from tocsin.testing.simulation.disk import Crashed, SimulatedDisk
 from tocsin.testing.simulation.questions import (
     CHANNELS,
@@ -55,73 +51,7 @@ from tocsin.testing.simulation.questions import (
 from tocsin.testing.simulation.stored import StoredFiles
 
 EPOCH_S = 1_760_000_000.0  # what clocks show when the world begins
-FULL = 2  # SQLite's synchronous=FULL
 T = TypeVar("T")
-
-
-class Environment(Protocol):
-    """What the process is in."""
-
-    agenda: Agenda
-    random: Random
-
-    def committed(self) -> None:
-        """The store has changed."""
-
-    def notify(
-        self, broker: str, store_id: str, heads: list[NewHead], gone: list[Departure]
-    ) -> None:
-        """Send a notice: it may be lost, late, and come twice."""
-
-    def query_s(self) -> float:
-        """How long a query takes, or SparkIsGone."""
-
-    def cluster_died(self) -> None:
-        """By a fault of the disk's, of the store's, or by command."""
-
-
-class Cuts(Pins[Pinned]):
-    def __init__(
-        self,
-        tables: StoredFiles,
-        store: Store,
-        clock: Callable[[], float],
-        monotonic: Callable[[], float],
-    ) -> None:
-        super().__init__(clock, monotonic)
-        self.tables = tables
-        self.dataset = store.catalog.dataset
-
-    def _of(self, cut: Cut) -> Pinned:
-        return Pinned(cut)
-
-
-@dataclass
-class _Task:
-    """A channel that is run."""
-
-    channel: Channel
-    backoff: Backoff
-    running: bool = False
-    due: bool = False
-    retry_at: float = 0.0
-
-
-@dataclass
-class _Life:
-    """What the process has in memory; lost when it dies."""
-
-    store: Store
-    database: Database
-    medium: Segments
-    log: PublicationLog
-    runs: ChannelRuns
-    steps: Steps
-    housekeeping: Housekeeping
-    schedule: Schedule
-    tasks: dict[str, _Task]
-    news: dict[str, BrokerNews]
-    busy: bool = False  # an fsync is under way
 
 
 class ClusterProcess:
@@ -131,11 +61,13 @@ class ClusterProcess:
         self.disk = disk
         disk.waits = self._sync_takes
         self.skew_s = 0.0
-        self.life: _Life | None = None
+        self.life: Life | None = None
         self.incarnation = 0
         self.crash_at_commit: int | None = None
         self.store_full = False
-        self.starts = self.repairs = self.failed_runs = self.runs_made = self.commits = 0
+        self.starts = self.repairs = self.failed_runs = self.overlong = self.runs_made = (
+            self.commits
+        ) = 0
         self.segment_bytes = around.random.choice([300, 1000, 100_000])
         self.tidy_s = around.random.choice([0.5, 5.0, 5.0])
         self.batch_bytes = around.random.choice([400, 5000])
@@ -149,10 +81,9 @@ class ClusterProcess:
     def clock(self) -> float:
         return EPOCH_S + self.around.agenda.now + self.skew_s
 
-    def create(self) -> None:
-        """The first start; nothing goes wrong there. What is on the disk then is the same in every
-        world."""
-        for name, data in _created().items():
+    def create(self, files: Mapping[str, bytes]) -> None:
+        """Start for the first time, with these files on the disk."""
+        for name, data in files.items():
             path = self.directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
@@ -160,7 +91,6 @@ class ClusterProcess:
         self.start()
 
     def make_all(self) -> None:
-        """Datasets and channels."""
         self.start()
         life = self._life()
         for dataset in (DEAD_LETTERS, REPORTS, USERS):
@@ -192,7 +122,8 @@ class ClusterProcess:
         self.incarnation += 1
         self.crash_at_commit = None
         if life is not None:
-            self._abandon(life, power=power)
+            abandon(life.database, self.directory / "store.db", self.around.random, power=power)
+            life.medium.close()
         if power:
             self.disk.power_cut()
         else:
@@ -202,15 +133,11 @@ class ClusterProcess:
     def repair(self) -> None:
         """As `tocsin repair --cut` does, while the process is down."""
         self.repairs += 1
-        with Repair(self.directory / "log") as repairing, self._opened_store() as store:
-            for dataset in repairing.datasets:
-                damage = [hole for holes in repairing.look(dataset) for hole in holes]
-                if damage:
-                    repairing.mend(dataset, damage, copy=False)
-                repairing.report(dataset, store.gaps.records_lost)
+        with Store(self._database()) as store:
+            repair(self.directory / "log", store)
         self.disk.settle(self.directory / "log")
 
-    def enter(self, act: Callable[[_Life], T]) -> T:
+    def enter(self, act: Callable[[Life], T]) -> T:
         """Let the process do something; it may die of it."""
         life, incarnation = self._life(), self.incarnation
         try:
@@ -222,20 +149,18 @@ class ClusterProcess:
         finally:
             self.around.committed()
 
-    def _life(self) -> _Life:
+    def _life(self) -> Life:
         if self.life is None:
             raise Unavailable("no answer: the cluster is down")
         return self.life
 
-    def _url(self) -> str:
-        return f"sqlite:///{self.directory / 'store.db'}"
-
-    def _opened_store(self) -> Store:
-        return Store(Database(self._url(), busy_timeout_s=0.5, patience_s=0.0, clock=self.clock))
+    def _database(self) -> Database:
+        url = f"sqlite:///{self.directory / 'store.db'}"
+        return Database(url, busy_timeout_s=0.5, patience_s=0.0, clock=self.clock)
 
     def _open(self) -> None:
         self.starts += 1
-        database = Database(self._url(), busy_timeout_s=0.5, patience_s=0.0, clock=self.clock)
+        database = self._database()
         store = Store(database)
         medium = None
         try:
@@ -268,7 +193,7 @@ class ClusterProcess:
 
     def _new_life(
         self, store: Store, database: Database, medium: Segments, log: PublicationLog
-    ) -> _Life:
+    ) -> Life:
         reader = SegmentReader(self.directory / "log")
         files = StoredFiles(
             reader, store.files, self.directory / "datasets", clock=self.clock, grace_s=5.0
@@ -286,21 +211,7 @@ class ClusterProcess:
         housekeeping = Housekeeping(
             Settings(), store, log, cuts, runs, passed=dict, is_over=lambda: False
         )
-        return _Life(store, database, medium, log, runs, steps, housekeeping, Schedule(), {}, {})
-
-    def _abandon(self, life: _Life, *, power: bool) -> None:
-        """SQLite tidies up when it is closed in order: so its files are put back as they were."""
-        file = self.directory / "store.db"
-        kept = {path: path.read_bytes() for path in (file, _wal(file)) if path.exists()}
-        with life.database.engine.connect() as connection:
-            synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()
-        if power and synchronous != FULL and _wal(file) in kept:  # some commits were not synced
-            data = kept[_wal(file)]
-            kept[_wal(file)] = data[: self.around.random.randint(0, len(data))]
-        life.database.close()
-        for path, data in kept.items():
-            path.write_bytes(data)
-        life.medium.close()
+        return Life(store, database, medium, log, runs, steps, housekeeping, Schedule(), {}, {})
 
     # -- the store's and the disk's faults --------------------------------------------------------
 
@@ -336,7 +247,7 @@ class ClusterProcess:
 
     # -- what it does by itself -------------------------------------------------------------------
 
-    def _soon(self, act: Callable[[_Life], object], delay_s: float = 0.01) -> None:
+    def _soon(self, act: Callable[[Life], object], delay_s: float = 0.01) -> None:
         """Unless the process has died by then. Nothing begins while an fsync is under way."""
         incarnation = self.incarnation
 
@@ -351,22 +262,22 @@ class ClusterProcess:
 
         self.around.agenda.later(delay_s, begin)
 
-    def _every(self, period_s: float, act: Callable[[_Life], object]) -> None:
-        def again(life: _Life) -> None:
+    def _every(self, period_s: float, act: Callable[[Life], object]) -> None:
+        def again(life: Life) -> None:
             self._soon(again, period_s)
             act(life)
 
         self._soon(again, period_s)
 
-    def _take_up(self, life: _Life, channel: Channel) -> None:
+    def _take_up(self, life: Life, channel: Channel) -> None:
         query = CHANNELS[channel.name][1]
         life.runs.add(Prepared(channel, query, PlainSets()))
         backoff = Backoff(self.around.random, first_s=0.2, most_s=2.0)
-        life.tasks[channel.name] = _Task(channel, backoff)
+        life.tasks[channel.name] = Task(channel, backoff)
         if channel.period_s is not None:
             life.schedule.add(channel.name, channel.period_s, channel.created_at, self.clock())
 
-    def _look(self, life: _Life) -> None:
+    def _look(self, life: Life) -> None:
         """Run what is due, or has news."""
         now = self.around.agenda.now
         for name in life.schedule.due(self.clock()):
@@ -374,15 +285,11 @@ class ClusterProcess:
         for task in life.tasks.values():
             if task.running or task.retry_at > now:
                 continue
-            if task.due or (task.channel.period_s is None and self._has_news(life, task.channel)):
+            if task.due or (task.channel.period_s is None and life.has_news(task.channel)):
                 task.running, task.due = True, False
                 self._soon(partial(self._run, task))
 
-    def _has_news(self, life: _Life, channel: Channel) -> bool:
-        reached, ends = life.runs.progress(channel).ends, life.log.ends()
-        return any(reached.get(name, 0) < ends.get(name, 0) for name in channel.new)
-
-    def _run(self, task: _Task, life: _Life) -> None:
+    def _run(self, task: Task, life: Life) -> None:
         channel = task.channel
         self.runs_made += 1
         again = False
@@ -392,8 +299,9 @@ class ClusterProcess:
             self.failed_runs += 1
             again = True
             self._soon(self._stop_and_repair, 1.0)
-        except Exception:
+        except Exception as error:
             self.failed_runs += 1
+            self.overlong += isinstance(error, Overlong)
             again = True
         else:
             task.backoff.reset()
@@ -405,7 +313,7 @@ class ClusterProcess:
             task.due = task.due or channel.period_s is not None
         self._soon(self._look)
 
-    def _stop_and_repair(self, _: _Life) -> None:
+    def _stop_and_repair(self, _: Life) -> None:
         """An operator reads that the log is damaged."""
         self.fall(power=False)
         self.repair()
@@ -417,7 +325,7 @@ class ClusterProcess:
             news.committed(committed.heads, results)
             self._soon(partial(self._deliver, news))
 
-    def wake(self, life: _Life) -> None:
+    def wake(self, life: Life) -> None:
         """Something changed that brokers may have to hear of."""
         for news in life.news.values():
             news.ask()
@@ -432,7 +340,7 @@ class ClusterProcess:
             log.step()
             done.result()
 
-    def _deliver(self, news: BrokerNews, life: _Life) -> None:
+    def _deliver(self, news: BrokerNews, life: Life) -> None:
         heads, doubtful = news.begin()
         answer = None
         if doubtful:
@@ -450,14 +358,14 @@ class ClusterProcess:
             carried = [NewHead(h.backend, h.epoch, h.head, pushed.up_to(h)) for h in new]
             self.around.notify(news.name, life.store.id, carried, gone)
 
-    def _ask_and_deliver(self, news: BrokerNews, life: _Life) -> None:
+    def _ask_and_deliver(self, news: BrokerNews, life: Life) -> None:
         news.ask()
         self._deliver(news, life)
 
     # -- what it is asked -------------------------------------------------------------------------
 
     def know_broker(self, name: str) -> str:
-        def put(life: _Life) -> str:
+        def put(life: Life) -> str:
             life.store.catalog.put_broker(name, f"http://{name}")
             if name not in life.news:
                 life.news[name] = BrokerNews(name, life.store.sequence())
@@ -479,7 +387,7 @@ class ClusterProcess:
     def subscribe(self, subscriber: str, interest: int, broker: str | None) -> Subscription:
         channel_name, arguments = INTERESTS[interest]
 
-        def put(life: _Life) -> Subscription:
+        def put(life: Life) -> Subscription:
             channel = life.store.catalog.channel(channel_name)
             since = counts_from(life.log, channel)
             self._wait(self.around.random.expovariate(10.0))  # others write the store as well
@@ -490,39 +398,3 @@ class ClusterProcess:
             return subscription
 
         return self.enter(put)
-
-
-def _wal(file: Path) -> Path:
-    return file.with_name(file.name + "-wal")
-
-
-class _Nowhere:
-    """An environment in which nothing happens."""
-
-    def __init__(self) -> None:
-        self.agenda = Agenda()
-        self.random = Random(0)
-
-    def committed(self) -> None: ...
-
-    def notify(
-        self, broker: str, store_id: str, heads: list[NewHead], gone: list[Departure]
-    ) -> None: ...
-
-    def query_s(self) -> float:
-        return 0.0
-
-    def cluster_died(self) -> None: ...
-
-
-@cache
-def _created() -> dict[str, bytes]:
-    """The files of a cluster that was just made, by their names."""
-    around = _Nowhere()
-    with TemporaryDirectory(prefix="tocsin-simulation-") as name:
-        directory = Path(name)
-        process = ClusterProcess(around, directory, SimulatedDisk(around.random))
-        process.make_all()
-        process.fall(power=False)
-        files = [path for path in directory.rglob("*") if path.is_file()]
-        return {str(path.relative_to(directory)): path.read_bytes() for path in files}

@@ -110,11 +110,16 @@ class HistoryChecker:
         return channel != "windows" and position >= self.cluster.since[epoch]
 
     def _has_cause(self, gap: LostRecords) -> bool:
-        """A record that no query can compute with, or one that was damaged on the disk."""
+        """A record that no query can compute with, or one that was damaged on the disk; or a query
+        that took too long again and again."""
         if "damaged" in gap.cause:
             return self.cluster.process.repairs > 0
+        if "run_limit_s" in gap.cause:
+            return self.cluster.process.overlong > 0
+        mended = self.cluster.process.repairs > 0  # what is left of a request stays where it was
         return any(
             request.place is None
+            or (mended and len(request.records) > 1)
             or (request.place.first < gap.end and gap.first < request.place.end)
             for request in self.publishers.requests
             if poisonous(request)

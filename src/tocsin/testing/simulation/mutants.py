@@ -16,16 +16,15 @@ from unittest.mock import patch
 from sqlalchemy import text
 
 from tocsin.broker.machine import BrokerMachine
-from tocsin.spark.asking import Blame
 from tocsin.spark.channel_runs import ChannelRuns
 from tocsin.spark.housekeeping import Housekeeping
+from tocsin.spark.repetition import Schedule
 from tocsin.storage.log.segments import damage
 from tocsin.storage.log.segments.dataset import SegmentedDataset
 from tocsin.storage.log.segments.keys import Keys
 from tocsin.storage.log.writer import PublicationLog
 from tocsin.storage.store import markers, runs
 from tocsin.storage.store.dialect.sqlite import Sqlite
-from tocsin.testing.simulation.questions import PlainQueries
 from tocsin.testing.simulation.world import World
 
 Plant = Callable[[ExitStack], None]
@@ -207,10 +206,6 @@ def _passing(run: Any) -> Any:
     return passing
 
 
-def _blame_the_query(stack: ExitStack) -> None:
-    _replace(stack, PlainQueries, "blame", lambda self, error: Blame.QUERY)
-
-
 def _positions_from_memory(stack: ExitStack) -> None:
     """Positions are given again after a crash: heads are raised late, by a transaction more."""
     late: list[Any] = []
@@ -228,11 +223,6 @@ def _forget_to_pin(stack: ExitStack) -> None:
     _replace(stack, Housekeeping, "_horizon", lambda self, dataset: None)
 
 
-def _subscribe_from_the_run(stack: ExitStack) -> None:
-    """A subscription counts only what is published after the next run began."""
-    _replace(stack, runs, "_refuse_late", lambda *_: None)
-
-
 def _marker_moves_back(stack: ExitStack) -> None:
     put = markers.put
 
@@ -245,6 +235,16 @@ def _marker_moves_back(stack: ExitStack) -> None:
         return put(connection, [], ends)
 
     _replace(stack, markers, "put", back)
+
+
+def _stand_still(stack: ExitStack) -> None:
+    due = Schedule.due
+
+    def waiting(self: Schedule, now: float) -> list[str]:
+        next_at = self.next_at()
+        return [] if next_at is not None and now < next_at else due(self, now)
+
+    _replace(stack, Schedule, "due", waiting)
 
 
 # -- notices and brokers --------------------------------------------------------------------------
@@ -263,7 +263,12 @@ def _never_ask_for_news(stack: ExitStack) -> None:
 
 
 def _stay_with_the_old_store(stack: ExitStack) -> None:
-    _replace(stack, BrokerMachine, "_begin_anew", lambda self, store_id, now: [])
+    registered = BrokerMachine.registered
+
+    def stay(self: BrokerMachine, call: int, store_id: str, now: float) -> Any:
+        return registered(self, call, self.store_id or store_id, now)
+
+    _replace(stack, BrokerMachine, "registered", stay)
 
 
 MUTANTS = [
@@ -290,14 +295,12 @@ MUTANTS = [
            _pass_what_the_machinery_broke),
     Mutant("reused-positions", "positions of results are given twice", "cluster",
            _positions_from_memory),
+    Mutant("frozen-schedule", "repetitive channels stand still while the clock is behind",
+           "cluster", _stand_still),
     Mutant("no-pins", "compaction takes rows that a run still reads", "cluster", _forget_to_pin),
-    Mutant("late-subscribers", "who subscribes while a run is under way is not asked for",
-           "cluster", _subscribe_from_the_run),
     Mutant("marker-back", "a marker moves back", "cluster", _marker_moves_back),
     Mutant("lost-notices", "a notice that is lost is never asked for", "cluster",
            _never_ask_for_news),
     Mutant("old-store", "a broker stays with a store that was replaced", "channels",
            _stay_with_the_old_store),
-    Mutant("wrong-blame", "the machinery's failures are put down to the query", "cluster",
-           _blame_the_query),
 ]  # fmt: skip
