@@ -47,7 +47,7 @@ check: setup
 	@$(BIN)/lint-imports
 
 # Tests whose server cannot be had are skipped and say so (with CI=true they fail): go on.
-servers: setup ## install Kafka, PostgreSQL, MariaDB and S3 for tests, as far as possible
+servers: setup ## install Kafka, PostgreSQL, MariaDB, S3 and nginx for tests, as far as possible
 	$(call heading,servers (tocsin dev install))
 	@$(WITH_JAVA) $(BIN)/tocsin dev install || true
 

@@ -24,6 +24,7 @@ BENCHES = {
     "survival": "message caches simulated, and their models",
     "overlay": "filters matched and covered, publications routed, the tree simulated",
     "pages": "page caches: operations a second, compiled and live",
+    "poison": "what others wait beside poisonous bodies, statements and frames",
     "attachments": "attachments from a broker, beside nginx",
 }
 """Name → what it measures; each is a module here with `run(quick, say) -> list[Finding]`."""

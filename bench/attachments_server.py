@@ -20,6 +20,7 @@ from tocsin.broker.server.pages.shelf import DirectoryShelf, MemoryShelf, Shelf
 from tocsin.broker.server.pages.sums import BLOCK_BYTES
 from tocsin.errors import NotFound
 from tocsin.policies.page import parse_page_policy
+from tocsin.protocol.queries import LedByQuery
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.logs import configure_logs
 from tocsin.service.serving import listen, port_of, serving
@@ -34,6 +35,10 @@ class _Nowhere:
 
     async def attachment_size(self, id: str) -> int:
         raise NotFound(f"there is no attachment {id}")
+
+
+async def _all_may_read(page: str, led_by: LedByQuery, token: str) -> bool:
+    return False
 
 
 def _shelf(kind: str, directory: Path) -> Shelf:
@@ -64,7 +69,7 @@ async def main(kind: str, directory: str, secret: str) -> None:
     shelf = _shelf(kind, Path(directory))
     pages = PageBytes(decisions, shelf, _Nowhere(), spawn, perform)
     await pages.start()
-    calls = PageCalls(pages, lambda _: None, 60.0, lambda _: None)
+    calls = PageCalls(pages, _all_may_read, lambda _: None, 60.0, lambda _: None)
     routes = application(
         "bench", page_routes(calls), verifier=TokenVerifier(secret=secret), limit_bytes=1_000_000
     )

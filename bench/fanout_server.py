@@ -16,8 +16,9 @@ from tornado.websocket import WebSocketHandler
 
 from bench.control import answer, orders
 from tocsin.broker.server.message import Message
-from tocsin.broker.server.sockets import PATH, Socket, Sockets
+from tocsin.broker.server.sockets import Socket, Sockets
 from tocsin.protocol import client as frames
+from tocsin.protocol.client import PATH
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.serving import listen, port_of
 

@@ -9,12 +9,14 @@ TocsinError
 ├── Unauthenticated       no token, a broken or an expired one         401
 ├── Forbidden             a good token without the needed scope        403
 ├── NotFound              a name or id nobody knows                    404
+├── TooSlow               a body that did not come in time             408
 ├── Conflict              it exists already, or something depends on it 409
 ├── Gone                  the past asked for is no longer kept         410
 ├── TooLarge              a body, frame or record over its limit       413
 ├── UpgradeRequired       a peer whose protocol is too old             426
 ├── Unavailable           the service cannot answer now; try again     503
-│   └── Unconfirmed       nor does anybody know whether it was done    503
+│   ├── Unconfirmed       nor does anybody know whether it was done    503
+│   └── Untrusted         a peer whose certificate nobody vouches for  503
 ├── NotInstalled          a library of an optional part is absent      501
 └── Damaged               bytes on a disk are not what was written     500
 """
@@ -36,6 +38,7 @@ class TocsinError(Exception):
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal"
+    retry_after_s: ClassVar[int | None] = None  # when to come again, as HTTP says it
 
     def __init_subclass__(cls) -> None:
         if KINDS.setdefault(cls.code, cls) is not cls:
@@ -107,6 +110,11 @@ class NotFound(TocsinError):
     code = "not_found"
 
 
+class TooSlow(TocsinError):
+    status = 408
+    code = "too_slow"
+
+
 class Conflict(TocsinError):
     status = 409
     code = "conflict"
@@ -130,6 +138,7 @@ class UpgradeRequired(TocsinError):
 class Unavailable(TocsinError):
     status = 503
     code = "unavailable"
+    retry_after_s = 1
 
 
 class NotInstalled(TocsinError, ImportError):
@@ -161,6 +170,12 @@ class Unconfirmed(Unavailable):
             hint="send it again under the same Idempotency-Key, and it is taken once; without a"
             " key, look first whether it is there",
         )
+
+
+class Untrusted(Unavailable):
+    """A peer cannot show who it is. Told by whoever calls; no service answers with it."""
+
+    code = "untrusted"
 
 
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)

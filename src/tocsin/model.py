@@ -33,6 +33,18 @@ Mode = Literal["micro-batches", "real-time"]
 """How Spark feeds a continuous channel; chosen once, when the channel is created."""
 
 
+Privilege = Literal["subscribe", "publish", "read"]
+"""What a grant allows: to subscribe to a channel, to publish to a dataset, to read its records."""
+
+
+class Grant(Struct, frozen=True):
+    """`name` is a channel's if the privilege is to subscribe, otherwise a dataset's."""
+
+    role: str
+    privilege: Privilege
+    name: str
+
+
 class Column(Struct, frozen=True):
     name: str
     type: str  # canonical SQL type text, as Spark's DDL reads it: "STRING", "ARRAY<INT>", …
@@ -43,6 +55,14 @@ class KafkaSource(Struct, frozen=True):
 
     topic: str
     format: MessageFormat = "json"
+
+
+class BoundColumn(Struct, frozen=True):
+    """A column of a routed dataset: a subscriber gets the records in which it has the value of a
+    claim of the subscriber's token."""
+
+    column: str
+    claim: str
 
 
 class Dataset(Struct, frozen=True):
@@ -57,11 +77,26 @@ class Dataset(Struct, frozen=True):
     created_at: float = 0.0
     source: KafkaSource | None = None
     routed: bool = False  # brokers pass its records on by filters
+    bound: tuple[BoundColumn, ...] = ()  # what every filter on it is joined with
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Struct, frozen=True, omit_defaults=True):
+    """One with a `claim` is bound: its value is that claim of the subscriber's token, and nobody
+    gives it. Neither it nor one that is `required` can be left open."""
+
     name: str
     type: str
+    required: bool = False
+    claim: str | None = None
+
+    @property
+    def needed(self) -> bool:
+        return self.required or self.claim is not None
+
+
+SUBSCRIBER: Final = Parameter("_subscriber", "STRING", claim="sub")
+"""What `current_subscriber()` in a channel's query is: a parameter like others, whose name no
+statement can give to one."""
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
@@ -97,6 +132,16 @@ class Channel(Struct, frozen=True):
     delivery: Delivery | None = None
     attachments: tuple[str, ...] = ()  # fields of its results that hold attachments
     keys: tuple[str, ...] = ()  # those fields that are the key of the record that had them
+
+    @property
+    def given(self) -> tuple[Parameter, ...]:
+        """The parameters that subscribers give, in order."""
+        return tuple(parameter for parameter in self.parameters if parameter.claim is None)
+
+    @property
+    def bound(self) -> tuple[Parameter, ...]:
+        """The parameters that are bound to claims."""
+        return tuple(parameter for parameter in self.parameters if parameter.claim is not None)
 
 
 class Broker(Struct, frozen=True):
@@ -136,6 +181,7 @@ class BackendSubscription(Struct, frozen=True):
     attachments: tuple[str, ...] = ()  # fields of its results that hold attachments
     keys: tuple[str, ...] = ()  # fields that name the story: the newest version of it counts
     since: int = 0  # the position from which records of its channel's one NEW dataset count
+    claims: tuple[str, ...] = ()  # of the subscriber's token: what its arguments are bound to
 
 
 class Subscription(Struct, frozen=True):

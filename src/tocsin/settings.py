@@ -46,6 +46,28 @@ Master = Annotated[
         examples=["local[*]", "local[4]", "spark://host:7077", "yarn", "k8s://https://host:443"],
     ),
 ]
+Origins = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|https?://[^/,\s]+(, ?https?://[^/,\s]+)*)?\Z",
+        examples=["*", "https://app.example.org, http://localhost:3000"],
+    ),
+]
+PublicUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https?://[^/?#\s]+(/[^?#\s]*)?)?\Z", examples=["https://example.org/broker_1"]
+    ),
+]
+PublicWsUrl = Annotated[
+    str,
+    Meta(pattern=r"^(wss?://[^/?#\s]+(/[^?#\s]*)?)?\Z", examples=["wss://example.org/broker_1"]),
+]
+HostAndPort = Annotated[
+    str,
+    Meta(pattern=r"^((\[[0-9a-fA-F:]+\]|[^:/\s]+):\d{1,5})?\Z", examples=["127.0.0.1:9400"]),
+]
+InnerScope = Literal["none", "admin", "broker", "publish", "subscribe"]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LogFormat = Literal["auto", "json", "console"]
 
@@ -75,6 +97,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     coordinator_url: str = "http://127.0.0.1:7410"  # where brokers and clients find the coordinator
     broker_name: str = "broker_1"  # a broker's name, unique in the system
     public_host: str = ""  # host that a broker announces to clients; empty: the listening host
+    public_url: PublicUrl = ""  # where a broker says that its REST is; empty: where it listens
+    public_ws_url: PublicWsUrl = ""  # where it says that its WebSockets are; empty: as above
+
+    certificate: str = ""  # PEM file with the certificate of all listeners; empty: no TLS
+    certificate_key: str = ""  # PEM file with its private key; empty: it is in the same file
+    authority: str = ""  # PEM file with the authorities that calls trust; empty: the machine's
+    cors_origins: Origins = ""  # web pages of these origins may call; *: of any; empty: of none
+    inner_address: HostAndPort = ""  # only here are /metrics, /docs, /v1/status; empty: they stay
+    inner_scope: InnerScope = "none"  # the scope that they ask of a token; none: of nobody
 
     master: Master = "local[*]"  # where Spark runs
     spark_memory: str = "1g"  # memory of Spark's driver
@@ -84,6 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log: str = ""  # publication log, kafka://host:9092/tocsin; empty: files in the data directory
     kafka: str = ""  # Kafka cluster whose topics datasets are fed FROM; empty: that of the log
     store: str = ""  # postgresql:// or mariadb:// address; empty: SQLite in the data directory
+    store_lease_s: Seconds = 5.0  # a cluster silent for so long loses its store to one that starts
 
     real_time_batch_s: Seconds = 5.0  # after this Spark's real-time query reads subscriptions anew
     real_time_slots: Count = 8  # so many channels run in real-time mode at most; 0: none does
@@ -93,9 +125,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     flush_interval_s: Seconds = 10.0  # how often the log's tail becomes Parquet
     compact_files: Several = 8  # so many small files of a dataset are merged into one
     result_retention_s: Age = 7 * 24 * 3600.0  # results older than this are dropped
+    clock_doubt_s: Age = 3600.0  # a clock that was set forward deletes nothing by age for so long
     record_limit_bytes: Size = 1024 * 1024  # the largest single record
     result_limit_bytes: Size = 4 * 1024 * 1024  # the largest result; a larger one is told as a gap
-    body_limit_bytes: Size = 64 * 1024 * 1024  # the largest request body
+    body_limit_bytes: Size = 64 * 1024 * 1024  # the largest request body, unfolded if it is Parquet
+    request_records: Size = 100_000  # the most records of one request
+    statements_limit_bytes: Size = 1024 * 1024  # the longest text of statements in one request
+    connection_limit: Count = 0  # a service's connections at once; 0: as its open files allow
+    stranger_limit: Size = 4096  # of these, how many on which no token was shown yet
+    request_patience_s: Seconds = 10.0  # a request's head, or a pause in its body, takes no longer
     attachments: str = ""  # directory or s3://… of attachments; empty: in the data directory
     attachment_limit_bytes: Size = 64 * 1024 * 1024  # the largest attachment
     attachment_grace_s: Seconds = 24 * 3600.0  # kept so long although nothing mentions it

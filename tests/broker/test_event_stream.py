@@ -132,7 +132,7 @@ async def test_a_stalled_client_is_cut_while_others_go_on(world: World) -> None:
 
 async def test_a_client_that_reads_slowly_is_not_taken_for_stalled() -> None:
     identity = Identity("alice", frozenset(["subscribe"]), time.time() + 600)
-    line = EventLine(identity, inline=True, most_bytes=1 << 20)
+    line = EventLine(identity, "", inline=True, most_bytes=1 << 20)
     line.send(Message("results", b"x" * 600_000))
     line.close(1001, "the end")
     stalled: list[bool] = []

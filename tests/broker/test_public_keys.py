@@ -19,9 +19,8 @@ from broker.public_keys import SOON_S, System, system
 from broker.world import take, until
 from cluster.sparkless import ROUTED
 from tocsin.broker.server import Broker
-from tocsin.broker.server.sockets import PATH
 from tocsin.errors import SettingError, Unauthenticated
-from tocsin.protocol.client import UNAUTHENTICATED
+from tocsin.protocol.client import PATH, UNAUTHENTICATED
 from tocsin.protocol.keys import RevocationChange, Revoked
 from tocsin.protocol.link import PATH as LINK_PATH
 from tocsin.service.keys.credentials import LINK

@@ -123,11 +123,11 @@ class World:
     ) -> Wire:
         """A raw connection, past its welcome. `small`: it holds few bytes that nobody reads."""
         url = f"{broker.ws_url}?token={token(subject, expires_s=expires_s)}&inline={inline}"
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"ssl": tls()} if url.startswith("wss:") else {}
         if small:
             made = small_socket(broker.ws_url)
             made.setblocking(False)
-            options = {"sock": made, "max_queue": 1, "ping_interval": None, "close_timeout": 1}
+            options |= {"sock": made, "max_queue": 1, "ping_interval": None, "close_timeout": 1}
         connection = connect(url, compression=None, max_size=None, **options)
         wire = Wire(await self._stack.enter_async_context(connection))
         wire.welcome = await wire.next()

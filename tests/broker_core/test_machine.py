@@ -250,6 +250,23 @@ def test_a_subscription_is_asked_for_a_few_times() -> None:
     assert machine.failed(only(effects, CreateSubscription).call, AWAY, now) == [Fail(R, AWAY)]
 
 
+def test_what_a_subscriber_showed_goes_with_every_call_in_their_name() -> None:
+    machine = MachineBench().machine
+    ask = only(machine.connect(1, "alice", False, 0.0, token="shown"), AttachSubscriber)
+    assert ask.token == "shown"
+    assert machine.failed(ask.call, AWAY, 0.0) == []
+    assert only(machine.tick(0.2), AttachSubscriber).token == "shown"
+    assert only(machine.attach(R, "bob", 0.3, token="other"), AttachSubscriber).token == "other"
+    wish = Interest("by_type", {})
+    subscribing = machine.subscribe(R, "bob", wish, 0.4, token="other")
+    creating = only(subscribing, CreateSubscription)
+    assert creating.token == "other"
+    there = subscription()
+    elsewhere = Subscription(there.id, "bob", "broker_2", there.backend, 0)
+    moving = machine.subscribed(creating.call, elsewhere, 0.5)
+    assert only(moving, AttachSubscriber).token == "other"
+
+
 def test_whoever_subscribes_hears_of_it_before_the_first_signal() -> None:
     bench = MachineBench()
     bench.connect(1, subscription(6, head=0))

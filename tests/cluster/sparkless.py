@@ -8,6 +8,7 @@ import contextlib
 import random
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.service import app
 from tocsin.model import Column, Dataset
-from tocsin.service.serving import listen, port_of, serving
+from tocsin.service.hosting import hosting, scheme
+from tocsin.service.serving import listen, port_of
+from tocsin.service.tls import certificate_of
 from tocsin.settings import Settings
 from tocsin.storage.log import PublicationLog, open_reader
 from tocsin.storage.store.data_file import DataFile
@@ -35,10 +38,21 @@ ROUTED = Dataset(
 
 
 class NoEngine:
+    """Takes every question: whether Spark could answer it is not asked here."""
+
     absence: str | None = None
     trouble: str | None = None
 
     def drop_dataset(self, dataset: Dataset) -> None:
+        pass
+
+    def drop(self, channel: str) -> None:
+        pass
+
+    def check_open(self, channel: str, mask: Any) -> None:
+        pass
+
+    def check_arguments(self, channel: str, arguments: Any) -> None:
         pass
 
     def subscribed(self, name: str) -> None:
@@ -94,8 +108,9 @@ async def sparkless(directory: Path, **settings: Any) -> AsyncIterator[Sparkless
     with Store.open(f"sqlite:///{directory}/store.db") as store:
         cluster = SparklessCluster(wanted, store)
         async with cluster:
-            cluster.url = f"http://127.0.0.1:{port_of(listener)}"
-            async with serving(app(cluster), listener):
+            cluster.url = f"{scheme(wanted)}://127.0.0.1:{port_of(listener)}"
+            certificate = certificate_of(wanted)
+            async with hosting(wanted, partial(app, cluster), listener, certificate):
                 yield cluster
                 cluster.routed.close()
 

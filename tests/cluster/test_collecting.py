@@ -385,9 +385,9 @@ async def test_what_is_not_in_the_log_yet_is_held(tmp_path: Path) -> None:
         attachments.content.put(PHOTO)
         intake: Intake = cluster.intake
         raw = [RawRecord(1, {"key": "a", "photo": photo()})]
-        good, _, letters = intake.sort(REPORTS, raw, "ann", "test")
+        records = intake.sort(REPORTS, raw, "ann", "test")
         assert attachments.collect(set, -1000.0) == 0  # older than tomorrow, and yet
-        await intake.append("reports", good, letters, None)
+        await intake.append("reports", records, None)
         assert (
             attachments.collect(set, -1000.0) == 1
         )  # that look finds nothing, and nobody holds it
@@ -404,3 +404,17 @@ async def test_the_cluster_collects_by_itself(tmp_path: Path) -> None:
             while content.info(id_of(b"nobody wants this")):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert content.info(id_of(PHOTO))
+
+
+def test_who_may_be_replaced_deletes_nothing() -> None:
+    """Another cluster may have taken a record that mentions it, and counts on the bytes."""
+    store = FakeStore(lambda: None)
+    store.files = dict.fromkeys(IDS, 1.0)
+
+    def confirm() -> None:
+        raise Unavailable("the lease has lapsed")
+
+    attachments = AttachmentStore(store, confirm=confirm)  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match="lapsed"):
+        attachments.collect(set, 0.0)
+    assert set(store.files) == set(IDS)

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from tocsin.cluster import inbox as module
+from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.inbox import Claim, Inbox
-from tocsin.cluster.intake import DEAD_LETTERS, Intake
+from tocsin.cluster.intake import Intake
 from tocsin.model import Column, Dataset
 from tocsin.storage.log import PublicationLog, open_log, open_reader
 
@@ -66,3 +67,19 @@ async def test_the_same_file_dropped_again_is_taken_again(tmp_path: Path) -> Non
             for _ in range(2):  # seen, and seen not to grow
                 await inbox.look()
         assert numbers(log) == [1, 1]
+
+
+async def test_a_file_for_the_dead_letters_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "inbox" / "dead_letters"
+    folder.mkdir(parents=True)
+    (folder / "file.jsonl").write_text('{"reason": "none"}')
+    with open_log(tmp_path / "log", segment_bytes=1 << 20) as log:
+        log.open_dataset("dead_letters")
+        inbox = Inbox(
+            tmp_path / "inbox", Intake(log, DATASETS.__getitem__, 1000), DATASETS.__getitem__
+        )
+        for _ in range(2):  # it has stopped growing
+            await inbox.look()
+        assert log.ends()["dead_letters"] == 0
+    reason = (folder / "refused" / "file.jsonl.reason").read_text()
+    assert reason == "dead_letters belongs to the system: nobody else writes to it\n"

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.formats import RawRecord, Unreadable
-from tocsin.cluster.intake import DEAD_LETTERS, Intake, RecordValidator, request_key
+from tocsin.cluster.intake import Intake, RecordValidator, request_key
 from tocsin.errors import InvalidInput, NotFound, Unavailable, Unconfirmed
 from tocsin.model import Column, Dataset
 from tocsin.protocol.publishing import Rejection

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tocsin.cluster import notices
+from tocsin.cluster import broker_news, notices
 from tocsin.cluster.notices import Notifier
-from tocsin.model import Channel, Subscription
+from tocsin.model import Channel, Head, Result, Subscription
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.storage.store.matches import Match
 from tocsin.storage.store.store import Store
@@ -137,3 +137,32 @@ async def test_who_leaves_is_told(world: World) -> None:
     world.notifier.wake()
     await until(lambda: bool(world.broker.heard[-1]["detached"]))
     assert world.broker.heard[-1]["detached"][0]["subscription"] == mine.id
+
+
+async def test_a_notice_that_would_be_large_is_told_in_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "HEADS_AT_MOST", 2)
+    for name in ("ann", "bo", "cem", "dee", "eva"):
+        world.store.subscriptions.subscribe(name, "c", {"of": name}, "edge")
+    world.notifier.wake()
+    backends = {head["backend"] for notice in world.broker.heard for head in notice["heads"]}
+
+    def heard() -> bool:
+        backends.update(
+            head["backend"] for notice in world.broker.heard for head in notice["heads"]
+        )
+        return len(backends) == 5
+
+    await until(heard)
+    assert all(len(notice["heads"]) <= 2 for notice in world.broker.heard)
+
+
+def test_what_is_pushed_together_is_no_more_than_a_notice_takes() -> None:
+    pushed = broker_news.Pushed()
+    tiny = broker_news.PUSHED_BYTES_AT_MOST // broker_news.AROUND_BYTES
+    for position in range(1, tiny + 10):
+        pushed.add(Result(1, position, 0.0, b"1"))
+    assert len(pushed.up_to(Head(1, "e", tiny + 9))) < tiny
+    pushed.add(Result(1, tiny + 10, 0.0, b"x" * broker_news.PUSHED_BYTES_AT_MOST * 2))
+    assert pushed.up_to(Head(1, "e", tiny + 10)) == []

@@ -47,6 +47,7 @@ class Probe:
         self.name = name
         self.notices: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.notices_url = notices_url
+        self.secret = driver.secret
         token = mint(driver.secret, name, ["broker"], expires_s=600, now=time.time())
         self._http = httpx.AsyncClient(
             base_url=driver.url,
@@ -55,10 +56,19 @@ class Probe:
             verify=tls(),
         )
 
-    async def call(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
-        response = await self._http.request(method, path, json=body)
+    async def call(
+        self, method: str, path: str, body: Any = None, status: int = 200, *, on_behalf: str = ""
+    ) -> Any:
+        """`on_behalf`: the token of the subscriber for whom it is asked."""
+        headers = {"tocsin-subscriber-token": on_behalf} if on_behalf else {}
+        response = await self._http.request(method, path, json=body, headers=headers)
         assert response.status_code == status, (method, path, response.text)
         return msgspec.json.decode(response.content)
+
+    def token_of(self, subscriber: str, *scopes: str) -> str:
+        """What a subscriber shows."""
+        now = time.time()
+        return mint(self.secret, subscriber, scopes or ("subscribe",), expires_s=600, now=now)
 
     async def register(self) -> Any:
         return await self.call("PUT", f"/v1/brokers/{self.name}", {"url": self.notices_url})

@@ -79,6 +79,23 @@ async def equal_filters_are_one_backend_subscription(driver: Driver) -> None:
         assert bare["backend"] == everything["backend"]
 
 
+async def a_token_that_a_broker_passes_on_speaks_for_its_own_subject(driver: Driver) -> None:
+    alice, bob = fresh("alice"), fresh("bob")
+    async with probe(driver) as broker:
+        attach = f"/v1/brokers/{broker.name}/attach"
+        own, other = broker.token_of(alice), broker.token_of(bob)
+        body = {"subscriber": alice, "broker": broker.name, "channel": CHANNEL}
+        made = await broker.call("POST", "/v1/subscriptions", body, on_behalf=own)
+        assert made["subscriber"] == alice
+        who = {"subscriber": alice}
+        assert (await broker.call("POST", attach, who, on_behalf=own))["subscriptions"] == [made]
+        for path, asked in ((attach, who), ("/v1/subscriptions", body)):
+            publisher = broker.token_of(alice, "publish")
+            for token, status in ((other, 403), (publisher, 403), ("x.y.z", 401)):
+                told = await broker.call("POST", path, asked, status, on_behalf=token)
+                assert told["error"]["field"] in ("Tocsin-Subscriber-Token", "scope")
+
+
 async def ranges_of_a_filter_say_how_far_they_looked(driver: Driver) -> None:
     key = fresh("key")
     async with probe(driver) as broker:
@@ -231,6 +248,7 @@ async def wrong_filters_are_refused_with_their_place(driver: Driver) -> None:
 
 
 ROUTING_CHECKS: list[Check] = [
+    a_token_that_a_broker_passes_on_speaks_for_its_own_subject,
     a_filter_is_told_with_its_form_and_begins_at_the_logs_end,
     equal_filters_are_one_backend_subscription,
     ranges_of_a_filter_say_how_far_they_looked,

@@ -139,9 +139,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_tutorial_works_as_printed(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "tutorial.md").read_text()
-    assert "$ tocsin up --data quake-data" in text
+def play(text: str, directory: Path, data: str) -> str:
+    """Run a page that begins with `tocsin up`, in this directory; what that printed."""
+    assert f"$ tocsin up --data {data}" in text
     names = {"CLUSTER": 7400, "COORDINATOR": 7410, "BROKER": 7420, "BROKER_WS": 7421}
     chosen = {name: free_port() for name in names}
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TOCSIN_")}
@@ -155,14 +155,14 @@ def test_tutorial_works_as_printed(tmp_path: Path) -> None:
     tocsin = shutil.which("tocsin", path=environment["PATH"])
     assert tocsin is not None
     up = subprocess.Popen(
-        [tocsin, "up", "--data", "quake-data"],
-        cwd=tmp_path,
+        [tocsin, "up", "--data", data],
+        cwd=directory,
         env=services,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    page = Page(tmp_path, environment, ports)
+    page = Page(directory, environment, ports)
     try:
         wait_until_ready(up, f"http://{cluster}/v1/status")
         page.run(text)
@@ -172,6 +172,14 @@ def test_tutorial_works_as_printed(tmp_path: Path) -> None:
         output, _ = up.communicate(timeout=60)
     assert up.returncode == 0, output
     assert f"http://{cluster}" in output
+    for command, expected in (step for _, _, body in BLOCK.findall(text) for step in steps(body)):
+        if command.startswith("tocsin up "):
+            compare(expected, output)
+    return output
+
+
+def test_tutorial_works_as_printed(tmp_path: Path) -> None:
+    play((ROOT / "docs" / "tutorial.md").read_text(), tmp_path, "quake-data")
 
 
 def wait_until_ready(up: subprocess.Popen[str], url: str) -> None:

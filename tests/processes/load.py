@@ -18,12 +18,14 @@ from typing import Any
 import httpx
 
 from tocsin.client import Client
+from tocsin.client.transport import tls
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
 KINDS = ("flood", "fire", "storm")
 STATEMENTS = """
 CREATE DATASET reports (id STRING, kind STRING);
+CREATE DATASET tries (reason STRING);
 CREATE CONTINUOUS CHANNEL at_once(kind STRING) AS
   SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
 CREATE CONTINUOUS CHANNEL pushed(kind STRING) PUSH AS
@@ -55,7 +57,8 @@ class Listener:
         self.shown: list[str] = []
         self.positions: list[int] = []
         self.gaps: list[Any] = []
-        self._client = Client(system.coordinator_url, token=system.token(name, "subscribe"))
+        token, authority = system.token(name, "subscribe"), system.settings.authority
+        self._client = Client(system.coordinator_url, token=token, authority=authority)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -85,7 +88,8 @@ class Publisher:
     def __init__(self, system: System) -> None:
         self._url = f"{system.cluster_url}/v1/datasets/reports/records"
         headers = {"Authorization": f"Bearer {system.token('publisher', 'publish')}"}
-        self._client = httpx.AsyncClient(headers=headers, timeout=10)
+        trusted = tls(system.settings.authority)
+        self._client = httpx.AsyncClient(headers=headers, timeout=10, verify=trusted)
         self.acknowledged: dict[str, set[str]] = {kind: set() for kind in KINDS}
         self.stopping = False
 
@@ -171,7 +175,8 @@ class Load:
         self.system = system
         self.publisher = Publisher(system)
         token = system.token("admin", "admin")
-        self.admin = Client(cluster=system.cluster_url, token=token)
+        authority = system.settings.authority
+        self.admin = Client(cluster=system.cluster_url, token=token, authority=authority)
         self._listeners = listeners
         self._publishers = publishers
         self._publishing: list[asyncio.Task[None]] = []

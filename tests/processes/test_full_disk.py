@@ -53,7 +53,7 @@ async def test_nothing_acknowledged_is_lost_to_a_full_disk(small_disk: Path) -> 
         refusals = set()
         headers = {"Authorization": f"Bearer {load.system.token('eve', 'publish')}"}
         async with httpx.AsyncClient(headers=headers, timeout=10) as http:
-            url = f"{load.system.cluster_url}/v1/datasets/dead_letters/records"
+            url = f"{load.system.cluster_url}/v1/datasets/tries/records"
             for _ in range(round(FULL_S)):
                 fill(ballast)  # what others let go of is taken, too
                 refused = await http.post(url, content=b'{"reason": "try"}')

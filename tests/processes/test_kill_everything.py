@@ -9,12 +9,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import httpx
+import msgspec
 import pytest
 
 from tocsin.client import Client
+from tocsin.client.transport import tls
+from tocsin.dev.certificates import make_certificates
 from tocsin.dev.mariadb import MariaDB
 from tocsin.errors import Unavailable
 from tocsin.settings import Settings
+from tocsin.system import System
 
 from .load import short_lived, under_load
 
@@ -49,10 +54,32 @@ async def told_unavailable(admin: Client) -> None:
                     return
 
 
+async def asserted_inner(system: System) -> None:
+    """Metrics are at the inner addresses alone, for who has the scope."""
+    headers = {"authorization": f"Bearer {system.token('admin', 'admin')}"}
+    async with httpx.AsyncClient(verify=tls(system.settings.authority)) as http:
+        assert len(set(system.inner_urls.values())) == len(system.names)
+        for name, url in system.inner_urls.items():
+            assert (await http.get(f"{url}/metrics")).status_code == 401, name
+            assert (await http.get(f"{url}/metrics", headers=headers)).status_code == 200, name
+        for url in (system.cluster_url, system.coordinator_url, *system.broker_urls.values()):
+            assert (await http.get(f"{url}/metrics", headers=headers)).status_code == 404
+            assert (await http.get(f"{url}/healthz")).status_code == 200
+
+
 async def test_nothing_is_lost_doubled_or_reordered_when_services_are_killed(
-    profile: Settings,
+    profile: Settings, tmp_path: Path
 ) -> None:
+    """In files alone every link speaks TLS, and what is for operators has addresses of its own; on
+    Kafka and a database server nothing of that."""
+    if not profile.log:
+        made = make_certificates(tmp_path / "certificates")
+        inner = {"inner_address": "127.0.0.1:0", "inner_scope": "admin"}
+        profile = msgspec.structs.replace(profile, **made.settings(), **inner)
     async with under_load(profile, brokers=2) as load:
+        assert load.system.cluster_url.startswith("http:" if profile.log else "https:")
+        if profile.inner_address:
+            await asserted_inner(load.system)
         first = await load.publisher.publish("first", "flood")
         load.publisher.acknowledged["flood"].add("first")
         for victim in VICTIMS[:-1]:  # one after the other

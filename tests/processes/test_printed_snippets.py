@@ -57,7 +57,7 @@ async def test_readme_asks_its_question_and_is_told(
 async def test_sql_of_the_reference_runs(live: System) -> None:
     token = live.token("reader", "admin", "publish", "subscribe")
     async with Client(cluster=live.cluster_url, token=token) as admin:
-        sightings, offers, quakes = blocks("docs/reference/sql.md", "sql")
+        sightings, offers, quakes, vitals = blocks("docs/reference/sql.md", "sql")
         assert (await admin.sql(sightings))[-1].rows == [["heron", 1]]
         *_, by_name, by_position, described = await admin.sql(offers)
         at = by_name.columns.index("arguments")
@@ -71,6 +71,10 @@ async def test_sql_of_the_reference_runs(live: System) -> None:
             assert asked.rows[0][marker] < asked.rows[0][head]
         assert recent.rows[0][at] == {"where": "place = 'Irvine'"}
         assert dict(routed.rows)["filters"] == 2
+        *_, granted, _, roles, _, last_dropped = await admin.sql(vitals)
+        assert granted.rows == [["nurses", "READ", "DATASET", "vitals"]]
+        assert roles.rows == [["monitors", True], ["nurses", True]]
+        assert "scopes alone decide" in last_dropped.message
 
 
 def test_commands_of_the_readme_are_targets_of_make() -> None:

@@ -1,5 +1,5 @@
-"""Seven brokers that route records by filters, as real processes: what subscribers hear while
-brokers are killed, and where the past comes from."""
+"""Seven brokers that route records by filters, as real processes that all speak TLS: what
+subscribers hear while brokers are killed, and where the past comes from."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import httpx
 import pytest
 
 from tocsin.client import Client
+from tocsin.client.transport import tls
+from tocsin.dev.certificates import make_certificates
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
 
 BROKERS = 7
 DATASET = (
@@ -68,7 +70,9 @@ class Listener:
         self.heard: list[int] = []
         self.lag_s: list[float] = []
         self._client = Client(
-            system.coordinator_url, token=system.token(f"listener-{number}", "subscribe")
+            system.coordinator_url,
+            token=system.token(f"listener-{number}", "subscribe"),
+            authority=system.settings.authority,
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -95,7 +99,7 @@ class Publisher:
     def __init__(self, system: System) -> None:
         self._urls = list(system.broker_urls.values())
         self._token = system.token("publisher", "publish")
-        self._http = httpx.AsyncClient(timeout=5.0)
+        self._http = httpx.AsyncClient(timeout=5.0, verify=tls(system.settings.authority))
         self.accepted: list[int] = []
 
     async def publish(self, number: int) -> None:
@@ -133,7 +137,8 @@ async def until(true: Any, what: str) -> None:
 async def linked(system: System, count: int) -> None:
     """Wait until the brokers' links are those of one tree."""
     token = system.token("admin", "admin")
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+    headers, trusted = {"Authorization": f"Bearer {token}"}, tls(system.settings.authority)
+    async with httpx.AsyncClient(headers=headers, verify=trusted) as http:
 
         async def links() -> int:
             found = 0
@@ -158,9 +163,12 @@ async def test_nobody_misses_or_doubles_a_record_while_brokers_are_killed(tmp_pa
         java_options=SHORT_LIVED_JAVA,
         warm_up=False,
         heartbeat_s=0.3,
+        **make_certificates(tmp_path / "certificates").settings(),
     )
     async with System(settings, brokers=BROKERS) as system:
-        admin = Client(cluster=system.cluster_url, token=system.token("admin", "admin"))
+        assert all(url.startswith("https:") for url in system.broker_urls.values())
+        may, authority = system.token("admin", "admin"), system.settings.authority
+        admin = Client(cluster=system.cluster_url, token=may, authority=authority)
         await admin.sql(DATASET)
         await linked(system, BROKERS)
         listeners = [Listener(system, number) for number in range(2 * BROKERS)]

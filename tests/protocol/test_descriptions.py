@@ -30,7 +30,8 @@ PARAMETERS = {
         "/v1/subscriptions/{number}": {"subscriber"},
         "/v1/datasets/{name}/log": {"after", "upto", "limit"},
         "/v1/datasets/{name}/filter": {"where"},
-        "/v1/attachments/{id}": {"type"},
+        "/v1/attachments/{id}": _LED_BY,
+        "/v1/attachments/{id}/access": _LED_BY,
     },
 }
 """What each service reads from a query, by path."""

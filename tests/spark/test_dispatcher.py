@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec.structs import replace
 
+from tocsin.clock import Clock
 from tocsin.errors import Unavailable
 from tocsin.model import Channel
 from tocsin.service.trouble import Troubles
@@ -73,6 +74,40 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < ends_at, "it never came to be"
         time.sleep(0.01)
+
+
+class Machine:
+    """Its wall clock is what a test says; its steady clock goes on."""
+
+    def __init__(self) -> None:
+        self.wall_offset = 0.0
+
+    def wall(self) -> float:
+        return time.monotonic() + self.wall_offset
+
+
+@pytest.mark.parametrize("step_s", [-3600.0, 3600.0])
+def test_a_repetitive_channel_goes_on_when_the_clock_is_set(
+    monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.05)
+    machine, runs = Machine(), Counter[str]()
+    clock = Clock(machine.wall, time.monotonic)
+
+    def run(name: str, limit_s: float) -> None:
+        runs[name] += 1
+
+    dispatcher = Dispatcher(run, lambda _: False, Troubles(), limit_s=60.0, clock=clock.now)
+    dispatcher.start()
+    try:
+        every = replace(channel("c"), kind="repetitive", period_s=0.1, created_at=clock.now())
+        dispatcher.add(every)
+        until(lambda: runs["c"] >= 2)
+        machine.wall_offset += step_s
+        so_far = runs["c"]
+        until(lambda: runs["c"] >= so_far + 3)
+    finally:
+        dispatcher.stop()
 
 
 def test_channel_with_news_runs_until_there_are_none_and_never_twice_at_a_time(

@@ -83,3 +83,9 @@ def test_every_tick_is_a_run_or_a_told_overrun(
     if running:
         accounted += schedule.finished("c")
     assert abs(accounted - int(now / period)) <= 1
+
+
+def test_a_clock_that_was_set_back_keeps_no_channel_waiting_for_the_time_it_was_made_at() -> None:
+    schedule = Schedule()
+    schedule.add("c", period_s=60, anchor_at=1000, now=1000 - 3600 + 17)
+    assert schedule.next_at() == 1000 - 3600 + 60

@@ -17,6 +17,8 @@ class BrokenNetwork:
         self._lock = threading.Lock()
         self._lines: list[_Line] = []
         self._down = False
+        self._flows = threading.Event()
+        self._flows.set()
         self._pattern: bytes | None = None
         self._answer_is_lost = self._stays_down = False
         self.cuts = 0
@@ -52,6 +54,14 @@ class BrokenNetwork:
                 line.server_hears = False
                 _end(line.client)
 
+    def stall(self) -> None:
+        """Nothing arrives any more, in either direction, and nobody is told."""
+        self._flows.clear()
+
+    def flow(self) -> None:
+        """What was held back arrives."""
+        self._flows.set()
+
     def let_go(self) -> None:
         """Every connection ends, on both sides."""
         with self._lock:
@@ -61,6 +71,7 @@ class BrokenNetwork:
 
     def close(self) -> None:
         self.cut()
+        self.flow()
         _end(self._listener)
 
     def _accept(self) -> None:
@@ -83,6 +94,7 @@ class BrokenNetwork:
     def _up(self, line: _Line) -> None:
         with contextlib.suppress(OSError):
             while data := line.client.recv(65536):
+                self._flows.wait()
                 if self._breaks_at(data):
                     if not self._answer_is_lost:
                         line.end()
@@ -95,6 +107,7 @@ class BrokenNetwork:
     def _back(self, line: _Line) -> None:
         with contextlib.suppress(OSError):
             while data := line.server.recv(65536):
+                self._flows.wait()
                 if line.answer_is_lost:
                     break
                 line.client.sendall(data)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tocsin import extras
 from tocsin.cli.options import data_directory
 from tocsin.cli.output import complain, err, out, show_table
 from tocsin.cli.progress import Watch
@@ -19,6 +20,7 @@ Names = Annotated[
 ]
 Data = Annotated[Path, typer.Option(help="directory that holds the servers' data")]
 DATA = Path("tocsin-data") / "dev"
+CERTIFICATES = Path("tocsin-data") / "certificates"
 
 app = typer.Typer(no_args_is_help=True, help="Real servers on this machine: Kafka, databases, S3.")
 
@@ -77,6 +79,23 @@ def status(data: Data = DATA) -> None:
         address = server.url if server.port else ""
         rows.append([server.name, state, address, pids if server.alive else ""])
     show_table(["server", "state", "address", "process"], rows)
+
+
+@app.command()
+def certificates(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="more host names and IP addresses to certify")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--out", help="directory for the authority, the certificate, and keys")
+    ] = CERTIFICATES,
+) -> None:
+    """Make a local authority and a certificate for this machine; called again, renew it."""
+    extras.require("server")
+    from tocsin.dev.certificates import make_certificates
+
+    for setting, file in make_certificates(output, names or []).settings().items():
+        out.print(f'{setting} = "{file}"', soft_wrap=True, highlight=False)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.status import Status
 
 from tocsin import extras
@@ -24,6 +25,11 @@ from tocsin.cli.output import complain, err, out
 from tocsin.errors import MISCONFIGURED, Conflict, Damaged
 from tocsin.service.secret import ensure_secret, find_secret, takes_secret
 from tocsin.settings import Settings
+
+NOTHING_GRANTED = (
+    "none: every token with the scope may subscribe to, publish to and read everything;"
+    " CREATE ROLE and GRANT change that"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -37,18 +43,37 @@ def up(
     storage: Storage,
     caching: Caching,
     brokers: Annotated[int, typer.Option(min=1, help="how many brokers")] = 1,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="TLS everywhere, with a certificate of a local authority")
+    ] = False,
     config: Config = None,
     set_: Set = None,
 ) -> None:
     """Start cluster, coordinator and broker together; stop with Ctrl-C."""
     from tocsin.service.logs import configure_logs
+    from tocsin.service.tls import certificate_of
 
     settings = settings_from(config, set_, **storage.flags(), **caching.flags())
     require_libraries(settings)
     data_directory(settings.data)
     configure_logs(settings.log_level, settings.log_format)
+    if tls:
+        settings = _with_certificates(settings)
+    certificate_of(settings)  # before any process is started
     ensure_jars(settings)
     asyncio.run(_up(settings, brokers))
+
+
+def _with_certificates(settings: Settings) -> Settings:
+    """The certificate that settings name, or one that this machine's own authority signs."""
+    if settings.certificate:
+        return settings
+    from tocsin.dev.certificates import make_certificates, usable
+
+    directory = settings.data.absolute() / "certificates"
+    own = [name for name in (settings.host, settings.public_host) if name]
+    made = usable(directory) or make_certificates(directory, own)
+    return replace(settings, **made.settings())
 
 
 def require_libraries(settings: Settings) -> None:
@@ -78,12 +103,19 @@ async def _up(settings: Settings, brokers: int) -> None:
         await starting
         scopes = ("publish", "subscribe", "admin")
         out.print(f"data         {settings.data.absolute()}", soft_wrap=True)
-        out.print(f"cluster      {system.cluster_url}   (routes: {system.cluster_url}/docs)")
+        out.print(
+            f"cluster      {system.cluster_url}   (routes: {system.inner_urls['cluster']}/docs)"
+        )
         out.print(f"coordinator  {system.coordinator_url}")
         for name, url in system.broker_urls.items():
             out.print(f"{name:<12} {url}")
+        if settings.authority:
+            out.print(f"authority    {settings.authority}", soft_wrap=True)
         if takes_secret(settings):
-            out.print(f"token        {system.token('me', *scopes)}", soft_wrap=True)
+            token = system.token("me", *scopes)
+            out.print(f"token        {token}", soft_wrap=True)
+            if not await _grants_decide(system.cluster_url, token):
+                out.print(f"grants       {NOTHING_GRANTED}", soft_wrap=True)
         out.print("\nready. Stop with Ctrl-C; everything is there again at the next start.")
         await stopped
         err.print("stopping …")
@@ -92,6 +124,17 @@ async def _up(settings: Settings, brokers: int) -> None:
             task.cancel()
         await asyncio.gather(starting, stopped, return_exceptions=True)
         await system.stop()
+
+
+async def _grants_decide(cluster_url: str, token: str) -> bool:
+    from tocsin.client.cluster import Cluster
+
+    cluster = Cluster(cluster_url, token)
+    try:
+        (roles,) = await cluster.sql("SHOW ROLES")
+    finally:
+        await cluster.close()
+    return any(in_force for _, in_force in roles.rows)
 
 
 def cluster(
@@ -161,10 +204,12 @@ def broker(
 def _serve(run: Any, settings: Settings) -> None:
     import uvloop
 
+    from tocsin.service.connections import raise_file_limit
     from tocsin.service.logs import configure_logs
     from tocsin.system import SUPERVISED
 
     configure_logs(settings.log_level, settings.log_format)
+    raise_file_limit()
     if os.environ.get(SUPERVISED):
         threading.Thread(target=_stop_when_input_ends, daemon=True).start()
     try:

@@ -16,6 +16,7 @@ from tocsin.client.cluster import Cluster
 from tocsin.client.connection import Address, Connection, Listener
 from tocsin.client.feed import Gap, Result
 from tocsin.client.http import Http, Token
+from tocsin.client.transport import tls
 from tocsin.errors import Conflict, InvalidInput, TocsinError, Unavailable
 from tocsin.model import FILTERED
 from tocsin.protocol.broker import BrokerInfo
@@ -146,7 +147,8 @@ class Client:
     subscriber is moved to another broker, by a statement or by connecting there. `token` may be a
     function that gives a fresh token. `prefetch` bounds how many results of a subscription wait
     for the application. `inline` lets the broker send results along with the signal, which saves
-    a round trip.
+    a round trip. `authority` is a PEM file with the authorities whose certificates are trusted;
+    without it TOCSIN_AUTHORITY names one, or those of the machine are.
     """
 
     def __init__(
@@ -161,24 +163,32 @@ class Client:
         inline: bool = True,
         open_timeout_s: float = 30.0,
         reconnect_most_s: float = 5.0,
+        authority: str | Path = "",
     ) -> None:
         if ack not in ("auto", "manual"):
             raise InvalidInput('ack is "auto" or "manual"', field="ack")
         if not 1 <= prefetch <= 10_000:
             raise InvalidInput("prefetch is between 1 and 10000", field="prefetch")
         self._broker = broker
+        self._token = token
+        self._authority = str(authority)
+        tls(self._authority)  # a file that cannot be trusted is told now
         # A broker answers "which broker?" with itself, so that its REST address serves as well.
         finder = broker if broker and broker.startswith("http") else coordinator
-        self._finder = Http(finder, token, timeout_s=10.0) if finder else None
-        self._cluster = Cluster(cluster, token) if cluster else None
-        self._token = token
+        self._finder = self._http(finder, timeout_s=10.0) if finder else None
+        self._cluster = self._cluster_at(cluster) if cluster else None
         self._relay: tuple[str, Cluster] | None = None  # the broker that we publish through
         self._pages: tuple[str | None, Http] | None = None  # the broker whose pages we read
         self._ack: Acknowledge = ack
         self._prefetch = prefetch
         self._open_timeout_s = open_timeout_s
         self._connection = Connection(
-            self._locate, token, inline=inline, most_s=reconnect_most_s, find=self._find
+            self._locate,
+            token,
+            inline=inline,
+            most_s=reconnect_most_s,
+            find=self._find,
+            authority=self._authority,
         )
 
     @property
@@ -270,7 +280,7 @@ class Client:
                 broker = next((live for live in known.brokers if live.name == name), broker)
             if self._pages is not None:
                 await self._pages[1].close()
-            self._pages = name, Http(broker.url, self._token)
+            self._pages = name, self._http(broker.url)
         return self._pages[1]
 
     async def _publishing(self, publish: Callable[[Cluster, str], Awaitable[T]]) -> T:
@@ -282,7 +292,7 @@ class Client:
         for again in (True, False):
             if self._relay is None:
                 broker = await self._ask_for_broker(avoid)
-                self._relay = broker.name, Cluster(broker.url, self._token)
+                self._relay = broker.name, self._cluster_at(broker.url)
             avoid, relay = self._relay
             try:
                 return await publish(relay, key)
@@ -309,6 +319,12 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def _http(self, url: str, timeout_s: float = 30.0) -> Http:
+        return Http(url, self._token, timeout_s, self._authority)
+
+    def _cluster_at(self, url: str) -> Cluster:
+        return Cluster(url, self._token, authority=self._authority)
 
     def _require_cluster(self) -> Cluster:
         if self._cluster is None:

@@ -29,8 +29,10 @@ CONTENT_TYPES = {
 class Cluster:
     """The cluster's API for applications. Publishing needs the scope publish, statements admin."""
 
-    def __init__(self, url: str, token: Token | None, timeout_s: float = 60.0) -> None:
-        self._http = Http(url, token, timeout_s)
+    def __init__(
+        self, url: str, token: Token | None, timeout_s: float = 60.0, authority: str = ""
+    ) -> None:
+        self._http = Http(url, token, timeout_s, authority)
 
     async def close(self) -> None:
         await self._http.close()

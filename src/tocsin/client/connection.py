@@ -24,6 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from tocsin.backoff import Backoff
 from tocsin.client.feed import Feed
 from tocsin.client.http import Token, current
+from tocsin.client.transport import distrust, tls
 from tocsin.errors import (
     Conflict,
     InvalidInput,
@@ -32,6 +33,7 @@ from tocsin.errors import (
     TooLarge,
     Unauthenticated,
     Unavailable,
+    Untrusted,
     UpgradeRequired,
 )
 from tocsin.model import Beginning
@@ -95,9 +97,11 @@ class Connection:
         inline: bool,
         most_s: float,
         find: Find | None = None,
+        authority: str = "",
     ) -> None:
         self._locate = locate
         self._find = find
+        self._authority = authority
         self._token = token
         self._inline = inline
         self._backoff = Backoff(Random(), most_s=most_s)
@@ -206,7 +210,10 @@ class Connection:
                     self._fail(error)
                 renewed = True
             except Unavailable as error:
+                again = isinstance(self._last_failure, Untrusted)
                 self._last_failure = error
+                if again and isinstance(error, Untrusted) and not self._opened.is_set():
+                    self._fail(error)  # once we were connected, it is a fault that passes
                 log.info("no broker: %s", error)
             except TocsinError as error:
                 self._fail(error)
@@ -225,6 +232,7 @@ class Connection:
                 url,
                 additional_headers=headers,
                 compression=None,
+                ssl=tls(self._authority) if url.startswith("wss:") else None,
                 max_size=None,
                 ping_interval=10,
                 ping_timeout=10,
@@ -237,6 +245,9 @@ class Connection:
             self._closed(error, address)
         except (OSError, TimeoutError, WebSocketException) as error:
             self._avoid = address.name
+            if reason := distrust(error):
+                message = f"broker {address.name} at {address.ws_url}: {reason}"
+                raise Untrusted(message, field="authority") from error
             raise Unavailable(f"broker {address.name}: {error!r}") from error
 
     async def _next_address(self) -> Address:

@@ -11,13 +11,14 @@ import httpx
 import msgspec
 
 from tocsin.backoff import Backoff
-from tocsin.client.transport import HttpClient
+from tocsin.client.transport import HttpClient, distrust
 from tocsin.errors import (
     InvalidInput,
     TocsinError,
     Unauthenticated,
     Unavailable,
     Unconfirmed,
+    Untrusted,
 )
 from tocsin.protocol import failure
 
@@ -49,10 +50,12 @@ def error_of(response: httpx.Response) -> TocsinError:
 class Http:
     """One service's base URL, with the caller's token."""
 
-    def __init__(self, url: str, token: Token | None, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, url: str, token: Token | None, timeout_s: float = 30.0, authority: str = ""
+    ) -> None:
         self.url = _checked(url).rstrip("/")
         self._token = token
-        self._client: httpx.AsyncClient = HttpClient(timeout=timeout_s)
+        self._client: httpx.AsyncClient = HttpClient(timeout=timeout_s, authority=authority)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -138,6 +141,9 @@ class _Lost(Exception):
         message = f"no answer from {url}: {reason}"
         super().__init__(message)
         self.error = Unavailable(message, hint="is the service running?")
+        untrusted = distrust(error)
+        if untrusted is not None:
+            self.error = Untrusted(f"no answer from {url}: {untrusted}", field="authority")
         self.sent = sent
 
 
@@ -156,6 +162,7 @@ async def _retried(
         except _Lost as lost:
             failure, again = lost.error, repeatable or not lost.sent
             in_doubt = in_doubt or (counted and lost.sent)
+            again = again and not isinstance(failure, Untrusted)
         if left == 0 or not again:
             raise Unconfirmed.after(failure) if in_doubt else failure
         await asyncio.sleep(backoff.next_s())

@@ -9,6 +9,7 @@ from tocsin.model import Departure, Head, Result
 from tocsin.storage.store.news import News
 
 PUSHED_BYTES_AT_MOST = 512 * 1024
+AROUND_BYTES = 80  # what a notice says beside a result's payload
 
 
 class Pushed:
@@ -20,9 +21,13 @@ class Pushed:
         self._bytes = 0
 
     def add(self, result: Result) -> None:
-        if self._bytes + result.size_bytes > PUSHED_BYTES_AT_MOST:
+        if result.size_bytes > PUSHED_BYTES_AT_MOST:  # and then none before it reaches its head
+            self._results.pop(result.backend, None)
+            return
+        size_bytes = result.size_bytes + AROUND_BYTES
+        if self._bytes + size_bytes > PUSHED_BYTES_AT_MOST:
             self._results, self._bytes = {}, 0
-        self._bytes += result.size_bytes
+        self._bytes += size_bytes
         known = self._results.setdefault(result.backend, [])
         if known and known[-1].position + 1 != result.position:
             known.clear()

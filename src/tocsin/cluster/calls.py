@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,9 +13,12 @@ from msgspec import UNSET, UnsetType
 
 from tocsin.cluster.attachments.calls import refused_upload
 from tocsin.cluster.attachments.multipart_publication import MultipartPublication
+from tocsin.cluster.body_limits import Limits
+from tocsin.cluster.bound import claims_of
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
-from tocsin.cluster.intake import RecordValidator, request_key
+from tocsin.cluster.intake import Elsewhere, RecordValidator, request_key
+from tocsin.cluster.large_bodies import is_small
 from tocsin.cluster.records import head_news, result_info, subscription_info
 from tocsin.cluster.statements import execute
 from tocsin.errors import (
@@ -48,12 +52,14 @@ from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, Rejection, StatementResults, Statements
 from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
 from tocsin.service.multipart import is_form
+from tocsin.service.on_behalf import on_behalf_of
 from tocsin.service.streaming import StreamResponse
 from tocsin.service.web import Call, json_response
 from tocsin.storage.store.results import Range
 from tocsin.storage.store.results import ResultRange as StoredRange
 
 MOST_RANGES = 1000
+MOST_RANGES_BYTES = 16 * 1024 * 1024  # one answer; whoever asks goes on behind it
 STALL_S = 10.0  # how long a reader of routed records may leave a piece untaken
 
 
@@ -63,34 +69,56 @@ class Calls:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._store = cluster.store
+        settings = cluster.settings
+        self._limits = Limits(
+            settings.request_records, settings.record_limit_bytes, settings.body_limit_bytes
+        )
+        self._permissions = cluster.permissions
 
     async def statements(self, call: Call) -> Any:
         request: Statements = await call.body(Statements)
         key = call.request.headers.get("idempotency-key")
-        return StatementResults(
-            await execute(self._cluster, request.sql, call.identity, request.subscriber, key)
+        asker = await on_behalf_of(call, request.subscriber)
+        results = await execute(
+            self._cluster, request.sql, call.identity, request.subscriber, key, asker
         )
+        return StatementResults(results)
 
     async def records(self, call: Call) -> Any:
         if is_form(call.request.headers.get("content-type")):
             return await self._record_with_attachments(call)
+        self._permissions.require_publish(call.identity, call.path["name"])
         kind = format_of_content_type(call.request.headers.get("content-type"))
-        body = await call.bytes()
-        publisher = call.identity.subject
-        given = call.request.headers.get("idempotency-key")
-        published = await self._cluster.publish(
-            call.path["name"],
-            read(body, kind),
-            publisher=publisher,
-            source="http",
-            key=None if given is None else request_key(given, publisher, kind, body),
-        )
+        large, publisher = self._cluster.large_bodies, call.identity.subject
+        with large.taking(publisher) as taking:
+            body = await call.bytes(taking.more)
+            elsewhere = None
+            if kind == "parquet" or not is_small(body):
+                elsewhere = partial(large.run, publisher)
+            published = await self._cluster.publish(
+                call.path["name"],
+                read(body, kind, self._limits),
+                publisher=publisher,
+                source="http",
+                key=await self._key(call, kind, body, elsewhere),
+                elsewhere=elsewhere,
+            )
         return _published(published)
+
+    async def _key(
+        self, call: Call, kind: str, body: bytes, elsewhere: Elsewhere | None
+    ) -> str | None:
+        given = call.request.headers.get("idempotency-key")
+        if given is None:
+            return None
+        work = partial(request_key, given, call.identity.subject, kind, body)
+        return work() if elsewhere is None else await elsewhere(work)
 
     async def _record_with_attachments(self, call: Call) -> Any:
         settings, publisher = self._cluster.settings, call.identity.subject
         limits = settings.attachment_limit_bytes, settings.record_limit_bytes
         try:
+            self._permissions.require_publish(call.identity, call.path["name"])
             dataset = await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
             publication = MultipartPublication(dataset, self._cluster.attachments, *limits)
             try:
@@ -115,16 +143,20 @@ class Calls:
         )
         return _published(published)
 
-    async def datasets(self, _: Call) -> Any:
-        return DatasetList(await asyncio.to_thread(self._store.catalog.datasets))
+    async def datasets(self, call: Call) -> Any:
+        datasets = await asyncio.to_thread(self._store.catalog.datasets)
+        return DatasetList(self._permissions.visible(call.identity, "dataset", datasets))
 
     async def dataset(self, call: Call) -> Any:
+        self._permissions.require_visible(call.identity, "dataset", call.path["name"])
         return await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
 
-    async def channels(self, _: Call) -> Any:
-        return ChannelList(await asyncio.to_thread(self._store.catalog.channels))
+    async def channels(self, call: Call) -> Any:
+        channels = await asyncio.to_thread(self._store.catalog.channels)
+        return ChannelList(self._permissions.visible(call.identity, "channel", channels))
 
     async def channel(self, call: Call) -> Any:
+        self._permissions.require_visible(call.identity, "channel", call.path["name"])
         return await asyncio.to_thread(self._store.catalog.channel, call.path["name"])
 
     async def brokers(self, _: Call) -> Any:
@@ -135,7 +167,7 @@ class Calls:
         registration: Registration = await call.body(Registration)
         broker = await self._cluster.put_broker(call.path["name"], registration.url)
         secret = self._cluster.notice_secrets.handed_out(broker.name)
-        return Registered(broker.name, self._store.id, secret)
+        return Registered(broker.name, self._store.shown_id, secret)
 
     async def broker_subscriptions(self, call: Call) -> Any:
         call.identity.require_broker(call.path["name"])
@@ -143,13 +175,14 @@ class Calls:
             self._store.subscriptions.of_broker, call.path["name"]
         )
         infos = await self._infos(subscriptions)
-        return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.id)
+        return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.shown_id)
 
     async def attach(self, call: Call) -> Any:
         call.identity.require_broker(call.path["name"])
         request: AttachRequest = await call.body(AttachRequest)
+        asker = await on_behalf_of(call, request.subscriber)
         subscriptions = await self._cluster.subscriptions.attach(
-            request.subscriber, call.path["name"]
+            request.subscriber, call.path["name"], asker
         )
         return SubscriptionList(await self._infos(subscriptions))
 
@@ -159,7 +192,7 @@ class Calls:
         sequence, heads, detached = await asyncio.to_thread(
             self._store.subscriptions.news, call.path["name"], since
         )
-        return News(sequence, [head_news(head) for head in heads], detached, self._store.id)
+        return News(sequence, [head_news(head) for head in heads], detached, self._store.shown_id)
 
     async def subscriptions(self, call: Call) -> Any:
         subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
@@ -173,7 +206,9 @@ class Calls:
 
     async def subscribe(self, call: Call) -> Any:
         request: SubscriptionRequest = await call.body(SubscriptionRequest)
-        subscriber = self._whose(call, request.subscriber)
+        asker = await on_behalf_of(call, request.subscriber)
+        named = request.subscriber or (None if asker is None else asker.subject)
+        subscriber = self._whose(call, named)
         if request.broker is not None:
             call.identity.require_broker(request.broker)
         subscription = await self._cluster.subscriptions.subscribe(
@@ -182,6 +217,7 @@ class Calls:
             request.arguments,
             request.broker,
             None if request.beginning is UNSET else request.beginning,
+            asker=asker,
         )
         (info,) = await self._infos([subscription])
         return info
@@ -191,10 +227,12 @@ class Calls:
         if any(filtered_dataset(name) is not None for name in names):
             subscriptions = await asyncio.to_thread(self._cluster.routing.present, subscriptions)
         channels = await asyncio.to_thread(self._channels, names)
-        return [
-            subscription_info(subscription, channels.get(subscription.backend.channel))
-            for subscription in subscriptions
-        ]
+        claims = await asyncio.to_thread(self._cluster.subscriptions.claims, names)
+        infos = []
+        for subscription in subscriptions:
+            name = subscription.backend.channel
+            infos.append(subscription_info(subscription, channels.get(name), claims[name]))
+        return infos
 
     def _channels(self, names: set[str]) -> dict[str, Channel]:
         channels = {}
@@ -253,7 +291,7 @@ class Calls:
             Range(request.backend, request.after, request.upto, request.limit)
             for request in requests
         ]
-        stored = self._store.results.read_many(ranges)
+        stored = self._store.results.read_many(ranges, MOST_RANGES_BYTES)
         filtered = self._cluster.routing.answers(ranges, stored)
         return [
             answer or _range_answer(wanted, part)
@@ -267,8 +305,11 @@ class Calls:
         return await asyncio.to_thread(read, call.path["name"], query.after, upto, query.limit)
 
     async def filter(self, call: Call) -> Any:
-        bound = self._cluster.routing.filter
-        return await asyncio.to_thread(bound, call.path["name"], call.query(FilterQuery).where)
+        asker = await on_behalf_of(call)
+        self._permissions.require(asker, "read", call.path["name"])
+        claims = None if asker is None else claims_of(asker, asker.subject)
+        bound, where = self._cluster.routing.filter, call.query(FilterQuery).where
+        return await asyncio.to_thread(bound, call.path["name"], where, claims)
 
     async def routed(self, call: Call) -> Any:
         stream = self._cluster.routed.stream(call.identity)
@@ -286,7 +327,7 @@ class Calls:
     async def status(self, _: Call) -> Any:
         return ClusterStatus(
             ready=self._cluster.ready,
-            store_id=self._store.id,
+            store_id=self._store.shown_id,
             waits_for=self._store.waits_for,
             trouble=self._cluster.trouble,
         )

@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tocsin.backoff import Backoff
+from tocsin.clock import Clock, boot_of_machine
 from tocsin.cluster.attachments import AttachmentStore, Mentions
 from tocsin.cluster.burying import letters_of
+from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
-from tocsin.cluster.intake import DEAD_LETTERS, Intake
-from tocsin.cluster.log_positions import open_dataset
+from tocsin.cluster.intake import Elsewhere, Intake
+from tocsin.cluster.large_bodies import LargeBodies
+from tocsin.cluster.log_positions import newest_time, open_dataset
 from tocsin.cluster.notices import Notifier
+from tocsin.cluster.permissions import Permissions
 from tocsin.cluster.routed_stream import Routed
 from tocsin.cluster.routing import Routing
 from tocsin.cluster.subscriptions import Subscriptions
@@ -56,8 +60,9 @@ from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
 from tocsin.storage.content import open_content
 from tocsin.storage.data_directory import DataDirectory
-from tocsin.storage.log import open_log
+from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.storage.store.incarnation import read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 
@@ -67,6 +72,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 COLLECT_EVERY_S = 3600.0
+NOTE_EVERY_S = 10.0
 STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure starts small
 
 
@@ -78,24 +84,35 @@ class Cluster:
         self.settings = settings
         self.verifier = TokenVerifier.of(settings)
         self.store = store
+        self.clock = Clock(
+            boot=boot_of_machine(), left=store.clock_mark(), doubt_s=settings.clock_doubt_s
+        )
+        self.clock.reach(newest_time(store))
+        store.use_clock(self.clock.now)
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
         self._held = DataDirectory(data, log_address, store)
+        self._data = data
+        self._follow_note()
         self.log = open_log(
             log_address,
             segment_bytes=settings.segment_bytes,
             record_limit_bytes=settings.record_limit_bytes,
             owner=store.mark,
+            leadership=store.lease,
             not_before_us=self.store.progress.latest_us(),
+            clock=self.clock.now,
         )
         self.attachments = self._open_attachments(data)
         self.intake = Intake(
             self.log, self.store.catalog.dataset, settings.record_limit_bytes, self.attachments
         )
+        self.large_bodies = LargeBodies(settings.body_limit_bytes)
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
+        self.permissions = Permissions(self.store.grants)
         self.notice_secrets = NoticeSecrets(settings)
-        self.notifier = Notifier(self.store, self.notice_secrets.of)
+        self.notifier = Notifier(self.store, self.notice_secrets.of, settings.authority)
         self.deliveries = Deliveries(settings, self.store)
         self.routing = Routing(self.store, self.log, data / "datasets")
         self.subscriptions = Subscriptions(
@@ -104,6 +121,7 @@ class Cluster:
             self.routing,
             self.deliveries,
             self.notifier,
+            self.permissions,
             engine=lambda: self._engine,
         )
         self._mentions = Mentions(self.store, self.log, data / "datasets")
@@ -116,7 +134,36 @@ class Cluster:
     def _open_attachments(self, data: Path) -> AttachmentStore:
         attached = any(attachments_of(dataset) for dataset in self.store.catalog.datasets())
         given, owner = self.settings.attachments, self.store.mark
-        return AttachmentStore(open_content(given, data, owner=owner, expected=attached))
+        content = open_content(
+            given, data, owner=owner, expected=attached, require=self.store.lease.require
+        )
+        return AttachmentStore(content, self.clock.trusted, confirm=self.store.lease.confirm)
+
+    def _follow_note(self) -> None:
+        if self.store.follow(read_note(self._data)):
+            log.warning(
+                "the store was restored from a backup: it begins a new incarnation",
+                meaning="what was found since the backup is found again, as far as records are"
+                " kept; subscriptions and markers are those of the backup",
+            )
+        self._noted = self.store.incarnation.seen()
+        write_note(self._data, self._noted)
+
+    def _note(self) -> None:
+        seen = self.store.incarnation.seen()
+        if seen != self._noted:
+            write_note(self._data, seen)
+            self._noted = seen
+
+    async def _keep_note(self) -> None:
+        """Of how far the store is, from which a restored one is known."""
+        while True:
+            await asyncio.sleep(NOTE_EVERY_S)
+            try:
+                await asyncio.to_thread(self._note)
+            except Exception as error:  # a full disk, or the store is away: next time
+                report = log.exception if is_bug(error) else log.warning
+                report("how far the store is was not noted", reason=str(error))
 
     def _match_consumer(self) -> MatchConsumer | None:
         if not runs_in_real_time(self.settings):
@@ -142,10 +189,18 @@ class Cluster:
         self.routed = Routed(self.log, self.verifier.refusal)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
-        for dataset in self.store.catalog.datasets():
-            open_dataset(self.log, self.store, dataset)
-            self.routed.add(dataset)
-            self.inbox.open_dataset(dataset.name)
+        with contextlib.closing(open_reader(self.log.address)) as reader:
+            for dataset in self.store.catalog.datasets():
+                open_dataset(self.log, self.store, dataset, reader)
+                self.routed.add(dataset)
+                self.inbox.open_dataset(dataset.name)
+        self.clock.reach(self.log.cut().at_us / 1e6)
+        if not self.permissions.in_force:
+            log.info(
+                "nothing is granted: every token with the scope may subscribe to, publish to and"
+                " read everything",
+                hint="CREATE ROLE and GRANT change that",
+            )
         await self.inbox.recover()
         for dataset in self.store.catalog.datasets():
             self.feeds.start(dataset)
@@ -157,6 +212,7 @@ class Cluster:
             asyncio.create_task(self._keep_engine()),
             asyncio.create_task(self.inbox.watch()),
             asyncio.create_task(self._collect()),
+            asyncio.create_task(self._keep_note()),
         ]
         return self
 
@@ -170,8 +226,11 @@ class Cluster:
         await asyncio.to_thread(self.deliveries.stop)
         await self.notifier.stop()
         await self.feeds.stop()
+        self.large_bodies.close()
         await asyncio.to_thread(self.routing.close)
         self.log.close()
+        with contextlib.suppress(TocsinError, OSError):  # another has the store, or it is away
+            await asyncio.to_thread(self._note)
         self._held.close()
 
     async def _keep_engine(self) -> None:
@@ -193,7 +252,7 @@ class Cluster:
     async def _run_engine(self) -> None:
         """Until it is dead."""
         engine = await asyncio.to_thread(
-            Engine, self.settings, self.store, self.log, self._committed, self._bury
+            Engine, self.settings, self.store, self.log, self._committed, self._bury, self.clock
         )
         try:
             await asyncio.to_thread(engine.start)
@@ -225,7 +284,8 @@ class Cluster:
 
     def _on_store_end(self, error: TocsinError) -> None:
         """Another cluster has it. Called on any thread."""
-        self._loop.call_soon_threadsafe(self._store_ended.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended before
+            self._loop.call_soon_threadsafe(self._store_ended.set_exception, error)
 
     async def until_broken(self) -> None:
         """Wait for what the cluster cannot live with, such as no Java, and raise it."""
@@ -242,7 +302,9 @@ class Cluster:
         """Why records do not flow; None: they do."""
         engine = self._engine
         of_spark = self._absence if engine is None else engine.trouble
+        of_lease = self.store.lease.trouble
         lasting = [
+            *([] if of_lease is None else [of_lease]),
             *([] if of_spark is None else [of_spark]),
             *([] if self._matches is None else self._matches.troubles.lasting()),
             *(f"dataset {trouble}" for trouble in self.feeds.troubles.lasting()),
@@ -310,6 +372,7 @@ class Cluster:
             if statement.delivery is not None:
                 await asyncio.to_thread(self.deliveries.check, statement.delivery)
             compiled = await asyncio.to_thread(engine.check, statement)
+            _refuse_shared_private(compiled.channel)
             channel = await asyncio.to_thread(engine.create, compiled)
             self.deliveries.add(channel)
 
@@ -344,8 +407,8 @@ class Cluster:
         await asyncio.to_thread(self.store.catalog.drop_broker, name)
         self.notifier.forget(name)
 
-    async def query(self, text: str) -> Answer:
-        return await asyncio.to_thread(self.engine.query, text)
+    async def query(self, text: str, subscriber: str) -> Answer:
+        return await asyncio.to_thread(self.engine.query, text, subscriber)
 
     # Records
 
@@ -357,9 +420,20 @@ class Cluster:
         publisher: str,
         source: str,
         key: str | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> Published:
         if not self.store.catalog.knows_dataset(dataset):  # the event loop waits for no database
             await asyncio.to_thread(self.store.catalog.dataset, dataset)
         return await self.intake.publish(
-            dataset, records, publisher=publisher, source=source, key=key
+            dataset, records, publisher=publisher, source=source, key=key, elsewhere=elsewhere
+        )
+
+
+def _refuse_shared_private(channel: Channel) -> None:
+    if channel.bound and channel.delivery is not None and channel.delivery.shared:
+        raise InvalidInput(
+            f"the consumer logs of {channel.name!r} cannot be SHARED: it is bound to claims, and"
+            " every consumer reads the shared log",
+            field="delivery",
+            hint="leave SHARED out",
         )

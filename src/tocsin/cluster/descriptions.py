@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tocsin.model import FILTERED, Channel, Dataset, Subscription
+from tocsin.model import FILTERED, SUBSCRIBER, Channel, Dataset, Subscription
 from tocsin.protocol.publishing import StatementResult
+from tocsin.sql import described
 from tocsin.storage.log.kafka import is_kafka
 from tocsin.storage.log.segments.lost import read_lost
 from tocsin.storage.store.store import Store
@@ -21,7 +22,7 @@ Table = tuple[list[str], list[list[Any]]]
 """Names of columns, and rows."""
 
 
-def dataset_table(store: Store) -> Table:
+def dataset_table(datasets: Sequence[Dataset]) -> Table:
     columns = ["name", "columns", "open", "primary key", "retain s", "routed"]
     rows = [
         [
@@ -32,12 +33,12 @@ def dataset_table(store: Store) -> Table:
             dataset.retain_s,
             dataset.routed,
         ]
-        for dataset in store.catalog.datasets()
+        for dataset in datasets
     ]
     return columns, rows
 
 
-def channel_table(store: Store) -> Table:
+def channel_table(store: Store, channels: Sequence[Channel]) -> Table:
     columns = ["name", "kind", "parameters", "every s", "push", "backend subscriptions"]
     rows = [
         [
@@ -48,7 +49,7 @@ def channel_table(store: Store) -> Table:
             channel.push,
             store.subscriptions.count_parameter_sets(channel.name),
         ]
-        for channel in store.catalog.channels()
+        for channel in channels
     ]
     return columns, rows
 
@@ -106,6 +107,7 @@ def _routed(cluster: Cluster, dataset: Dataset) -> list[list[Any]]:
     filters = cluster.store.subscriptions.count_parameter_sets(FILTERED + dataset.name)
     return [
         ["routed", "yes: SUBSCRIBE TO DATASET"],
+        *(["bound", f"{b.column} TO CLAIM '{b.claim}'"] for b in dataset.bound),
         ["filters", filters],
         ["readable after", cluster.routing.records.floor(dataset)],
     ]
@@ -174,4 +176,4 @@ def _columns(dataset: Dataset) -> str:
 
 
 def _parameters(channel: Channel) -> str:
-    return ", ".join(f"{parameter.name} {parameter.type}" for parameter in channel.parameters)
+    return ", ".join(described(p) for p in channel.parameters if p != SUBSCRIBER)

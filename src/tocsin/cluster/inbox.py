@@ -9,9 +9,8 @@ cannot be read at all to `refused/` with the reason beside it.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -19,11 +18,13 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from tocsin.cluster.formats import format_of_file, read
-from tocsin.cluster.intake import Intake
+from tocsin.cluster.dead_letters import DEAD_LETTERS
+from tocsin.cluster.formats import RawRecord, Unreadable, format_of_file, read
+from tocsin.cluster.intake import OWNED, Intake
 from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import Dataset
 from tocsin.protocol.publishing import Rejection
+from tocsin.storage import durable
 
 log = structlog.get_logger()
 
@@ -54,7 +55,7 @@ class Inbox:
         self._seen: dict[Path, tuple[int, int]] = {}
 
     def open_dataset(self, name: str) -> None:
-        (self._directory / name).mkdir(parents=True, exist_ok=True)
+        durable.make_directory(self._directory / name)
 
     async def recover(self) -> None:
         """Finish the files that a crash left half taken, before anyone else appends."""
@@ -98,35 +99,35 @@ class Inbox:
 
     async def _take(self, file: Path) -> None:
         name = file.parent.name
+        if name == DEAD_LETTERS.name:
+            raise InvalidInput(OWNED, field="dataset")
         dataset = await asyncio.to_thread(self._dataset, name)
         body = await asyncio.to_thread(file.read_bytes)
-        records = read(body, format_of_file(file.name))
+        raw = read(body, format_of_file(file.name))
         claim_file = file.parent / f".{file.name}.claim"
         claim = _read_claim(claim_file) or Claim(0, secrets.token_hex(16))
         number = accepted = rejected = 0
-        while chunk := list(islice(records, CHUNK_RECORDS)):
+        while chunk := await asyncio.to_thread(_chunk, raw):
             number += 1
             if number <= claim.chunks:
                 continue
-            good, rejections, letters = await asyncio.to_thread(
-                self._intake.sort, dataset, chunk, "inbox", file.name
-            )
+            records = await asyncio.to_thread(self._intake.sort, dataset, chunk, "inbox", file.name)
             _write_claim(claim_file, Claim(number - 1, claim.key))
-            await self._intake.append(name, good, letters, f"{claim.key}-{number}")
-            accepted += len(good)
-            rejected += len(rejections)
-            self._tell(file, rejections)
+            await self._intake.append(name, records, f"{claim.key}-{number}")
+            accepted += len(records.good)
+            rejected += records.refused
+            self._tell(file, records.rejections)
         taken = file.parent / "taken"
-        taken.mkdir(exist_ok=True)
-        os.replace(file, _free(taken / file.name))
+        durable.make_directory(taken)
+        durable.move(file, _free(taken / file.name))  # before what says how far it was taken goes
         claim_file.unlink(missing_ok=True)
         log.info("a dropped file was taken", file=file.name, accepted=accepted, rejected=rejected)
 
     def _refuse(self, file: Path, error: TocsinError) -> None:
         refused = file.parent / "refused"
-        refused.mkdir(exist_ok=True)
+        durable.make_directory(refused)
         target = _free(refused / file.name)
-        os.replace(file, target)
+        durable.move(file, target)
         target.with_name(target.name + ".reason").write_text(str(error) + "\n")
         log.warning("a dropped file was refused", file=file.name, reason=str(error))
 
@@ -139,6 +140,10 @@ class Inbox:
                 field=rejection.field,
                 reason=rejection.reason,
             )
+
+
+def _chunk(raw: Iterator[RawRecord | Unreadable]) -> list[RawRecord | Unreadable]:
+    return list(islice(raw, CHUNK_RECORDS))
 
 
 def _free(path: Path) -> Path:
@@ -158,9 +163,4 @@ def _read_claim(file: Path) -> Claim | None:
 
 
 def _write_claim(file: Path, claim: Claim) -> None:
-    temporary = file.with_suffix(".writing")
-    with temporary.open("wb") as handle:
-        handle.write(msgspec.json.encode(claim))
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(temporary, file)
+    durable.write(file, msgspec.json.encode(claim))

@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec import UNSET
 from prometheus_client import Counter
 
 from tocsin.cluster.attachments import mentioned
+from tocsin.cluster.dead_letters import DEAD_LETTERS, Encoded, Letters
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.errors import InvalidInput, Unavailable, Unconfirmed
-from tocsin.model import Column, Dataset, attachments_of
+from tocsin.model import Dataset, attachments_of
 from tocsin.protocol.publishing import Published, Rejection
 from tocsin.sql import by_lower, coerce_text, coercer, fields_by_declared
 from tocsin.storage.log import Appended, PublicationLog
@@ -27,33 +29,52 @@ from tocsin.storage.log import Appended, PublicationLog
 ACCEPTED = Counter("tocsin_records_accepted_total", "Records taken into the log", ["dataset"])
 REJECTED = Counter("tocsin_records_rejected_total", "Records that did not fit", ["dataset"])
 
-DEAD_LETTERS = Dataset(
-    name="dead_letters",
-    columns=(
-        Column("dataset", "STRING"),
-        Column("publisher", "STRING"),
-        Column("source", "STRING"),
-        Column("line", "BIGINT"),
-        Column("field", "STRING"),
-        Column("reason", "STRING"),
-        Column("record", "STRING"),
-    ),
-    retain_s=7 * 24 * 3600.0,
-)
 MOST_ERRORS_REPORTED = 100
+MOST_LETTERS = 100
+"""So many dead letters a request has in full; one more counts the rest."""
+OWNED = f"{DEAD_LETTERS.name} belongs to the system: nobody else writes to it"
 MOST_KEY_CHARACTERS = 255
 
-Encoded = tuple[bytes, bytes | None]
 Coercer = Callable[[Any], Any]
+T = TypeVar("T")
+
+
+class Elsewhere(Protocol):
+    """Runs what takes long where nobody waits for it (`large_bodies`)."""
+
+    async def __call__(self, work: Callable[[], T]) -> T: ...
+
+
+class Sorted(NamedTuple):
+    """Records that fit; of those that do not, how many there are, the first rejections, and their
+    dead letters."""
+
+    good: list[Encoded]
+    refused: int
+    rejections: list[Rejection]
+    letters: list[Encoded]
+
+    def with_more(self, more: Sorted) -> Sorted:
+        return Sorted(
+            self.good + more.good,
+            self.refused + more.refused,
+            self.rejections + more.rejections,
+            self.letters + more.letters,
+        )
 
 
 def request_key(given: str, publisher: str, kind: str, body: bytes) -> str:
     """By what a request is known again: the key it came with, and all else that it says."""
+    return key_of(given, publisher, kind, blake2b(body).hexdigest())
+
+
+def key_of(given: str, publisher: str, kind: str, digest: str) -> str:
+    """The same, if the hash of all else is known."""
     if not 0 < len(given) <= MOST_KEY_CHARACTERS:
         raise InvalidInput(
             f"an Idempotency-Key has 1 to {MOST_KEY_CHARACTERS} characters", field="Idempotency-Key"
         )
-    content = msgspec.json.encode([given, publisher, kind, blake2b(body).hexdigest()])
+    content = msgspec.json.encode([given, publisher, kind, digest])
     return blake2b(content, digest_size=16).hexdigest()
 
 
@@ -175,33 +196,41 @@ class Intake:
         publisher: str,
         source: str,
         key: str | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> Published:
-        """Append what fits and the dead letters of the rest; return when both are durable."""
+        """Append what fits and the dead letters of the rest; return when both are durable.
+        `elsewhere`: where the records are read and checked, if there may be many."""
         dataset = self._dataset(name)
-        if attachments_of(dataset):  # whether they are there, a disk or a network must tell
-            sorted_ = await asyncio.to_thread(self.sort, dataset, records, publisher, source)
+        work = partial(self.sort, dataset, records, publisher, source, most_letters=MOST_LETTERS)
+        if elsewhere is not None:
+            fitting = await elsewhere(work)
+        elif attachments_of(dataset):  # whether they are there, a disk or a network must tell
+            fitting = await asyncio.to_thread(work)
         else:
-            sorted_ = self.sort(dataset, records, publisher, source)
-        good, rejections, letters = sorted_
-        end = await self.append(name, good, letters, key)
-        return Published(len(good), len(rejections), end, rejections[:MOST_ERRORS_REPORTED])
+            fitting = work()
+        end = await self.append(name, fitting, key)
+        return Published(
+            accepted=len(fitting.good),
+            rejected=fitting.refused,
+            end=end,
+            errors=fitting.rejections[:MOST_ERRORS_REPORTED],
+            summed_up=_summed_up(fitting) or UNSET,
+        )
 
-    async def append(
-        self, name: str, good: list[Encoded], letters: list[Encoded], key: str | None
-    ) -> int:
+    async def append(self, name: str, records: Sorted, key: str | None) -> int:
         """The dataset's end behind them, when all are durable. What the log has taken under this
         key before is not taken again."""
-        appending = []
+        good, letters, appending = records.good, records.letters, []
         if good:
             attached = attachments_of(self._dataset(name))
-            future = self._log.append(name, good, key)
+            future = self._begun(name, good, key)
             if attached:
                 future.add_done_callback(partial(self._logged, good))
             appending.append((ACCEPTED, len(good), future))
         if letters:
-            # A key of their own: someone may publish to the dead letters themselves.
-            future = self._log.append(DEAD_LETTERS.name, letters, key and f"{key}-refused")
-            appending.append((REJECTED, len(letters), future))
+            # A key of their own: there were times when others could publish to the dead letters.
+            future = self._begun(DEAD_LETTERS.name, letters, key and f"{key}-refused")
+            appending.append((REJECTED, records.refused, future))
         end = self._log.ends().get(name, 0)
         outcomes = await asyncio.gather(
             *(asyncio.wrap_future(future) for _, _, future in appending), return_exceptions=True
@@ -214,6 +243,15 @@ class Intake:
             if counter is ACCEPTED:
                 end = done.end
         return end
+
+    def _begun(self, name: str, records: list[Encoded], key: str | None) -> Future[Appended]:
+        """A log that takes no more refuses at once; the other half of a request may be taken."""
+        try:
+            return self._log.append(name, records, key)
+        except Unavailable as error:
+            refused: Future[Appended] = Future()
+            refused.set_exception(error)
+            return refused
 
     def _logged(self, good: list[Encoded], done: Future[Any]) -> None:
         """Their records are in the log. What failed may come to be there yet: attachments of these
@@ -231,12 +269,14 @@ class Intake:
         records: Iterable[RawRecord | Unreadable],
         publisher: str,
         source: str,
-    ) -> tuple[list[Encoded], list[Rejection], list[Encoded]]:
-        """Part the records into those that fit, the rejections, and their dead letters."""
+        *,
+        most_letters: int | None = None,
+    ) -> Sorted:
+        """Part the records into those that fit, and the rejections with their dead letters. Of one
+        request there are at most so many letters, and one that counts the rest."""
         validator = self._validator(dataset)
         good: list[Encoded] = []
-        rejections: list[Rejection] = []
-        letters: list[Encoded] = []
+        letters = Letters(dataset.name, source, publisher, self._limit_bytes // 2, most_letters)
         try:
             for raw in records:
                 if isinstance(raw, Unreadable):
@@ -245,23 +285,13 @@ class Intake:
                     outcome = validator.encode(raw)
                 if isinstance(outcome, tuple):
                     good.append(outcome)
-                    continue
-                rejections.append(outcome)
-                letter = dead_letter(
-                    dataset.name,
-                    source,
-                    publisher=publisher,
-                    line=outcome.line,
-                    field=outcome.field,
-                    reason=outcome.reason,
-                    record=_text(raw)[: self._limit_bytes // 2],
-                )
-                letters.append((letter, None))
+                else:
+                    letters.add(raw, outcome)
         except BaseException:  # the input broke, or attachments are away: none of them goes in
             if attachments_of(dataset):
                 self._let_go(good)
             raise
-        return good, rejections, letters
+        return Sorted(good, letters.refused, letters.rejections, letters.all())
 
     def _validator(self, dataset: Dataset) -> RecordValidator:
         if dataset not in self._validators:
@@ -269,30 +299,6 @@ class Intake:
                 dataset, self._limit_bytes, self._attachments
             )
         return self._validators[dataset]
-
-
-def dead_letter(
-    dataset: str,
-    source: str,
-    *,
-    reason: str,
-    record: str,
-    line: int,
-    publisher: str | None = None,
-    field: str | None = None,
-) -> bytes:
-    """A record of the dataset `dead_letters`. `line` is where it stood in its source."""
-    return _json(
-        {
-            "dataset": dataset,
-            "publisher": publisher,
-            "source": source,
-            "line": line,
-            "field": field,
-            "reason": reason,
-            "record": record,
-        }
-    )
 
 
 def _raise_failures(outcomes: Sequence[Appended | BaseException]) -> None:
@@ -307,8 +313,10 @@ def _raise_failures(outcomes: Sequence[Appended | BaseException]) -> None:
     raise first
 
 
-def _text(raw: RawRecord | Unreadable) -> str:
-    return _json(raw.fields).decode() if isinstance(raw, RawRecord) else raw.text
+def _summed_up(records: Sorted) -> int:
+    """How many of those that were refused are counted alone."""
+    more = records.refused - len(records.letters)
+    return more + 1 if more > 0 else 0
 
 
 def _json(value: Any) -> bytes:

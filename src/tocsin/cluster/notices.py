@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -18,11 +18,11 @@ import structlog
 from prometheus_client import Counter
 
 from tocsin.backoff import Backoff
-from tocsin.client.transport import Transport
+from tocsin.client.transport import Transport, distrust, tls
 from tocsin.cluster.broker_news import BrokerNews
 from tocsin.cluster.records import head_news
 from tocsin.errors import TocsinError
-from tocsin.model import Channel
+from tocsin.model import Channel, Departure, Head
 from tocsin.protocol.cluster import News
 from tocsin.protocol.version import version_header
 from tocsin.service.tokens import sign_notice
@@ -39,6 +39,7 @@ ASK_S = 0.1  # how long a head may wait of a backend subscription that the broke
 ANSWERED_S = 5.0
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
+HEADS_AT_MOST = 5000  # of a notice, and departures: with what is pushed, what a broker takes
 
 
 @dataclass
@@ -47,6 +48,7 @@ class _Known(BrokerNews):
 
     url: str = ""
     asking: asyncio.TimerHandle | None = None
+    distrusted: str = ""  # why its certificate was not trusted
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
@@ -59,6 +61,15 @@ class _Known(BrokerNews):
             self.asking = asyncio.get_running_loop().call_later(ASK_S, self.ask)
 
 
+def _parts(
+    news: Sequence[Head], detached: Sequence[Departure]
+) -> Iterator[tuple[Sequence[Head], list[Departure]]]:
+    """Notices of a size that brokers take from somebody whom they do not know yet."""
+    for start in range(0, max(len(news), len(detached)), HEADS_AT_MOST):
+        end = start + HEADS_AT_MOST
+        yield news[start:end], list(detached[start:end])
+
+
 class Notifier:
     """A task per broker, so that a dead one keeps nobody waiting.
 
@@ -66,13 +77,16 @@ class Notifier:
     subscriptions that it is known to have are told before that is asked, as they are committed.
     """
 
-    def __init__(self, store: Store, secret_of: Callable[[str], str]) -> None:
-        """`secret_of`: a broker's, with which notices for it are signed."""
+    def __init__(self, store: Store, secret_of: Callable[[str], str], authority: str = "") -> None:
+        """`secret_of`: a broker's, with which notices for it are signed. `authority` vouches for
+        brokers."""
         self._store = store
         self._secret_of = secret_of
+        self._authority = authority
         self._brokers: dict[str, _Known] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._transport = Transport()  # a client does more than notices need
+        # A client does more than notices need.
+        self._transport = Transport(verify=tls(authority))
 
     async def start(self) -> None:
         for broker in await asyncio.to_thread(self._store.catalog.brokers):
@@ -133,9 +147,9 @@ class Notifier:
             else:
                 known.ask_later()
             news, pushed, detached = known.finish(heads, answer)
-            if news or detached:
-                pushing = [head_news(head, pushed.up_to(head)) for head in news]
-                notice = News(known.since, pushing, detached, self._store.id)
+            for heads_part, detached_part in _parts(news, detached):
+                pushing = [head_news(head, pushed.up_to(head)) for head in heads_part]
+                notice = News(known.since, pushing, detached_part, self._store.shown_id)
                 await self._send(known, msgspec.json.encode(notice))
 
     async def _ask(self, known: _Known) -> StoredNews:
@@ -156,11 +170,23 @@ class Notifier:
                 await self._post(f"{known.url}/v1/notices", body, headers)
             except httpx.HTTPError as error:
                 NOTICES.labels(known.name, "failed").inc()
-                log.debug("a notice did not arrive", broker=known.name, reason=str(error))
+                self._tell(known, error)
                 await asyncio.sleep(backoff.next_s())
             else:
                 NOTICES.labels(known.name, "sent").inc()
+                known.distrusted = ""
                 return
+
+    def _tell(self, known: _Known, error: httpx.HTTPError) -> None:
+        """A broker that is away is told elsewhere; one that is not trusted is told here, once."""
+        reason = distrust(error) or ""
+        if reason and reason != known.distrusted:
+            log.warning("no notices", broker=known.name, url=known.url, reason=reason)
+        else:
+            log.debug("a notice did not arrive", broker=known.name, reason=str(error))
+        known.distrusted = reason
+        if reason:
+            tls(self._authority)  # it may have been replaced
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
         timeout = {"timeout": httpx.Timeout(ANSWERED_S).as_dict()}

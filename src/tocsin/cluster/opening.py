@@ -7,7 +7,6 @@ another cluster on the same store) is raised at once.
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 from random import Random
 
@@ -21,9 +20,12 @@ from starlette.routing import Route
 from tocsin.backoff import Backoff
 from tocsin.errors import Unavailable
 from tocsin.protocol.cluster import ClusterStatus
-from tocsin.service.serving import serving
+from tocsin.service.hosting import hosting
+from tocsin.service.listener import Listener
+from tocsin.service.tls import Certificate
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
+from tocsin.storage import durable
 from tocsin.storage.log import check_reachable
 from tocsin.storage.store.store import Store
 
@@ -32,12 +34,15 @@ log = structlog.get_logger()
 METHODS = ["GET", "POST", "PUT", "DELETE"]
 
 
-async def opened_store(settings: Settings, listener: socket.socket) -> Store:
+async def opened_store(
+    settings: Settings, listener: Listener, certificate: Certificate | None = None
+) -> Store:
     try:
         return await asyncio.to_thread(_open, settings)
     except Unavailable as error:
         waiting = _Waiting(error)
-    async with serving(waiting.app(), listener.dup()):  # serving closes what it is given
+    # Serving closes what it is given.
+    async with hosting(settings, lambda _: waiting.app(), listener.dup(), certificate):
         backoff = Backoff(Random(), first_s=0.2, most_s=2.0)
         while True:
             await asyncio.sleep(backoff.next_s())
@@ -52,9 +57,11 @@ async def opened_store(settings: Settings, listener: socket.socket) -> Store:
 
 def _open(settings: Settings) -> Store:
     data = Path(settings.data).absolute()
-    data.mkdir(parents=True, exist_ok=True)
+    durable.make_directory(data)
     check_reachable(settings.log)
-    store = Store.open(settings.store or f"sqlite:///{data / 'store.db'}")
+    address = settings.store or f"sqlite:///{data / 'store.db'}"
+    lease_s = settings.store_lease_s
+    store = Store.open(address, busy_timeout_s=max(10.0, 2 * lease_s), lease_s=lease_s)
     if store.risk is not None:
         log.warning("the store may lose commits at a power cut", reason=store.risk)
     return store

@@ -33,9 +33,9 @@ def log_record(placed: Placed) -> LogRecord[Raw]:
 
 
 def subscription_info(
-    subscription: Subscription, channel: Channel | None = None
+    subscription: Subscription, channel: Channel | None = None, claims: tuple[str, ...] = ()
 ) -> SubscriptionInfo:
-    """A frontend subscription, with what only brokers need."""
+    """A frontend subscription, with what only brokers need. `claims`: what it is bound to."""
     filter = subscription.backend.filter
     attached = channel is not None and bool(channel.attachments)
     return SubscriptionInfo.of(
@@ -43,4 +43,5 @@ def subscription_info(
         filter=UNSET if filter is None else filter,
         attachments=channel.attachments if channel is not None and attached else UNSET,
         keys=channel.keys if channel is not None and attached else UNSET,
+        claims=claims or UNSET,
     )

@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from tocsin.cluster.log_records import PIECE_BYTES, LogRecords, Placed, Read
 from tocsin.cluster.records import log_record, routed_result
-from tocsin.errors import InvalidInput
+from tocsin.errors import Forbidden, InvalidInput
 from tocsin.model import (
     FILTERED,
     Arguments,
@@ -30,7 +30,7 @@ from tocsin.model import (
 from tocsin.overlay.filters import Filter, as_text
 from tocsin.overlay.filters.filter import matcher
 from tocsin.protocol.cluster import BoundFilter, LogRange, ResultRange
-from tocsin.sql import bind_arguments, parse_filter
+from tocsin.sql import Claims, bind_arguments, bind_claims, parse_filter
 from tocsin.storage.log import PublicationLog, open_reader
 from tocsin.storage.store.results import Range
 from tocsin.storage.store.results import ResultRange as StoredRange
@@ -67,15 +67,27 @@ class Routing:
         return dataset
 
     def bind(
-        self, channel: Channel, dataset: Dataset, given: dict[str, Any] | list[Any]
+        self,
+        channel: Channel,
+        dataset: Dataset,
+        given: dict[str, Any] | list[Any],
+        claims: Claims | None,
     ) -> Arguments:
-        """Equal filters have equal arguments, however they were written."""
+        """Equal filters have equal arguments, however they were written. `claims`: what the
+        subscriber's token says, if it was shown."""
         where = bind_arguments(channel, given or {"where": ""})["where"]
         if not isinstance(where, str):
             raise InvalidInput(
                 "a filter cannot be left open", field="where", hint="an empty one takes all records"
             )
-        return {"where": as_text(filter_of(dataset, where))}
+        return {"where": as_text(bound_filter(dataset, where, claims))}
+
+    def fits(self, dataset: Dataset, where: str, claims: Claims) -> bool:
+        """Whether a filter asks for no other records than the claims allow."""
+        try:
+            return as_text(bound_filter(dataset, where, claims)) == where
+        except InvalidInput:
+            return False
 
     def marker(self, dataset: Dataset, where: str, beginning: Beginning | None, now: float) -> int:
         """Where a new subscription begins."""
@@ -142,11 +154,11 @@ class Routing:
             for state, (records, reached) in zip(stored, matching, strict=True)
         ]
 
-    def filter(self, name: str, where: str) -> BoundFilter:
-        """A filter by its text: its canonical form, and what brokers match."""
+    def filter(self, name: str, where: str, claims: Claims | None = None) -> BoundFilter:
+        """A filter by its text: its canonical form, and what brokers match for who asks."""
         dataset = self.dataset(FILTERED + name)
         assert dataset is not None
-        bound = filter_of(dataset, where)
+        bound = bound_filter(dataset, where, claims)
         return BoundFilter(as_text(bound), bound)
 
     def log_range(self, name: str, after: int, upto: int | None, limit: int) -> LogRange[Raw]:
@@ -207,6 +219,18 @@ class _Pieces:
 @lru_cache(65_536)
 def filter_of(dataset: Dataset, where: str) -> Filter:
     return parse_filter(where, dataset)
+
+
+def bound_filter(dataset: Dataset, where: str, claims: Claims | None) -> Filter:
+    """The filter that a subscriber with these claims gets."""
+    asked = filter_of(dataset, where)
+    if not dataset.bound:
+        return asked
+    bound = bind_claims(asked, dataset, claims)
+    # It is kept as text: whoever reads it again must read the very same.
+    if filter_of(dataset, as_text(bound)) != bound:
+        raise Forbidden("a claim of this token cannot be written in a filter", field="where")
+    return bound
 
 
 @lru_cache(65_536)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import structlog
 from starlette.applications import Starlette
 
+from tocsin.cluster.attachments.access import AttachmentAccess
 from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes
 from tocsin.cluster.calls import Calls
 from tocsin.cluster.cluster import Cluster
@@ -47,8 +49,12 @@ from tocsin.protocol.cluster import (
 from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, StatementResults, Statements
 from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.service.connections import ConnectionLimits, Connections
+from tocsin.service.exposure import exposure_of
+from tocsin.service.hosting import hosting, scheme
 from tocsin.service.openapi import Media
-from tocsin.service.serving import listen, port_of, serving, until_stopped
+from tocsin.service.serving import listen, port_of, until_stopped
+from tocsin.service.tls import certificate_of
 from tocsin.service.web import Route, application
 from tocsin.settings import Settings
 
@@ -58,7 +64,12 @@ log = structlog.get_logger()
 def routes(cluster: Cluster) -> list[Route]:
     """Everything the cluster answers."""
     calls = Calls(cluster)
-    attachments = AttachmentCalls(cluster.attachments, cluster.settings.attachment_limit_bytes)
+    settings = cluster.settings
+    attachments = AttachmentCalls(
+        cluster.attachments,
+        AttachmentAccess(cluster.store, cluster.routing),
+        settings.attachment_limit_bytes,
+    )
     return [
         *_catalog_routes(calls),
         *revocation_routes(RevocationCalls(cluster.verifier.revocations)),
@@ -104,6 +115,7 @@ def _publishing_routes(c: Calls) -> list[Route]:
             Published,
             also={422: Published},
             errors=(RecordError, Unconfirmed),
+            limit_bytes=None,
         ),
     ]
 
@@ -146,7 +158,16 @@ def _range_routes(c: Calls) -> list[Route]:
             RangeRequests,
             ResultRanges,
         ),
-        Route("POST", "/v1/markers", c.markers, broker, storing, Markers, UnknownMarkers),
+        Route(
+            "POST",
+            "/v1/markers",
+            c.markers,
+            broker,
+            storing,
+            Markers,
+            UnknownMarkers,
+            limit_bytes=None,  # a broker sends at once what it gathered while we were away
+        ),
         Route(
             "GET",
             "/v1/datasets/{name}/log",
@@ -207,7 +228,7 @@ def _subscription_routes(c: Calls) -> list[Route]:
     ]
 
 
-def app(cluster: Cluster) -> Starlette:
+def app(cluster: Cluster, inner: bool = False) -> Starlette:
     settings = cluster.settings
     return application(
         "Tocsin data cluster",
@@ -215,6 +236,8 @@ def app(cluster: Cluster) -> Starlette:
         verifier=cluster.verifier,
         limit_bytes=settings.body_limit_bytes,
         trouble=lambda: cluster.trouble,
+        exposure=exposure_of(settings),
+        inner=inner,
     )
 
 
@@ -223,10 +246,15 @@ async def run(settings: Settings) -> None:
     # The threads that talk to Spark make hundreds of tiny calls a run; at Python's default each
     # would wait up to 5 ms for the busy event loop.
     sys.setswitchinterval(0.0002)
-    listener = listen(settings.host, settings.cluster_port, "cluster_port")
-    with await opened_store(settings, listener) as store:
-        async with Cluster(settings, store) as cluster, serving(app(cluster), listener):
-            url = f"http://{settings.host}:{port_of(listener)}"
+    certificate = certificate_of(settings)
+    connections = Connections(ConnectionLimits.of(settings))
+    listener = listen(settings.host, settings.cluster_port, "cluster_port", connections)
+    with await opened_store(settings, listener, certificate) as store:
+        async with (
+            Cluster(settings, store) as cluster,
+            hosting(settings, partial(app, cluster), listener, certificate),
+        ):
+            url = f"{scheme(settings)}://{settings.host}:{port_of(listener)}"
             log.info("the cluster listens", url=url, data=str(settings.data))
             try:
                 await _until_an_end(until_stopped(), cluster.until_broken())

@@ -6,9 +6,9 @@ Everything a statement changes goes through `Cluster`, the same object that the 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -22,15 +22,17 @@ from tocsin.cluster.descriptions import (
     subscription_table,
 )
 from tocsin.cluster.formats import RawRecord
-from tocsin.cluster.intake import request_key
+from tocsin.cluster.grants import create_role, drop_role, grant, revoke, show_grants
+from tocsin.cluster.intake import Elsewhere, key_of
 from tocsin.errors import (
     Conflict,
     Forbidden,
     NotFound,
     RecordError,
     StatementError,
+    TooLarge,
 )
-from tocsin.model import FILTERED, Dataset
+from tocsin.model import FILTERED, Dataset, Subscription
 from tocsin.overlay.filters import as_text
 from tocsin.protocol.publishing import StatementResult
 from tocsin.service.tokens import Identity
@@ -39,14 +41,22 @@ if TYPE_CHECKING:
     from tocsin.cluster.cluster import Cluster
 
 
+SHORT_CHARACTERS = 4096
+"""A text up to here is read by the event loop itself."""
+SUBSCRIBER_CHARACTERS = 64 * 1024
+MOST_ROWS = 100_000
+"""When so many rows are to be answered, no further statement is begun."""
+
+
 class Session(Struct, frozen=True):
     """Who asks, and in whose name."""
 
     cluster: Cluster
     identity: Identity
     subscriber: str
-    text: str
+    digest: str  # of the whole text
     key: str | None  # the same text under the same key is inserted once
+    asker: Identity  # whose token was shown
 
 
 async def execute(
@@ -55,26 +65,66 @@ async def execute(
     identity: Identity,
     subscriber: str | None,
     key: str | None = None,
+    asker: Identity | None = None,
 ) -> list[StatementResult]:
     """Run the statements in order. A text that does not parse runs nothing; a statement that fails
-    stops those after it, and the error says which were done."""
-    person = subscriber or identity.subject
+    stops those after it, and the error says which were done. `asker`: whose token a broker passed
+    on; without one the caller speaks for itself."""
+    asker = asker or identity
+    person = subscriber or asker.subject
     for_others = identity.scopes & {"admin", "broker"} and identity.broker is None
-    if person != identity.subject and not for_others:
+    if person not in (identity.subject, asker.subject) and not for_others:
         raise Forbidden("only an admin may speak for another subscriber", field="subscriber")
-    session = Session(cluster, identity, person, text, key)
-    statements = sql.parse(text)
-    for statement in statements:
-        identity.require(*_HANDLERS[type(statement)][0])
+    _check_length(cluster, text, identity)
+    digest = "" if key is None else blake2b(text.encode(errors="replace")).hexdigest()
+    session = Session(cluster, identity, person, digest, key, asker)
+    reading = partial(_allowed, text, identity)
+    short = len(text) < SHORT_CHARACTERS
+    statements = reading() if short else await cluster.large_bodies.run(identity.subject, reading)
     done: list[StatementResult] = []
+    rows = 0
     for statement in statements:
+        if rows > MOST_ROWS:
+            raise TooLarge(
+                f"the answers to these statements have more than {MOST_ROWS} rows",
+                field="sql",
+                hint="ask in several requests",
+            )
         try:
             done.append(await _HANDLERS[type(statement)][1](session, statement))
+            rows += len(done[-1].rows)
+        except RecursionError:
+            raise StatementError(
+                "this statement nests too deep", line=statement.line, column=statement.column
+            ) from None
         except StatementError as error:
             if error.line is None and len(statements) > 1:
                 error.line, error.column = statement.line, statement.column
             raise
     return done
+
+
+def _check_length(cluster: Cluster, text: str, identity: Identity) -> None:
+    """Who neither inserts nor defines anything needs few words."""
+    most = cluster.settings.statements_limit_bytes
+    if not identity.scopes & {"admin", "publish"}:
+        most = min(most, SUBSCRIBER_CHARACTERS)
+    if len(text) > most:
+        raise TooLarge(
+            f"these statements have {len(text)} characters, where {most} are taken",
+            field="sql",
+            hint="send them in several requests; records can be sent as JSON or CSV instead of"
+            " INSERT",
+        )
+
+
+def _allowed(text: str, identity: Identity) -> list[sql.Statement]:
+    """All statements, read one by one: what comes behind the first that is not allowed is not."""
+    statements = []
+    for statement in sql.statements_of(text):
+        identity.require(*_HANDLERS[type(statement)][0])
+        statements.append(statement)
+    return statements
 
 
 async def _create_dataset(session: Session, statement: sql.CreateDataset) -> StatementResult:
@@ -84,9 +134,10 @@ async def _create_dataset(session: Session, statement: sql.CreateDataset) -> Sta
         open=statement.open,
         primary_key=statement.primary_key,
         retain_s=statement.retain_s,
-        created_at=time.time(),
+        created_at=session.cluster.store.now(),
         source=statement.source,
         routed=statement.routed,
+        bound=statement.bound,
     )
     return await _create(
         "dataset", statement.name, statement.if_not_exists, session.cluster.create_dataset(dataset)
@@ -118,20 +169,22 @@ async def _create(
 
 async def _drop(session: Session, statement: sql.Drop) -> StatementResult:
     cluster = session.cluster
-    drop = {
+    drops: dict[str, Callable[[str], Awaitable[str | None]]] = {
         "dataset": cluster.drop_dataset,
         "channel": cluster.drop_channel,
         "broker": cluster.drop_broker,
-    }[statement.kind]
+        "role": partial(drop_role, cluster),
+    }
     try:
-        await drop(statement.name)
+        said = await drops[statement.kind](statement.name)
     except NotFound:
         if not statement.if_exists:
             raise
         return StatementResult(
             f"drop {statement.kind}", f"there was no {statement.kind} {statement.name}"
         )
-    return StatementResult(f"drop {statement.kind}", f"{statement.kind} {statement.name} dropped")
+    message = said or f"{statement.kind} {statement.name} dropped"
+    return StatementResult(f"drop {statement.kind}", message)
 
 
 async def _subscribe(session: Session, statement: sql.Subscribe) -> StatementResult:
@@ -141,10 +194,10 @@ async def _subscribe(session: Session, statement: sql.Subscribe) -> StatementRes
 async def _subscribe_to_dataset(
     session: Session, statement: sql.SubscribeToDataset
 ) -> StatementResult:
+    session.cluster.permissions.require(session.identity, "read", statement.dataset)
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
-    where = as_text(
-        sql.bind_filter(statement.where, dataset)
-    )  # with the place of what is wrong in it
+    bound = await asyncio.to_thread(sql.bind_filter, statement.where, dataset)
+    where = as_text(bound)  # with the place of what is wrong in it
     return await _subscribed(session, statement, FILTERED + statement.dataset, {"where": where})
 
 
@@ -155,7 +208,12 @@ async def _subscribed(
     arguments: list[Any] | dict[str, Any],
 ) -> StatementResult:
     subscription = await session.cluster.subscriptions.subscribe(
-        session.subscriber, channel, arguments, statement.broker, statement.beginning
+        session.subscriber,
+        channel,
+        arguments,
+        statement.broker,
+        statement.beginning,
+        asker=session.asker,
     )
     present = await asyncio.to_thread(session.cluster.routing.present, [subscription])
     message = f"subscription {subscription.id}"
@@ -171,31 +229,36 @@ async def _unsubscribe(session: Session, statement: sql.Unsubscribe) -> Statemen
 async def _change_subscription(
     session: Session, statement: sql.ChangeSubscription
 ) -> StatementResult:
-    await _own(session, statement.subscription)
+    subscription = await _own(session, statement.subscription)
+    channel = subscription.backend.channel
+    session.cluster.permissions.require_subscribe(session.identity, channel)
     await session.cluster.subscriptions.move(statement.subscription, statement.broker)
     return StatementResult(
         "change subscription", f"subscription {statement.subscription} is at {statement.broker}"
     )
 
 
-async def _own(session: Session, number: int) -> None:
+async def _own(session: Session, number: int) -> Subscription:
     """A subscription of somebody else looks like one that does not exist."""
     subscription = await asyncio.to_thread(session.cluster.store.subscriptions.get, number)
     if subscription.subscriber != session.subscriber and "admin" not in session.identity.scopes:
         raise NotFound(f"there is no subscription {number}", field="subscription")
+    return subscription
 
 
 async def _insert(session: Session, statement: sql.Insert) -> StatementResult:
+    session.cluster.permissions.require_publish(session.identity, statement.dataset)
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
-    records = [
-        RawRecord(line, fields) for line, fields in enumerate(statement.records(dataset), start=1)
-    ]
+    elsewhere: Elsewhere | None = None
+    if len(statement.text) >= SHORT_CHARACTERS:
+        elsewhere = partial(session.cluster.large_bodies.run, session.identity.subject)
     published = await session.cluster.publish(
         statement.dataset,
-        records,
+        _rows(statement, dataset),
         publisher=session.identity.subject,
         source="insert",
         key=_key(session, statement),
+        elsewhere=elsewhere,
     )
     if published.rejected and not published.accepted:
         first = published.errors[0]
@@ -206,11 +269,17 @@ async def _insert(session: Session, statement: sql.Insert) -> StatementResult:
     return StatementResult("insert", message, columns, rows)
 
 
+def _rows(statement: sql.Insert, dataset: Dataset) -> Iterator[RawRecord]:
+    """Made where they are checked."""
+    for line, fields in enumerate(statement.records(dataset), start=1):
+        yield RawRecord(line, fields)
+
+
 def _key(session: Session, statement: sql.Insert) -> str | None:
     if session.key is None:
         return None
     place = f"insert at {statement.line}, {statement.column}"  # a text may hold the same one twice
-    return request_key(session.key, session.identity.subject, place, session.text.encode())
+    return key_of(session.key, session.identity.subject, place, session.digest)
 
 
 async def _show(session: Session, statement: sql.Show) -> StatementResult:
@@ -218,11 +287,15 @@ async def _show(session: Session, statement: sql.Show) -> StatementResult:
 
 
 def _shown(session: Session, statement: sql.Show) -> StatementResult:
-    store = session.cluster.store
+    store, visible = session.cluster.store, session.cluster.permissions.visible
     if statement.what == "datasets":
-        table = dataset_table(store)
+        table = dataset_table(visible(session.identity, "dataset", store.catalog.datasets()))
     elif statement.what == "channels":
-        table = channel_table(store)
+        channels = visible(session.identity, "channel", store.catalog.channels())
+        table = channel_table(store, channels)
+    elif statement.what == "roles":
+        session.identity.require("admin")
+        table = ["name", "in force"], [[*role] for role in store.grants.roles().items()]
     elif statement.what == "brokers":
         rows = [[broker.name, broker.url] for broker in store.catalog.brokers()]
         table = ["name", "url"], rows
@@ -243,16 +316,20 @@ async def _describe(session: Session, statement: sql.Describe) -> StatementResul
 
 def _described(session: Session, statement: sql.Describe) -> StatementResult:
     catalog = session.cluster.store.catalog
+    require_visible = session.cluster.permissions.require_visible
     if statement.kind != "channel":
-        with contextlib.suppress(NotFound):
+        try:
+            require_visible(session.identity, "dataset", statement.name)
             return describe_dataset(session.cluster, catalog.dataset(statement.name))
-        if statement.kind == "dataset":
-            catalog.dataset(statement.name)
+        except NotFound:
+            if statement.kind == "dataset":
+                raise
+    require_visible(session.identity, "channel", statement.name)
     return describe_channel(session.cluster, catalog.channel(statement.name))
 
 
 async def _query(session: Session, statement: sql.Query) -> StatementResult:
-    answer = await session.cluster.query(statement.text)
+    answer = await session.cluster.query(statement.text, session.identity.subject)
     more = " (the first ones; there are more)" if answer.cut else ""
     return StatementResult("select", f"{len(answer.rows)} rows{more}", answer.columns, answer.rows)
 
@@ -262,6 +339,9 @@ _HANDLERS: dict[type[sql.Statement], tuple[tuple[str, ...], _Handler]] = {
     sql.CreateDataset: (("admin",), _create_dataset),
     sql.CreateChannel: (("admin",), _create_channel),
     sql.CreateBroker: (("admin", "broker"), _create_broker),
+    sql.CreateRole: (("admin",), create_role),
+    sql.GrantPrivileges: (("admin",), grant),
+    sql.RevokePrivileges: (("admin",), revoke),
     sql.Drop: (("admin",), _drop),
     sql.Subscribe: (("subscribe", "admin"), _subscribe),
     sql.SubscribeToDataset: (("subscribe", "admin"), _subscribe_to_dataset),
@@ -269,6 +349,7 @@ _HANDLERS: dict[type[sql.Statement], tuple[tuple[str, ...], _Handler]] = {
     sql.ChangeSubscription: (("subscribe", "admin"), _change_subscription),
     sql.Insert: (("publish",), _insert),
     sql.Show: ((), _show),
+    sql.ShowGrants: ((), show_grants),
     sql.Describe: ((), _describe),
     sql.Query: (("admin",), _query),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import structlog
 from prometheus_client import Gauge
@@ -21,9 +22,13 @@ from tocsin.protocol.coordinator import (
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import BrokerQuery
 from tocsin.service.addresses import checked_address
+from tocsin.service.connections import ConnectionLimits, Connections
+from tocsin.service.exposure import exposure_of
+from tocsin.service.hosting import hosting, scheme
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.logs import configure_logs
-from tocsin.service.serving import listen, port_of, serving, until_stopped
+from tocsin.service.serving import listen, port_of, until_stopped
+from tocsin.service.tls import certificate_of
 from tocsin.service.web import Call, Route, application
 from tocsin.settings import Settings
 from tocsin.sql.tokens import NAME, NAME_RULE
@@ -33,7 +38,7 @@ log = structlog.get_logger()
 ALIVE = Gauge("tocsin_coordinator_brokers_alive", "Brokers whose heartbeats come")
 
 
-def app(settings: Settings) -> Starlette:
+def app(settings: Settings, inner: bool = False) -> Starlette:
     """The service. Its state lives in memory only and dies with it."""
     registry = Registry(settings.heartbeat_s, tree_from(settings.overlay_tree))
     return application(
@@ -41,6 +46,8 @@ def app(settings: Settings) -> Starlette:
         _Calls(registry, settings.heartbeat_s).routes(),
         verifier=TokenVerifier.of(settings),
         limit_bytes=settings.body_limit_bytes,
+        exposure=exposure_of(settings),
+        inner=inner,
     )
 
 
@@ -113,9 +120,11 @@ def _checked_name(call: Call) -> str:
 async def run(settings: Settings) -> None:
     """Serve until a signal asks to stop."""
     configure_logs(settings.log_level, settings.log_format)
-    service = app(settings)
-    listener = listen(settings.host, settings.coordinator_port, "coordinator_port")
-    async with serving(service, listener):
-        log.info("coordinator ready", url=f"http://{settings.host}:{port_of(listener)}")
+    certificate = certificate_of(settings)
+    connections = Connections(ConnectionLimits.of(settings))
+    listener = listen(settings.host, settings.coordinator_port, "coordinator_port", connections)
+    async with hosting(settings, partial(app, settings), listener, certificate):
+        url = f"{scheme(settings)}://{settings.host}:{port_of(listener)}"
+        log.info("coordinator ready", url=url)
         await until_stopped()
         log.info("coordinator stopping")

@@ -277,7 +277,11 @@ async def perform(
             token = system.token("demo", *SCOPES)
             show.token(token)
             services = Services(
-                system.cluster_url, system.coordinator_url, system.broker_urls, token
+                system.cluster_url,
+                system.coordinator_url,
+                system.broker_urls,
+                token,
+                system.inner_urls,
             )
             try:
                 await services.all_known()

@@ -63,13 +63,19 @@ class Services:
     """One call each; a single HTTP client per service for everybody in this process."""
 
     def __init__(
-        self, cluster: str, coordinator: str, brokers: Mapping[str, str], token: str
+        self,
+        cluster: str,
+        coordinator: str,
+        brokers: Mapping[str, str],
+        token: str,
+        inner: Mapping[str, str] | None = None,
     ) -> None:
-        """`token` needs every scope."""
+        """`token` needs every scope. `inner`: where services tell their metrics, if elsewhere."""
+        self._inner = inner or {}
         self._records = Cluster(cluster, token)
         self._cluster = Http(cluster, token)
         self._coordinator = Http(coordinator, token)
-        self._plain = HttpClient(timeout=5.0)
+        self._plain = HttpClient(timeout=5.0, headers={"authorization": f"Bearer {token}"})
         self._brokers = dict(brokers)
         self._pages: dict[str, httpx.AsyncClient] = {}
 
@@ -156,7 +162,7 @@ class Services:
         counts_of = {}
         for name, url in self._brokers.items():
             with contextlib.suppress(httpx.HTTPError):
-                counted = {metric.name: metric.value for metric in await self._metrics(url)}
+                counted = {metric.name: metric.value for metric in await self._metrics(name, url)}
                 calls = counted["tocsin_broker_fetch_seconds_count"]
                 counts = {
                     field: int(counted[f"tocsin_broker_{metric}"])
@@ -169,7 +175,7 @@ class Services:
     async def runs(self) -> dict[str, Runs]:
         """How often each channel has run, and how long that took."""
         samples: dict[str, dict[str, float]] = {channel.name: {} for channel in city.CHANNELS}
-        for metric in await self._metrics(self._cluster.url):
+        for metric in await self._metrics("cluster", self._cluster.url):
             channel = metric.labels.get("channel")
             if channel in samples and metric.name.startswith("tocsin_run_seconds_"):
                 samples[channel][metric.name] = metric.value
@@ -181,8 +187,8 @@ class Services:
             for channel, values in samples.items()
         }
 
-    async def _metrics(self, url: str) -> list[Sample]:
-        answer = await self._plain.get(f"{url}/metrics")
+    async def _metrics(self, name: str, url: str) -> list[Sample]:
+        answer = await self._plain.get(f"{self._inner.get(name, url)}/metrics")
         answer.raise_for_status()
         families = text_string_to_metric_families(answer.text)
         return [sample for family in families for sample in family.samples]

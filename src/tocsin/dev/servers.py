@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.mariadb import MariaDB
+from tocsin.dev.nginx import Nginx
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.s3 import S3
 from tocsin.dev.server import Progress, Server
@@ -34,8 +35,13 @@ def kinds(names: Iterable[str]) -> list[type[Server]]:
 
 def install(names: Iterable[str], progress: Progress) -> list[Unavailable]:
     """Get what the servers lack on this machine; why that failed where it did."""
+    wanted = list(names) or [*USUAL, Nginx.name]
+    servers = [name for name in wanted if name != Nginx.name]
+    chosen: list[type[Server] | type[Nginx]] = [*kinds(servers)] if servers else []
+    if Nginx.name in wanted:
+        chosen.append(Nginx)
     failed = []
-    for kind in kinds(names):
+    for kind in chosen:
         try:
             kind.install(progress)
         except Unavailable as error:

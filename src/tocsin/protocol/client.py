@@ -39,6 +39,7 @@ from tocsin.protocol.fields import (
 from tocsin.protocol.fields import Ref as Ref
 from tocsin.protocol.publishing import Published
 
+PATH = "/v1/ws"  # where a broker takes WebSockets
 DEFAULT_LIMIT = 100
 LONGEST_WAIT_S = 60.0
 
@@ -79,6 +80,13 @@ class SubscriptionInfo(Struct, frozen=True):
         Annotated[
             tuple[str, ...],
             about("fields that name the story: a newer version makes older attachments needless"),
+        ]
+        | UnsetType
+    ) = UNSET
+    claims: (
+        Annotated[
+            tuple[str, ...],
+            about("claims of the subscriber's token that its arguments are bound to"),
         ]
         | UnsetType
     ) = UNSET

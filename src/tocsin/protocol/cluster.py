@@ -35,6 +35,9 @@ from tocsin.protocol.fields import (
     about,
 )
 
+SUBSCRIBER_TOKEN = "Tocsin-Subscriber-Token"
+"""The header in which a broker passes on the token of the subscriber for whom it asks."""
+
 
 class Registration(Struct, frozen=True):
     """A broker says where notices for it go."""
@@ -185,6 +188,15 @@ encode_lines: Callable[[Iterable[RoutedLine[Raw]]], bytes] = msgspec.json.Encode
 decode_line: Callable[[bytes | str], RoutedLine[dict[str, Any]]] = msgspec.json.Decoder(
     RoutedLine[dict[str, Any]]
 ).decode
+
+
+class AttachmentReading(Struct, frozen=True):
+    """The subscriber for whom a broker asked may read the attachment."""
+
+    private: Annotated[
+        bool,
+        about("others may not: each reader must be asked for; false: whoever knows its id may"),
+    ]
 
 
 class ClusterStatus(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tocsin.protocol.fields import about
 
@@ -23,7 +23,11 @@ class Published(Struct, frozen=True):
     accepted: Annotated[int, about("how many were taken")]
     rejected: Annotated[int, about("how many did not fit")] = 0
     end: Annotated[int, about("the log position behind the last that was taken")] = 0
-    errors: Annotated[list[Rejection], about("the first hundred that did not fit")] = []
+    errors: Annotated[list[Rejection], about("the first that did not fit, a hundred at most")] = []
+    summed_up: (
+        Annotated[int, about("so many of the rejected have no dead letter each: one counts them")]
+        | UnsetType
+    ) = UNSET
 
 
 class Statements(Struct, forbid_unknown_fields=True):

@@ -11,21 +11,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tocsin.service.http_protocol import WHOLE
 
 LINGER_S = 10.0
 LINGER_BYTES = 64 * 1024 * 1024
 
 
 class Linger:
-    """Middleware: for answers with the header `connection: close`."""
+    """Middleware: for answers with the header `connection: close`, and those that are there before
+    the body: whoever sends it for ever keeps no connection."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body_ended = closing = False
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body_ended, closing = not _has_body(scope), False
+        whole = scope.get("extensions", {}).get(WHOLE, lambda: True)
 
         async def receive_part() -> Message:
             nonlocal body_ended
@@ -36,7 +43,10 @@ class Linger:
         async def send_part(message: Message) -> None:
             nonlocal closing
             if message["type"] == "http.response.start":
-                closing = Headers(raw=message["headers"]).get("connection") == "close"
+                headers = MutableHeaders(scope=message)
+                if not body_ended and not whole():
+                    headers["connection"] = "close"
+                closing = headers.get("connection") == "close"
             elif closing and not body_ended and not message.get("more_body", False):
                 await send({**message, "more_body": True})
                 await _drop_rest(receive)
@@ -44,6 +54,11 @@ class Linger:
             await send(message)
 
         await self._app(scope, receive_part, send_part)
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 async def _drop_rest(receive: Receive) -> None:

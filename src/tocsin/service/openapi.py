@@ -70,6 +70,7 @@ def describe(title: str, routes: Sequence[Route]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": __version__, "x-protocol-version": VERSION},
+        "servers": [{"url": "."}],  # beside this description, wherever a proxy put it
         "paths": paths,
         "components": {
             "schemas": schemas.components,
@@ -188,7 +189,7 @@ def page(title: str, routes: Sequence[Route]) -> str:
     name = html.escape(title)
     return (
         f"<!doctype html><meta charset=utf-8><title>{name}</title><style>{style}</style>"
-        f"<h1>{name}</h1><p>Machine-readable: <a href=/openapi.json>/openapi.json</a>. "
+        f"<h1>{name}</h1><p>Machine-readable: <a href=openapi.json>openapi.json</a>. "
         "Every call but the open ones needs <code>Authorization: Bearer TOKEN</code>.</p>"
         f"<table><tr><th></th><th>path</th><th>scope</th><th></th></tr>{rows}</table>"
     )

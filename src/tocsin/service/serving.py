@@ -7,24 +7,34 @@ import contextlib
 import errno
 import signal
 import socket
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tocsin.errors import SettingError
+from tocsin.service.connections import KEEP_ALIVE_S, Connection, ConnectionLimits, Connections
+from tocsin.service.http_protocol import ABORT as ABORT
+from tocsin.service.http_protocol import Protocol
+from tocsin.service.listener import Listener
 from tocsin.service.redaction import UVICORN
+from tocsin.service.tls import HANDSHAKE_S
+from tocsin.settings import Settings
 
 GRACE_S = 5
-ABORT = "tocsin.abort"  # an extension in a request's scope: cut the connection, now
+BACKLOG = 2048
 
 
-def listen(host: str, port: int, setting: str = "port") -> socket.socket:
+def listen(
+    host: str, port: int, setting: str = "port", connections: Connections | None = None
+) -> Listener:
     """A listening socket; port 0 takes a free one. A taken port is the user's to solve, with the
-    `setting` that chose it."""
+    `setting` that chose it. Several listeners of a service share its `connections`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = Listener(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
@@ -37,9 +47,11 @@ def listen(host: str, port: int, setting: str = "port") -> socket.socket:
         raise SettingError(
             f"cannot listen on {host}:{port}: {reason}", field=setting, hint=hint
         ) from None
-    listener.listen(2048)
+    listener.listen(BACKLOG)
     listener.setblocking(False)
-    return listener
+    if connections is None:
+        connections = Connections(ConnectionLimits.of(Settings()))
+    return listener.serve_into(connections)
 
 
 def taken(port: int, setting: str, by: str = "another program") -> SettingError:
@@ -54,17 +66,73 @@ def port_of(listener: socket.socket) -> int:
     return int(listener.getsockname()[1])
 
 
-class _Protocol(HttpToolsProtocol):
-    """Lets a response cut its connection. Closing would wait until the client has read the rest,
-    and one that does not read would keep its connection for ever."""
+class _Acceptor:
+    """Takes connections as the listener lets them in; for uvicorn, a server."""
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
+    def __init__(
+        self,
+        listener: Listener,
+        protocol: Callable[[Connection], asyncio.Protocol],
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._listener = listener
+        self._protocol = protocol
+        self._tls = tls
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(listener, self._accept)
+
+    def close(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+
+    async def wait_closed(self) -> None:
+        """Uvicorn waits for the connections itself."""
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:  # gone before it was let in
+                continue
+            task = self._loop.create_task(self._take(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, connection: Connection) -> None:
+        protocol = partial(self._protocol, connection)
+        try:
+            await self._loop.connect_accepted_socket(
+                protocol,
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
+            )
+        except (OSError, TimeoutError):  # the handshake failed: the peer's affair
+            connection.connections.count("handshake")
+            connection.close()
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without its own signal handlers: the process has one place that decides to stop."""
+    """Uvicorn without its own signal handlers, as the process has one place that decides to stop;
+    and with connections accepted here."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        given: dict[str, Any] = {
+            "config": self.config,
+            "server_state": self.server_state,
+            "app_state": self.lifespan.state,
+        }
+        protocol = partial(Protocol, **given)
+        listeners = [listener for listener in sockets or () if isinstance(listener, Listener)]
+        self.servers = [
+            _Acceptor(listener, protocol, self.config.ssl)  # type: ignore[misc]
+            for listener in listeners
+        ]
 
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
@@ -72,17 +140,21 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(
+    app: Starlette, listener: Listener, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
     """Serve `app` while the block runs; open calls get a moment to finish after it."""
     config = uvicorn.Config(
         app,
-        http=_Protocol,
+        http=Protocol,
+        timeout_keep_alive=int(KEEP_ALIVE_S),
         log_config=UVICORN,
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # nobody asks who is behind a proxy
         timeout_graceful_shutdown=GRACE_S,
         lifespan="on",
+        ssl_context_factory=None if tls is None else lambda *_: tls,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -28,7 +28,7 @@ class Troubles:
         """False if that is known: the trouble is as old as it was."""
         with self._lock:
             known = self._known.get(name)
-            since = time.time() if known is None else known.since
+            since = time.monotonic() if known is None else known.since
             self._known[name] = Trouble(reason, since)
             return known is None or known.reason != reason
 
@@ -42,7 +42,7 @@ class Troubles:
 
     def lasting(self) -> list[str]:
         """Those that are no passing ones, each in a line."""
-        before = time.time() - STUCK_S
+        before = time.monotonic() - STUCK_S
         with self._lock:
             known = sorted(self._known.items())
         return [f"{name}: {trouble.reason}" for name, trouble in known if trouble.since < before]

@@ -28,16 +28,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_named
 from tocsin.protocol.failure import error_body
 from tocsin.protocol.health import Health
+from tocsin.protocol.nesting import MOST_DEPTH, too_deep
 from tocsin.protocol.version import HEADER, PARAMETER, check_peer, version_header
+from tocsin.service.exposure import EVERYTHING_HERE, Exposure
+from tocsin.service.http_protocol import KNOWN
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.lingering import Linger
 from tocsin.service.openapi import TOKEN_PARAMETER, Media, describe, page
+from tocsin.service.patience import Patience
 from tocsin.service.tokens import Identity, bearer
 
 log = structlog.get_logger()
 
 CALLS = Counter("tocsin_http_requests_total", "Answered HTTP calls", ["path", "method", "status"])
 CALL_TIME = Histogram("tocsin_http_seconds", "Time to answer an HTTP call", ["path"])
+
+MODEST_BYTES = 1024 * 1024  # a body that says what somebody wants
 
 Q = TypeVar("Q", bound=Struct)
 
@@ -50,10 +56,16 @@ class Call:
     """One HTTP call, checked and decoded."""
 
     def __init__(
-        self, route: Route, request: Request, identity: Identity, limit_bytes: int
+        self,
+        route: Route,
+        request: Request,
+        identity: Identity,
+        limit_bytes: int,
+        verifier: TokenVerifier,
     ) -> None:
         self.request = request
         self.identity = identity
+        self.verifier = verifier  # of tokens that come with the call beside the caller's own
         self._route = route
         self._limit_bytes = limit_bytes
 
@@ -80,23 +92,48 @@ class Call:
             name, reason = field_named(error), str(error).partition(" - at ")[0]
             raise InvalidInput(f"query parameter {name}: {reason}", field=name) from None
 
-    async def bytes(self) -> bytes:
-        """The whole body, refused as soon as it is known to be too large."""
-        announced = self.request.headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > self._limit_bytes:
-            raise self._too_large()
+    async def bytes(self, taking: Callable[[int], None] | None = None) -> bytes:
+        """The whole body, refused as soon as it is known to be too large. `taking` is told how much
+        there is to hold before it is held, and may refuse it as well."""
+        known = self.check_announced()
+        if taking is not None and known:
+            taking(known)
         parts, size = [], 0
         async for part in self.request.stream():
             size += len(part)
             if size > self._limit_bytes:
                 raise self._too_large()
+            if taking is not None and not known:
+                taking(len(part))
             parts.append(part)
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @property
+    def limit_bytes(self) -> int:
+        return self._limit_bytes
+
+    def check_announced(self) -> int:
+        """How long the body is said to be, or 0. One that is too large is refused before any of it
+        is read."""
+        announced = self.request.headers.get("content-length", "")
+        size_bytes = int(announced) if announced.isdigit() else 0
+        if size_bytes > self._limit_bytes:
+            raise self._too_large()
+        return size_bytes
+
+    def known(self) -> None:
+        """The caller has shown who they are: their connection is no stranger's any more."""
+        _mark_known(self.request)
 
     async def body(self, kind: type[Any]) -> Any:
         """The body decoded as `kind`."""
+        given = await self.bytes()
+        if too_deep(given):
+            raise InvalidInput(
+                f"the body nests deeper than {MOST_DEPTH} levels", field="body", hint="flatten it"
+            )
         try:
-            return msgspec.json.decode(await self.bytes(), type=kind)
+            return msgspec.json.decode(given, type=kind)
         except msgspec.ValidationError as error:
             reason = f"the body does not fit: {error}"
             raise InvalidInput(reason, field=field_named(error)) from None
@@ -104,11 +141,16 @@ class Call:
             raise InvalidInput(f"the body is not JSON: {error}") from None
 
     def _too_large(self) -> TooLarge:
+        raisable = self._route.limit_bytes is None
         return TooLarge(
             f"the body is larger than {self._limit_bytes} bytes",
             field="body",
-            hint="send it in several parts, or raise body_limit_bytes",
+            hint="send it in several parts" + (", or raise body_limit_bytes" if raisable else ""),
         )
+
+
+def _nothing() -> None:
+    """A call that came over no connection of ours."""
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -126,9 +168,10 @@ class Route(Struct, frozen=True):
     """A route. `scopes`: any of them suffices; empty: any valid token; None: no token at all.
     What is taken and answered is a record of the protocol, or a `Media`; `query` is the record of
     its query parameters. `also` are further statuses that are no errors; `errors` are kinds that
-    not every route may answer with. A route that is `unchecked` answers whoever asks, whatever
-    version they speak, and is not counted. `token_in_query`: a browser that calls it can set no
-    header; everywhere else a token in the address is refused, for addresses are written down."""
+    not every route may answer with. `limit_bytes`: the largest body; None: the service's limit, for
+    what people publish. A route that is `unchecked` answers whoever asks, whatever version they
+    speak, and is not counted. `token_in_query`: a browser that calls it can set no header;
+    everywhere else a token in the address is refused, for addresses are written down."""
 
     method: str
     path: str
@@ -142,6 +185,7 @@ class Route(Struct, frozen=True):
     errors: tuple[type[TocsinError], ...] = ()
     query: type[Struct] | None = None
     unchecked: bool = False
+    limit_bytes: int | None = MODEST_BYTES
     token_in_query: bool = False
 
 
@@ -153,28 +197,48 @@ def application(
     limit_bytes: int,
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
     trouble: Callable[[], str | None] = lambda: None,
+    exposure: Exposure = EVERYTHING_HERE,
+    inner: bool = False,
 ) -> Starlette:
     """The service: its routes, and beside them /metrics, /healthz, /openapi.json and /docs.
-    `trouble` says why it does not do its work, if it does not."""
+    `trouble` says why it does not do its work, if it does not. `inner`: what `exposure` has at the
+    inner address alone, instead."""
     handlers = {404: _not_found, 405: _not_found}
     return Starlette(
         routes=[
             StarletteRoute(
-                route.path, _endpoint(route, verifier, limit_bytes), methods=[route.method]
+                route.path,
+                _endpoint(route, verifier, _limit_of(route, limit_bytes)),
+                methods=[route.method],
             )
-            for route in _OwnCalls(title, routes, trouble).routes
+            for route in exposure.chosen(
+                _OwnCalls(title, routes, trouble, exposure).routes, inner=inner
+            )
         ],
         lifespan=lifespan,
         exception_handlers=handlers,
-        middleware=[Middleware(TellVersion), Middleware(Linger)],
+        middleware=[
+            Middleware(TellVersion),
+            *exposure.middleware(),
+            Middleware(Linger),
+            Middleware(Patience),
+        ],
     )
+
+
+def _limit_of(route: Route, limit_bytes: int) -> int:
+    return limit_bytes if route.limit_bytes is None else min(route.limit_bytes, limit_bytes)
 
 
 class _OwnCalls:
     """What every service answers about itself. `routes` are all of the service, these included."""
 
     def __init__(
-        self, title: str, routes: Sequence[Route], trouble: Callable[[], str | None]
+        self,
+        title: str,
+        routes: Sequence[Route],
+        trouble: Callable[[], str | None],
+        exposure: Exposure,
     ) -> None:
         self._trouble = trouble
         open_route = partial(Route, "GET", scopes=None, unchecked=True)
@@ -195,6 +259,7 @@ class _OwnCalls:
             open_route("/docs", self.docs, summary="The same to read", answers=Media("text/html")),
             *routes,
         ]
+        self.routes = exposure.scoped(self.routes)
         self._description = msgspec.json.encode(describe(title, self.routes))
         self._page = page(title, self.routes)
 
@@ -216,7 +281,13 @@ def _endpoint(
     route: Route, verifier: TokenVerifier, limit_bytes: int
 ) -> Callable[[Request], Awaitable[Response]]:
     async def unchecked(request: Request) -> Response:
-        response: Response = await route.handler(Call(route, request, NOBODY, limit_bytes))
+        try:
+            identity = await _identity(route, request, verifier)
+        except TocsinError as error:
+            return error_response(error)
+        response: Response = await route.handler(
+            Call(route, request, identity, limit_bytes, verifier)
+        )
         return response
 
     async def endpoint(request: Request) -> Response:
@@ -233,18 +304,29 @@ async def _answer(
     route: Route, request: Request, verifier: TokenVerifier, limit_bytes: int
 ) -> Response:
     try:
-        identity = NOBODY
-        if route.scopes is not None:
-            identity = await verifier.identify(token_of(request, route))
-            identity.require(*route.scopes)
+        identity = await _identity(route, request, verifier)
         check_peer(_version(request), _caller(identity), "this service")
-        answer = await route.handler(Call(route, request, identity, limit_bytes))
+        answer = await route.handler(Call(route, request, identity, limit_bytes, verifier))
     except TocsinError as error:
         return error_response(error)
     except Exception:
         log.exception("a call failed", path=route.path, method=route.method)
         return error_response(TocsinError("an internal error; the service's log has the details"))
     return answer if isinstance(answer, Response) else json_response(answer, route.status)
+
+
+async def _identity(route: Route, request: Request, verifier: TokenVerifier) -> Identity:
+    """Who calls, if the route asks for a token at all."""
+    if route.scopes is None:
+        return NOBODY
+    identity = await verifier.identify(token_of(request, route))
+    _mark_known(request)
+    identity.require(*route.scopes)
+    return identity
+
+
+def _mark_known(request: Request) -> None:
+    request.scope.get("extensions", {}).get(KNOWN, _nothing)()
 
 
 def token_of(request: Request, route: Route) -> str | None:
@@ -305,7 +387,10 @@ def health(state: str, status: int = 200) -> Response:
 
 
 def error_response(error: TocsinError) -> Response:
-    return Response(error_body(error), status_code=error.status, media_type="application/json")
+    headers = None
+    if error.retry_after_s is not None:
+        headers = {"retry-after": str(error.retry_after_s)}
+    return Response(error_body(error), error.status, headers, media_type="application/json")
 
 
 def sse_event(event: str, data: bytes, event_id: str | None = None) -> bytes:

@@ -39,10 +39,16 @@ class Answer(Struct, frozen=True):
 
 
 def answer(
-    spark: SparkSession, text: str, view: Callable[[str], DataFrame], *, limit_s: float
+    spark: SparkSession,
+    text: str,
+    view: Callable[[str], DataFrame],
+    *,
+    limit_s: float,
+    subscriber: str = "",
 ) -> Answer:
-    """Run `text` for at most `limit_s`; `view` gives the DataFrame of a dataset by name."""
-    query = plain_query(text)
+    """Run `text` for at most `limit_s`; `view` gives the DataFrame of a dataset by name.
+    `subscriber` is who asks."""
+    query = plain_query(text, subscriber)
     views = {name: view(name) for name in query.datasets}
 
     def run() -> Answer:

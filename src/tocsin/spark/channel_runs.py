@@ -7,7 +7,6 @@ run is tried again. What a query itself could not answer (`answering`) is report
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -42,12 +41,10 @@ class ChannelRuns:
         answering: Answering,
         *,
         on_commit: Callable[[Channel, Committed], None],
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._answering = answering
         self._on_commit = on_commit
-        self._clock = clock
         self._prepared: dict[str, Prepared] = {}
 
     def add(self, prepared: Prepared) -> None:
@@ -75,7 +72,7 @@ class ChannelRuns:
         prepared = self._prepared.get(name)
         if prepared is None:  # dropped since it was chosen
             return
-        started_at = self._clock()
+        started_at = self._store.now()
         with prepared.lock:
             answer = Answer()
             with phase("parameters"):
@@ -93,12 +90,12 @@ class ChannelRuns:
         prepared = self._prepared.get(name)
         if prepared is None or not sets:
             return
-        started_at = self._clock()
+        started_at = self._store.now()
         answer = self._answering.ask_for(prepared, ask, sets)
         self._store_matches(prepared, answer.rows)
         gaps = self._gaps(name, answer)
         if gaps:
-            run = _run(prepared, ask.window, answer, started_at, self._clock())
+            run = _run(prepared, ask.window, answer, started_at, self._store.now())
             whom = f"{min(sets)}-{max(sets)}-{len(sets)}"  # others may be asked up to the same end
             run = msgspec.structs.replace(run, run=f"for-{whom}-{run.run}")
             committed = self._store.runs.commit_run(run, gaps, losses=answer.losses)
@@ -120,7 +117,7 @@ class ChannelRuns:
         if prepared is not None:
             with prepared.lock:
                 losses = whole(window, 0, cause)
-                self._commit(prepared, window, Answer(lost=losses, error=cause), self._clock())
+                self._commit(prepared, window, Answer(lost=losses, error=cause), self._store.now())
 
     def _refreshed(self, prepared: Prepared) -> Any:
         """The parameter sets as of now, by what changed if that is known; None: nobody asks."""
@@ -163,7 +160,7 @@ class ChannelRuns:
         if in_real_time:
             self._store_matches(prepared, answer.rows)
         rows = [] if in_real_time else answer.rows
-        run = _run(prepared, window, answer, started_at, self._clock())
+        run = _run(prepared, window, answer, started_at, self._store.now())
         try:
             with phase("commit"):
                 try:

@@ -41,7 +41,7 @@ class _Task:
     running: bool = False
     slow: bool = False
     due: bool = False  # a repetitive channel's tick has come, or its run is to be tried again
-    retry_at: float = 0.0
+    retry_at: float = 0.0  # by the steady clock
     backoff: Backoff = field(default_factory=lambda: Backoff(Random(), first_s=0.2, most_s=10.0))
     overruns: int = 0
 
@@ -57,11 +57,13 @@ class Dispatcher:
         troubles: Troubles,
         *,
         limit_s: float,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._run = run
         self._troubles = troubles
         self._has_news = has_news
         self._limit_s = limit_s
+        self._clock = clock
         self._quick_limit_s = min(QUICK_LIMIT_S, limit_s)
         self._tasks: dict[str, _Task] = {}
         self._schedule = Schedule()
@@ -88,7 +90,9 @@ class Dispatcher:
         with self._lock:
             self._tasks[channel.name] = _Task(channel)
             if channel.period_s is not None:
-                self._schedule.add(channel.name, channel.period_s, channel.created_at, time.time())
+                self._schedule.add(
+                    channel.name, channel.period_s, channel.created_at, self._clock()
+                )
         self._wake.set()
 
     def remove(self, name: str) -> None:
@@ -113,18 +117,18 @@ class Dispatcher:
     def _dispatch(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
-            now = time.time()
+            now, steady = self._clock(), time.monotonic()
             with self._lock:
                 for name in self._schedule.due(now):
                     self._tasks[name].due = True
                 idle = [task for task in self._tasks.values() if not task.running]
-                waits = [task.retry_at for task in idle if task.retry_at > now]
+                waits = [task.retry_at - steady for task in idle if task.retry_at > steady]
                 next_at = self._schedule.next_at()
             for task in idle:
-                if task.retry_at <= now and (task.due or self._is_wanted(task.channel)):
+                if task.retry_at <= steady and (task.due or self._is_wanted(task.channel)):
                     self._begin(task)
-            waits += [] if next_at is None else [next_at]
-            wait_s = min([LONGEST_WAIT_S, *(at - time.time() for at in waits)])
+            waits += [] if next_at is None else [next_at - self._clock()]
+            wait_s = min([LONGEST_WAIT_S, *waits])
             self._wake.wait(max(0.0, wait_s))
 
     def _is_wanted(self, channel: Channel) -> bool:
@@ -172,7 +176,7 @@ class Dispatcher:
                 return
         if self._troubles.put(name, reason(error)):
             report_trouble("a run could not be made and is tried again", error, name)
-        task.retry_at = time.time() + task.backoff.next_s()
+        task.retry_at = time.monotonic() + task.backoff.next_s()
 
 
 def report_trouble(what: str, error: Exception, channel: str) -> None:

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 from prometheus_client import Gauge
 
+from tocsin.clock import Clock
 from tocsin.errors import NotFound, SettingError, TocsinError, Unavailable, is_bug
 from tocsin.model import Arguments, Channel, Dataset, Mode
 from tocsin.service.trouble import Trouble, Troubles
@@ -72,7 +73,9 @@ class Engine:
         publication_log: PublicationLog,
         on_commit: Callable[[Channel, Committed], None],
         bury: Bury,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or Clock()
         self._settings = settings
         self._store = store
         self._log = publication_log
@@ -98,7 +101,11 @@ class Engine:
         self._real_time = self._in_real_time()
         self._catalog_lock = threading.Lock()  # one channel is taken up or dropped at a time
         self._dispatcher = Dispatcher(
-            self._run, self._has_news, self._troubles, limit_s=settings.run_limit_s
+            self._run,
+            self._has_news,
+            self._troubles,
+            limit_s=settings.run_limit_s,
+            clock=self._clock.now,
         )
         self._housekeeping = self._new_housekeeping()
         self._stopping = threading.Event()
@@ -111,7 +118,14 @@ class Engine:
         limits = TableLimits(
             compact_files=settings.compact_files, grace_s=max(GRACE_S, 2 * settings.run_limit_s)
         )
-        return Tables(self._spark, reader, self._data / "datasets", self._store.files, limits)
+        return Tables(
+            self._spark,
+            reader,
+            self._data / "datasets",
+            self._store.files,
+            limits,
+            clock=self._clock.trusted,
+        )
 
     def _new_runner(self, on_commit: Callable[[Channel, Committed], None], bury: Bury) -> Runner:
         return Runner(
@@ -132,6 +146,7 @@ class Engine:
             self._runner,
             passed=lambda: {} if self._real_time is None else self._real_time.passed(),
             is_over=lambda: self._dead.is_set() or self._java.has_ended(),
+            clock=self._clock,
         )
 
     def _in_real_time(self) -> RealTimeChannels | None:
@@ -287,10 +302,11 @@ class Engine:
             return Lag(0.0, 0)
         return lag
 
-    def query(self, text: str) -> Answer:
-        """An ad hoc SELECT over the datasets as they are now."""
+    def query(self, text: str, subscriber: str = "") -> Answer:
+        """An ad hoc SELECT over the datasets as they are now; `subscriber` asks."""
         stored = self._snapshots.take(self._log.cut).stored
-        return answer(self._spark, text, stored, limit_s=self._settings.query_limit_s)
+        limit_s = self._settings.query_limit_s
+        return answer(self._spark, text, stored, limit_s=limit_s, subscriber=subscriber)
 
     def drop_dataset(self, dataset: Dataset) -> None:
         self._tables.drop(dataset)

@@ -3,6 +3,7 @@ any more is deleted."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from tocsin.clock import Clock
 from tocsin.errors import Damaged, Unavailable
 from tocsin.model import Dataset
 from tocsin.settings import Settings
@@ -55,7 +57,9 @@ class Housekeeping:
         runner: ChannelRuns,
         passed: Callable[[], dict[str, int]],
         is_over: Callable[[], bool],
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or Clock()
         self._settings = settings
         self._store = store
         self._log = publication_log
@@ -76,16 +80,22 @@ class Housekeeping:
             self._thread.join()
 
     def _run(self) -> None:
-        expired_at = 0.0
+        expired_at = -math.inf
         while not self._stopping.wait(self._settings.flush_interval_s) and not self._is_over():
             try:
                 self.tidy()
-                if time.time() - expired_at > RETENTION_INTERVAL_S:
-                    expired_at = time.time()
-                    self._store.results.expire(expired_at - self._settings.result_retention_s)
-                    self._tables.sweep()
+                if time.monotonic() - expired_at > RETENTION_INTERVAL_S:
+                    expired_at = time.monotonic()
+                    self._expire()
             except Exception as error:  # a full disk, say: the next round may find more room
                 self._report(error)
+
+    def _expire(self) -> None:
+        """By the time that is known to have passed, which the next cluster is told."""
+        self._store.put_clock_mark(self._clock.mark())
+        now = self._clock.trusted()
+        self._store.results.expire(now - self._settings.result_retention_s, now)
+        self._tables.sweep()
 
     def tidy(self) -> None:
         """One round over all datasets."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tocsin.model import Arguments, Channel
@@ -39,7 +40,9 @@ class Newcomers:
     """Knows no Spark and no store: its caller says who came, how far runs got, and which batches
     began. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: that by which batches begin."""
+        self._clock = clock
         self._lock = threading.Lock()
         self._classes: dict[str, _Class] = {}
 
@@ -71,7 +74,7 @@ class Newcomers:
 
     def arrived(self, name: str, sets: list[tuple[int, Arguments, int]]) -> None:
         """All that the store holds behind the settled ones: (backend, arguments, since)."""
-        now = time.time()
+        now = self._clock()
         with self._lock:
             known = self._classes.get(name)
             if known is None:
@@ -105,12 +108,14 @@ class Newcomers:
             known = self._classes.get(name)
             if known is None:
                 return 0
+            now = self._clock()
             for backend in sorted(known.newcomers):
                 newcomer = known.newcomers[backend]
+                newcomer.seen_at = min(newcomer.seen_at, now)  # if the clock was set back since
                 batch = batches.get(newcomer.mask)
                 if (
                     batch is None
-                    or batch.began_at <= newcomer.seen_at
+                    or not newcomer.seen_at < batch.began_at <= now  # later: by an older clock
                     or batch.start > newcomer.reached
                 ):
                     break

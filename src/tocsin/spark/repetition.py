@@ -65,7 +65,6 @@ class Schedule:
 
 
 def _tick_after(entry: _Entry, now: float) -> float:
-    ticks = math.floor((now - entry.anchor_at) / entry.period_s)
-    if ticks == -1:  # just made, by a clock that is a little ahead
-        ticks = 0
-    return entry.anchor_at + (ticks + 1) * entry.period_s
+    """Also before the anchor: a clock that was set back must not keep a channel waiting for it."""
+    ticks = math.floor((now - entry.anchor_at) / entry.period_s) + 1
+    return entry.anchor_at + ticks * entry.period_s

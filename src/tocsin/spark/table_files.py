@@ -7,7 +7,6 @@ somebody else is never one. Knows nothing of the manifest's storage.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import uuid
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from tocsin.protocol.columns import RECEIVED_AT
+from tocsin.storage import durable
 from tocsin.storage.store.data_file import DataFile
 
 STAGING = ".staging-"
@@ -61,16 +61,15 @@ def write_file(
 ) -> DataFile:
     """Write all records into one file, durable when this returns, but in no manifest yet."""
     folder = directory / dataset
-    folder.mkdir(parents=True, exist_ok=True)
+    durable.make_directory(folder)
     token = f"{_sign(owner)}-{uuid.uuid4().hex[:12]}"
     staging = folder / f"{STAGING}{token}"
     target = folder / f"{first_position:020d}-{end_position:020d}-{token}.parquet"
     try:
         records.coalesce(1).write.parquet(str(staging))
         (part,) = staging.glob("part-*.parquet")
-        _sync(part)
-        part.rename(target)
-        _sync(folder)
+        durable.sync(part)
+        durable.move(part, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     rows, max_received_us = _measure(target)
@@ -141,11 +140,3 @@ def _measure(path: Path) -> tuple[int, int]:
             if column.path_in_schema == RECEIVED_AT and row_group.num_rows:
                 newest = max(newest, (column.statistics.max - _EPOCH) // timedelta(microseconds=1))
     return footer.num_rows, newest
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -33,6 +33,7 @@ from tocsin.spark.records import (
     schema_of,
 )
 from tocsin.spark.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
+from tocsin.storage import durable
 from tocsin.storage.log import Reader
 from tocsin.storage.store.data_file import DataFile
 
@@ -69,7 +70,7 @@ class Tables:
         self._maintenance = Lock()  # one flush, compaction or sweep at a time
         self._parquet: dict[tuple[str, str], tuple[tuple[str, ...], DataFrame]] = {}
         self._flushed: dict[str, list[tuple[float, int]]] = {}  # when, and the end until then
-        directory.mkdir(parents=True, exist_ok=True)
+        durable.make_directory(directory)
 
     def stored(self, dataset: Dataset, end: int, as_of_us: int | None = None) -> DataFrame:
         """The dataset as of a position: each record below `end` once, newest per primary key.

@@ -15,10 +15,10 @@ def read_beginning(reader: Reader) -> Beginning:
     """What follows FROM."""
     start = reader.offset
     if reader.accept("LAST"):
-        token = reader.token
-        if token is None or not token.text.isdigit():
+        last = reader.whole_number()
+        if last is None:
             reader.fail("how many", hint="such as LAST 100")
-        beginning = Beginning(last=int(reader.advance().text))
+        beginning = Beginning(last=last)
     else:
         reader.accept("INTERVAL")
         token = reader.token

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tocsin.model import ATTACHMENT, Attachment, is_attachment_id
+from tocsin.protocol.nesting import too_deep
 from tocsin.sql.names import by_lower, fields_by_declared
 from tocsin.sql.types import SqlType, parse_type
 
@@ -267,7 +268,7 @@ def text_coercer(type_text: str) -> Callable[[str], Any]:
         case _ if wanted.scalar:
             read = str.strip
         case _:
-            read = msgspec.json.decode
+            read = _read_json
 
     def coerce_bare(text: str) -> Any:
         if not text or text.isspace():
@@ -284,6 +285,12 @@ def text_coercer(type_text: str) -> Callable[[str], Any]:
 def _read_boolean(text: str) -> bool | str:
     known: dict[str, bool] = {"true": True, "false": False}
     return known.get(text.strip().lower(), text)
+
+
+def _read_json(text: str) -> Any:
+    if too_deep(text.encode(errors="replace")):
+        raise ValueError("it nests too deep")
+    return msgspec.json.decode(text)
 
 
 def _read_number(text: str) -> int | float:

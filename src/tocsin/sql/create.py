@@ -1,17 +1,25 @@
-"""CREATE: datasets, channels and brokers."""
+"""CREATE: datasets, channels, brokers and roles."""
 
 from __future__ import annotations
 
 from typing import Any, get_args
 
-from tocsin.model import ChannelKind, Column, KafkaSource, MessageFormat, Parameter
+from tocsin.model import (
+    BoundColumn,
+    ChannelKind,
+    Column,
+    KafkaSource,
+    MessageFormat,
+    Parameter,
+)
 from tocsin.protocol.columns import is_system
+from tocsin.sql.claims import read_claim
 from tocsin.sql.delivery import read_delivery
 from tocsin.sql.literals import read_interval_s, read_topic
 from tocsin.sql.names import by_lower
 from tocsin.sql.reserved import RESERVED_FOR_DATASETS
-from tocsin.sql.statements import CreateBroker, CreateChannel, CreateDataset, Statement
-from tocsin.sql.tokens import Reader, place
+from tocsin.sql.statements import CreateBroker, CreateChannel, CreateDataset, CreateRole, Statement
+from tocsin.sql.tokens import Reader
 from tocsin.sql.types import SqlType, parse_type
 
 CASE_RULE = "names that differ by capitals alone are the same name"
@@ -30,12 +38,15 @@ def read_create(reader: Reader) -> Read:
         reader.expect("AT")
         url = reader.string("the broker's address in quotes")
         return CreateBroker, {"name": name, "url": url, "if_not_exists": guarded}
+    if reader.accept("ROLE"):
+        guarded = _if_not_exists(reader)
+        return CreateRole, {"name": reader.name("a role's name"), "if_not_exists": guarded}
     kinds: tuple[ChannelKind, ...] = ("continuous", "repetitive")
     for word in kinds:
         if reader.accept(word.upper()):
             reader.expect("CHANNEL")
             return _create_channel(reader, word)
-    raise reader.expected("DATASET, CONTINUOUS CHANNEL, REPETITIVE CHANNEL or BROKER")
+    raise reader.expected("DATASET, CONTINUOUS CHANNEL, REPETITIVE CHANNEL, BROKER or ROLE")
 
 
 def _if_not_exists(reader: Reader) -> bool:
@@ -82,9 +93,11 @@ def _create_dataset(reader: Reader) -> Read:
             given["source"] = _source(reader)
         elif "routed" not in given and reader.accept("ROUTED"):
             given["routed"] = True
+        elif "bound" not in given and given.get("routed") and reader.accept("BOUND"):
+            given["bound"] = _bound_columns(reader, types)
         else:
             reader.fail(
-                "OPEN, PRIMARY KEY, RETAIN INTERVAL, FROM KAFKA, ROUTED (each once) or the"
+                "OPEN, PRIMARY KEY, RETAIN INTERVAL, FROM KAFKA, ROUTED [BOUND] (each once) or the"
                 " statement's end"
             )
     return CreateDataset, given
@@ -92,6 +105,7 @@ def _create_dataset(reader: Reader) -> Read:
 
 def _columns(reader: Reader) -> dict[str, SqlType]:
     types: dict[str, SqlType] = {}
+    known: set[str] = set()
 
     def read(reader: Reader) -> None:
         start = reader.offset
@@ -103,16 +117,43 @@ def _columns(reader: Reader) -> dict[str, SqlType]:
                 field=column,
                 hint="names that begin with _ are kept for system columns",
             )
-        if column.lower() in by_lower(types):
+        if column.lower() in known:
             reader.fail_at(
                 start, f"two columns are called {column!r}", field=column, hint=CASE_RULE
             )
         reader.at -= 1
         column = reader.new_name("a column's name", folded=False)
+        known.add(column.lower())
         types[column] = _type(reader)
 
     reader.listed(read, "a column")
     return types
+
+
+def _bound_columns(reader: Reader, types: dict[str, SqlType]) -> tuple[BoundColumn, ...]:
+    """owner TO CLAIM 'sub' [, tenant TO CLAIM 'tenant' …]"""
+    declared = by_lower(types)
+    bound: dict[str, BoundColumn] = {}
+    while True:
+        start = reader.offset
+        written = reader.cased_name("a column's name")
+        column = declared.get(written.lower(), "")
+        if not column:
+            reader.fail_at(
+                start,
+                f"{written!r} is bound to a claim, and is no column",
+                field=written,
+                hint=f"the columns are {', '.join(types)}",
+            )
+        if not types[column].scalar:
+            reader.fail_at(
+                start, f"{column!r} is {types[column]}: a bound column is scalar", field=column
+            )
+        if column in bound:
+            reader.fail_at(start, f"{column!r} is bound twice", field=column)
+        bound[column] = BoundColumn(column, read_claim(reader))
+        if not reader.accept(","):
+            return tuple(bound.values())
 
 
 def _source(reader: Reader) -> KafkaSource:
@@ -129,6 +170,7 @@ def _source(reader: Reader) -> KafkaSource:
 def _primary_key(reader: Reader, types: dict[str, SqlType]) -> tuple[str, ...]:
     declared = by_lower(types)
     key: list[str] = []
+    known: set[str] = set()
 
     def read(reader: Reader) -> None:
         start = reader.offset
@@ -145,8 +187,9 @@ def _primary_key(reader: Reader, types: dict[str, SqlType]) -> tuple[str, ...]:
             reader.fail_at(
                 start, f"{column!r} is {types[column]}: a key column is scalar", field=column
             )
-        if column in key:
+        if column in known:
             reader.fail_at(start, f"the primary key names {column!r} twice", field=column)
+        known.add(column)
         key.append(column)
 
     reader.listed(read, "a column")
@@ -155,14 +198,17 @@ def _primary_key(reader: Reader, types: dict[str, SqlType]) -> tuple[str, ...]:
 
 def _parameters(reader: Reader) -> tuple[Parameter, ...]:
     parameters: dict[str, Parameter] = {}
+    known: set[str] = set()
 
     def read(reader: Reader) -> None:
         start = reader.offset
         name = reader.new_name("a parameter's name", folded=False)
-        if name.lower() in by_lower(parameters):
+        if name.lower() in known:
             reader.fail_at(start, f"two parameters are called {name!r}", field=name, hint=CASE_RULE)
+        known.add(name.lower())
         type_at = reader.offset
         kind = _type(reader)
+        required, claim = _required_or_bound(reader)
         if not kind.scalar:
             reader.fail_at(
                 type_at,
@@ -170,11 +216,23 @@ def _parameters(reader: Reader) -> tuple[Parameter, ...]:
                 field=name,
                 hint="BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, STRING, TIMESTAMP or DATE",
             )
-        parameters[name] = Parameter(name, str(kind))
+        parameters[name] = Parameter(name, str(kind), required, claim)
 
     if not reader.accept("(", ")"):
         reader.listed(read, "a parameter")
     return tuple(parameters.values())
+
+
+def _required_or_bound(reader: Reader) -> tuple[bool, str | None]:
+    """Whether a parameter is REQUIRED, and to which claim it is bound."""
+    required, claim = False, None
+    while True:
+        if not required and reader.accept("REQUIRED"):
+            required = True
+        elif claim is None and reader.accept("BOUND"):
+            claim = read_claim(reader)
+        else:
+            return required, claim
 
 
 def _create_channel(reader: Reader, kind: ChannelKind) -> Read:
@@ -198,5 +256,5 @@ def _create_channel(reader: Reader, kind: ChannelKind) -> Read:
     if not (reader.sees("SELECT") or reader.sees("WITH") or reader.sees("(")):
         reader.fail("a query: SELECT or WITH")
     given["query"], start = reader.rest()
-    given["query_line"], given["query_column"] = place(reader.text, start)
+    given["query_line"], given["query_column"] = reader.place(start)
     return CreateChannel, given

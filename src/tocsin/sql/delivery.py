@@ -66,11 +66,11 @@ def _policy(reader: Reader) -> str:
 
 def _bytes(reader: Reader) -> int:
     start = reader.offset
-    token = reader.token
-    if token is None or token.token_type is not TokenType.NUMBER or not token.text.isdigit():
+    quoted = reader.token is not None and reader.token.token_type is TokenType.STRING
+    size_bytes = None if quoted else reader.whole_number()
+    if size_bytes is None:
         reader.fail("a number of bytes", hint="such as KEEP 1000000 BYTES")
-    reader.advance()
     reader.expect("BYTES")
-    if not 0 < int(token.text) < 2**63:
+    if not size_bytes:
         reader.fail_at(start, "a log must keep something", field="KEEP")
-    return int(token.text)
+    return size_bytes

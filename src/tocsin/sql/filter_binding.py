@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from tocsin.errors import StatementError
+from tocsin.errors import Forbidden, InvalidInput, StatementError
 from tocsin.model import Dataset
 from tocsin.overlay.filters import Constraint, Filter, Near, both, conjunction, tidied
 from tocsin.overlay.filters.keys import end_of_prefix
 from tocsin.overlay.filters.ranges import Ranges
+from tocsin.sql.claims import Claims, claim_of
 from tocsin.sql.coercion import coerce
 from tocsin.sql.domains import Domain, domain_of
 from tocsin.sql.filters import Condition, Pattern, Value, read_conditions
 from tocsin.sql.tokens import Reader
 
+MOST_CHARACTERS = 64 * 1024
 _NUMERIC = {"whole", "double", "single", "decimal"}
 _SPHERE = {"latitude": 90.0, "longitude": 360.0}
 
 
 def parse_filter(text: str, dataset: Dataset) -> Filter:
     """The filter that a text is. An empty one lets every record pass."""
+    if len(text) > MOST_CHARACTERS:
+        raise StatementError(f"a filter has at most {MOST_CHARACTERS} characters", field="where")
     reader = Reader(text)
     conditions = read_conditions(reader) if reader.token is not None else ()
     if reader.token is not None:
@@ -51,6 +55,37 @@ def bind_filter(conditions: tuple[Condition, ...], dataset: Dataset) -> Filter:
     bound = conjunction(dataset.name, by_column.values(), nears)
     assert bound is not None
     return bound
+
+
+def bind_claims(filter_: Filter, dataset: Dataset, claims: Claims | None) -> Filter:
+    """The filter, joined with what the dataset's bound columns must be for whoever asks. `claims`
+    are those of the subscriber's token; None: nobody showed one."""
+    domains = {column.name: domain_of(column) for column in dataset.columns}
+    constraints = {constraint.column: constraint for constraint in filter_.constraints}
+    for bound in dataset.bound:
+        if claims is None:
+            raise Forbidden(
+                f"filters on dataset {dataset.name!r} are bound to the claim {bound.claim!r} of"
+                " the subscriber's token, and this call has none of theirs",
+                field=bound.column,
+                hint="subscribers ask with their own token; who asks for them passes it on",
+            )
+        domain = domains[bound.column]
+        value = claim_of(claims, bound.claim, domain.type, bound.column)
+        own = domain.constraint(ranges=domain.among([domain.key(value)]))
+        asked = constraints.get(bound.column)
+        joined = own if asked is None else both(asked, own)
+        if joined is None:
+            raise InvalidInput(
+                f"column {bound.column!r} is bound to the claim {bound.claim!r} of the subscriber's"
+                " token: the filter asks for records of others",
+                field=bound.column,
+                hint=f"leave {bound.column} out",
+            )
+        constraints[bound.column] = joined
+    whole = conjunction(dataset.name, constraints.values(), filter_.nears)
+    assert whole is not None
+    return whole
 
 
 def _domain(

@@ -15,11 +15,13 @@ from typing import Any
 from msgspec import Struct
 
 from tocsin.sql.literals import read_literal
-from tocsin.sql.tokens import Reader, place
+from tocsin.sql.tokens import Reader
 
+MOST_PARTS = 2000
+"""Conditions and values of a filter: each broker compares them with each other."""
 _SIGNS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _PLAIN = "conditions are joined with AND; for OR, make one subscription for each"
-_LIKE = re.compile(r"(?P<before>%*)(?P<text>(?:[^%_\\]|\\[%_\\])*)(?P<after>%*)", re.DOTALL)
+_LIKE = re.compile(r"(?P<before>%*+)(?P<text>(?:[^%_\\]|\\[%_\\])*+)(?P<after>%*+)", re.DOTALL)
 
 
 class Value(Struct, frozen=True):
@@ -51,16 +53,19 @@ class Pattern(Struct, frozen=True):
 
 def read_conditions(reader: Reader) -> tuple[Condition, ...]:
     """What follows WHERE."""
+    start = reader.offset
     conditions = [_condition(reader)]
     while reader.accept("AND"):
         conditions.append(_condition(reader))
+    if sum(1 + len(condition.values) for condition in conditions) > MOST_PARTS:
+        reader.fail_at(start, f"a filter has at most {MOST_PARTS} conditions and values")
     if reader.sees("OR"):
         reader.fail("AND or the end of the filter", hint=_PLAIN)
     return tuple(conditions)
 
 
 def _condition(reader: Reader) -> Condition:
-    line, column = place(reader.text, reader.offset)
+    line, column = reader.place(reader.offset)
     if reader.sees("NOT") or reader.sees("("):
         reader.fail("a column", hint=_PLAIN)
     if reader.sees("NEAR", "("):
@@ -95,7 +100,7 @@ def _value(reader: Reader) -> Value:
     value = read_literal(reader)
     if value is None:
         reader.fail_at(start, "nothing compares with NULL", hint="write IS NULL or IS NOT NULL")
-    return Value(value, *place(reader.text, start))
+    return Value(value, *reader.place(start))
 
 
 def _pattern(reader: Reader) -> Value:
@@ -112,7 +117,7 @@ def _pattern(reader: Reader) -> Value:
     pattern = Pattern(text, bool(match["before"]), bool(match["after"]))
     if not text and (pattern.before or pattern.after):
         pattern = Pattern("", before=True, after=True)
-    return Value(pattern, *place(reader.text, start))
+    return Value(pattern, *reader.place(start))
 
 
 def _point_and_ball(reader: Reader) -> tuple[Value, ...]:
@@ -133,5 +138,5 @@ def _point_and_ball(reader: Reader) -> tuple[Value, ...]:
 def _coordinate(reader: Reader) -> Value:
     start = reader.offset
     if re.match(r"[A-Za-z`]", reader.text[start : start + 1]):
-        return Value(reader.word("a column"), *place(reader.text, start), named=True)
+        return Value(reader.word("a column"), *reader.place(start), named=True)
     return _value(reader)

@@ -5,7 +5,7 @@ Queries are kept as text here; `tocsin.spark.channels` compiles them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
 from sqlglot.tokenizer_core import TokenType
@@ -13,8 +13,8 @@ from sqlglot.tokenizer_core import TokenType
 from tocsin.sql.beginnings import read_beginning
 from tocsin.sql.create import CASE_RULE, Read, read_create
 from tocsin.sql.filters import read_conditions
+from tocsin.sql.grants import read_grant, read_revoke, read_show_grants
 from tocsin.sql.literals import read_argument, read_literal
-from tocsin.sql.names import by_lower
 from tocsin.sql.statements import (
     ChangeSubscription,
     Describe,
@@ -29,25 +29,40 @@ from tocsin.sql.statements import (
     SubscribeToDataset,
     Unsubscribe,
 )
-from tocsin.sql.tokens import Reader, place
+from tocsin.sql.tokens import Reader
 
 _STARTS = (
-    "CREATE, DROP, SUBSCRIBE, UNSUBSCRIBE, CHANGE, INSERT, SHOW, DESCRIBE, SELECT or WITH at the "
-    "start of a statement"
+    "CREATE, DROP, GRANT, REVOKE, SUBSCRIBE, UNSUBSCRIBE, CHANGE, INSERT, SHOW, DESCRIBE, SELECT "
+    "or WITH at the start of a statement"
 )
+
+
+MOST_STATEMENTS = 1000
 
 
 def parse(text: str) -> list[Statement]:
     """Every statement of the text, in order; StatementError with line and column otherwise."""
+    return list(statements_of(text))
+
+
+def statements_of(text: str) -> Iterator[Statement]:
+    """The same one by one, each read when it is asked for."""
     reader = Reader(text)
-    statements: list[Statement] = []
+    count = 0
     while reader.token is not None:
         if reader.accept(";"):
             continue
-        statements.append(_statement(reader))
+        count += 1
+        if count > MOST_STATEMENTS:
+            reader.fail_at(
+                reader.offset,
+                f"a request has at most {MOST_STATEMENTS} statements",
+                hint="send them in several requests",
+            )
+        statement = _statement(reader)
         if not reader.ended:
             reader.fail("';' or the end of the statement")
-    return statements
+        yield statement
 
 
 def parse_one(text: str) -> Statement:
@@ -67,7 +82,7 @@ def _statement(reader: Reader) -> Statement:
     start = reader.offset
     fields = _read(reader)
     end = reader.tokens[reader.at - 1].end + 1
-    line, column = place(reader.text, start)
+    line, column = reader.place(start)
     kind, given = fields
     return kind(text=reader.text[start:end], line=line, column=column, **given)
 
@@ -76,6 +91,8 @@ def _read(reader: Reader) -> Read:
     starts: dict[str, Callable[[Reader], Read]] = {
         "CREATE": read_create,
         "DROP": _drop,
+        "GRANT": read_grant,
+        "REVOKE": read_revoke,
         "SUBSCRIBE": _subscribe,
         "UNSUBSCRIBE": _unsubscribe,
         "CHANGE": _change,
@@ -102,7 +119,7 @@ def _drop(reader: Reader) -> Read:
                 "if_exists": guarded,
                 "name": reader.name(f"a {kind}'s name"),
             }
-    raise reader.expected("DATASET, CHANNEL or BROKER")
+    raise reader.expected("DATASET, CHANNEL, BROKER or ROLE")
 
 
 def _subscribe(reader: Reader) -> Read:
@@ -136,6 +153,7 @@ def _where_and_when(reader: Reader) -> dict[str, Any]:
 def _arguments(reader: Reader) -> list[Any] | dict[str, Any]:
     by_position: list[Any] = []
     by_name: dict[str, Any] = {}
+    known: set[str] = set()
 
     def read(reader: Reader) -> None:
         start = reader.offset
@@ -143,8 +161,9 @@ def _arguments(reader: Reader) -> list[Any] | dict[str, Any]:
         if following and following[0].token_type is TokenType.FARROW:
             name = reader.cased_name("a parameter's name")
             reader.expect("=>")
-            if name.lower() in by_lower(by_name):
+            if name.lower() in known:
                 reader.fail_at(start, f"{name!r} is given twice", field=name)
+            known.add(name.lower())
             by_name[name] = read_argument(reader)
         else:
             by_position.append(read_argument(reader))
@@ -157,10 +176,10 @@ def _arguments(reader: Reader) -> list[Any] | dict[str, Any]:
 
 
 def _id(reader: Reader) -> int:
-    token = reader.token
-    if token is None or not token.text.isdigit():
+    number = reader.whole_number()
+    if number is None:
         reader.fail("a subscription's number")
-    return int(reader.advance().text)
+    return number
 
 
 def _unsubscribe(reader: Reader) -> Read:
@@ -186,7 +205,7 @@ def _insert(reader: Reader) -> Read:
     rows_at: list[tuple[int, int]] = []
     while True:
         start = reader.offset
-        rows_at.append(place(reader.text, start))
+        rows_at.append(reader.place(start))
         row = reader.listed(read_literal, "a value")
         if columns is not None and len(row) != len(columns):
             reader.fail_at(start, f"this row has {len(row)} values for {len(columns)} columns")
@@ -203,12 +222,14 @@ def _insert(reader: Reader) -> Read:
 
 def _named_columns(reader: Reader) -> tuple[str, ...]:
     columns: list[str] = []
+    known: set[str] = set()
 
     def read(reader: Reader) -> None:
         start = reader.offset
         column = reader.word("a column's name")
-        if column.lower() in by_lower(columns):
+        if column.lower() in known:
             reader.fail_at(start, f"{column!r} is named twice", field=column, hint=CASE_RULE)
+        known.add(column.lower())
         columns.append(column)
 
     reader.listed(read, "a column")
@@ -219,7 +240,9 @@ def _show(reader: Reader) -> Read:
     for what in get_args(Shown):
         if reader.accept(what.upper()):
             return Show, {"what": what}
-    raise reader.expected("DATASETS, CHANNELS, BROKERS or SUBSCRIPTIONS")
+    if reader.accept("GRANTS"):
+        return read_show_grants(reader)
+    raise reader.expected("DATASETS, CHANNELS, BROKERS, SUBSCRIPTIONS, ROLES or GRANTS")
 
 
 def _describe(reader: Reader) -> Read:

@@ -12,17 +12,19 @@ from msgspec import Struct
 from tocsin.errors import StatementError
 from tocsin.model import (
     Beginning,
+    BoundColumn,
     ChannelKind,
     Column,
     Dataset,
     Delivery,
     KafkaSource,
     Parameter,
+    Privilege,
 )
 from tocsin.sql.filters import Condition
 
-Kind = Literal["dataset", "channel", "broker"]
-Shown = Literal["datasets", "channels", "brokers", "subscriptions"]
+Kind = Literal["dataset", "channel", "broker", "role"]
+Shown = Literal["datasets", "channels", "brokers", "subscriptions", "roles"]
 
 
 class Statement(Struct, frozen=True, kw_only=True):
@@ -41,6 +43,7 @@ class CreateDataset(Statement, frozen=True, kw_only=True):
     retain_s: float | None = None
     source: KafkaSource | None = None
     routed: bool = False
+    bound: tuple[BoundColumn, ...] = ()
     if_not_exists: bool = False
 
 
@@ -63,6 +66,23 @@ class CreateBroker(Statement, frozen=True, kw_only=True):
     name: str
     url: str
     if_not_exists: bool = False
+
+
+class CreateRole(Statement, frozen=True, kw_only=True):
+    name: str
+    if_not_exists: bool = False
+
+
+class GrantPrivileges(Statement, frozen=True, kw_only=True):
+    """`name` is that of a channel or of a dataset, as the privileges say."""
+
+    privileges: tuple[Privilege, ...]
+    name: str
+    role: str
+
+
+class RevokePrivileges(GrantPrivileges, frozen=True, kw_only=True):
+    pass
 
 
 class Drop(Statement, frozen=True, kw_only=True):
@@ -122,6 +142,12 @@ class Insert(Statement, frozen=True, kw_only=True):
 
 class Show(Statement, frozen=True, kw_only=True):
     what: Shown
+
+
+class ShowGrants(Statement, frozen=True, kw_only=True):
+    """`role` is None for all that the asker may see."""
+
+    role: str | None = None
 
 
 class Describe(Statement, frozen=True, kw_only=True):

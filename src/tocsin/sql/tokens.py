@@ -6,6 +6,7 @@ Tokenising is sqlglot's (its Spark dialect); positions count from 1 in the text 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import ClassVar, NoReturn, TypeVar
 
@@ -23,11 +24,26 @@ NAME_RULE = "names are letters, digits and _, begin with a letter, and have at m
 
 _OPENING = re.compile(r"--|/\*|['\"`]")
 _CLOSING = {
-    "'": re.compile(r"(?:[^'\\]|\\.|'')*'", re.DOTALL),
-    '"': re.compile(r'(?:[^"\\]|\\.|"")*"', re.DOTALL),
+    "'": re.compile(r"(?:[^'\\]++|\\.|'')*+'", re.DOTALL),
+    '"': re.compile(r'(?:[^"\\]++|\\.|"")*+"', re.DOTALL),
     "`": re.compile(r"[^`]*`"),
     "/*": re.compile(r".*?\*/", re.DOTALL),
 }
+
+MOST_TOKENS = 250_000
+"""So many words, numbers, texts and signs are in one text. Each becomes an object."""
+MOST_DEPTH = 64
+"""Parentheses in parentheses: readers call themselves for each."""
+MOST_QUERY_CHARACTERS = 64 * 1024
+TOO_DEEP = f"this nests deeper than {MOST_DEPTH} levels"
+_PIECE = re.compile(
+    r"'(?:[^'\\]++|\\.|'')*+(?:'|\Z)"
+    r'|"(?:[^"\\]++|\\.|"")*+(?:"|\Z)'
+    r"|`[^`]*+(?:`|\Z)|--[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)|\w++|[^\w\s]",
+    re.DOTALL,
+)
+"""About a token; what is left open goes to the end, so that nothing is looked at twice."""
+_STEP = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 
 
 class SparkTokenizer(Spark.Tokenizer):
@@ -51,11 +67,41 @@ def place(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
+class Places:
+    """Lines and columns of many offsets into one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._ends: list[int] | None = None
+
+    def of(self, offset: int) -> tuple[int, int]:
+        """As `place` says, without counting from the beginning each time."""
+        if self._ends is None:
+            self._ends = [match.start() for match in re.finditer("\n", self._text)]
+        lines = bisect_left(self._ends, offset)
+        return lines + 1, offset - (self._ends[lines - 1] if lines else -1)
+
+
 def tokenize(text: str) -> list[Token]:
+    if len(text) > MOST_TOKENS:
+        _refuse_long(text)
     try:
         return list(_Dialect().tokenize(text))
     except TokenError:
         raise _broken_token(text) from None
+
+
+def _refuse_long(text: str) -> None:
+    """Before anything is made of it."""
+    for count, piece in enumerate(_PIECE.finditer(text), start=1):
+        if count > MOST_TOKENS:
+            line, column = place(text, piece.start())
+            raise StatementError(
+                f"there are more than {MOST_TOKENS} words and signs",
+                line=line,
+                column=column,
+                hint="send the statements in several requests; POST records instead of INSERT",
+            )
 
 
 def _broken_token(text: str) -> StatementError:
@@ -81,6 +127,12 @@ class Reader:
         self.text = text
         self.tokens = tokenize(text)
         self.at = 0
+        self._places = Places(text)
+        self._end = len(text.rstrip())
+        self._depth = 0
+
+    def place(self, offset: int) -> tuple[int, int]:
+        return self._places.of(offset)
 
     @property
     def token(self) -> Token | None:
@@ -89,7 +141,7 @@ class Reader:
     @property
     def offset(self) -> int:
         """Where the next token begins; the end of the text when there is none."""
-        return self.token.start if self.token else len(self.text.rstrip())
+        return self.token.start if self.token else self._end
 
     @property
     def ended(self) -> bool:
@@ -127,7 +179,7 @@ class Reader:
         return f"'{self.text[self.token.start : self.token.end + 1]}'"
 
     def expected(self, what: str, *, hint: str | None = None) -> StatementError:
-        line, column = place(self.text, self.offset)
+        line, column = self.place(self.offset)
         message = f"expected {what}, found {self.shown_token()}"
         return StatementError(message, line=line, column=column, hint=hint)
 
@@ -137,7 +189,7 @@ class Reader:
     def fail_at(
         self, offset: int, message: str, *, field: str | None = None, hint: str | None = None
     ) -> NoReturn:
-        line, column = place(self.text, offset)
+        line, column = self.place(offset)
         raise StatementError(message, line=line, column=column, field=field, hint=hint)
 
     def word(self, what: str) -> str:
@@ -184,12 +236,25 @@ class Reader:
         self.at += 1
         return token.text
 
+    def whole_number(self) -> int | None:
+        """The next token as a number that the store can hold; None, and no step, if it is none."""
+        text = self.token.text if self.token else ""
+        if not re.fullmatch(r"[0-9]{1,18}", text):
+            return None
+        self.at += 1
+        return int(text)
+
     def listed(self, read: Callable[[Reader], T], what: str) -> list[T]:
         """One item or more in parentheses, between commas."""
+        start = self.offset
         self.expect("(")
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            self.fail_at(start, TOO_DEEP)
         items = [read(self)]
         while self.accept(","):
             items.append(read(self))
+        self._depth -= 1
         if not self.accept(")"):
             self.fail(f"',' or ')' after {what}")
         return items
@@ -198,6 +263,13 @@ class Reader:
         """The text up to the statement's end, and where it begins."""
         start = self.offset
         end = start
+        depth = 0
         while not self.ended:
-            end = self.advance().end + 1
+            token = self.advance()
+            depth += _STEP.get(token.token_type, 0)
+            if depth > MOST_DEPTH:
+                self.fail_at(token.start, TOO_DEEP)
+            end = token.end + 1
+        if end - start > MOST_QUERY_CHARACTERS:
+            self.fail_at(start, f"a query has at most {MOST_QUERY_CHARACTERS} characters")
         return self.text[start:end], start

@@ -28,6 +28,8 @@ KNOWN = (
     "BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, TIMESTAMP, DATE, ATTACHMENT, "
     "ARRAY<type>, MAP<STRING,type> or STRUCT<name:type,…>"
 )
+MOST_DEPTH = 32
+MOST_CHARACTERS = 16 * 1024
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*|\d+|[<>(),:]|$)")
 
 
@@ -57,8 +59,11 @@ class SqlType(Struct, frozen=True):
 
 class _TypeReader:
     def __init__(self, text: str) -> None:
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(f"a type has at most {MOST_CHARACTERS} characters")
         self.text = text
         self.at = 0
+        self._depth = 0
 
     def peek(self) -> str:
         match = _TOKEN.match(self.text, self.at)
@@ -107,7 +112,11 @@ class _TypeReader:
 
     def _inner(self) -> SqlType:
         """Brokers look for attachments in the fields of results, and no deeper."""
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise ValueError(f"a type nests at most {MOST_DEPTH} levels deep")
         inner = self.read()
+        self._depth -= 1
         if inner.kind == ATTACHMENT:
             raise ValueError("an ATTACHMENT is a column of its own, never a part of another")
         return inner
@@ -134,13 +143,15 @@ class _TypeReader:
     def _struct(self) -> SqlType:
         self.expect("<")
         names: list[str] = []
+        known: set[str] = set()
         items: list[SqlType] = []
         while True:
             name = self.take()
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
                 raise ValueError(f"expected a field name in STRUCT<…>, got {name!r}")
-            if name.lower() in (known.lower() for known in names):
+            if name.lower() in known:
                 raise ValueError(f"STRUCT has two fields called {name!r}")
+            known.add(name.lower())
             names.append(name)
             if self.peek() == ":":
                 self.take()

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from tocsin.errors import Conflict, SettingError
+from tocsin.storage import durable
 from tocsin.storage.identity import Mark, belongs_to_another, read_mark, write_mark
 from tocsin.storage.log.segments.reader import list_segments
 from tocsin.storage.store.store import Store
@@ -62,7 +63,7 @@ class DataDirectory:
             if not log_marked and not datasets:
                 self._refuse_records(log)
             if not log_marked:
-                log.mkdir(parents=True, exist_ok=True)
+                durable.make_directory(log)
                 write_mark(log, self._store.mark.now())
         if not marked:
             write_mark(self._data, self._store.mark.now())
@@ -126,7 +127,7 @@ def _shown(names: list[str]) -> str:
 
 
 def _lock(data: Path, ours: Mark, patience_s: float) -> int:
-    data.mkdir(parents=True, exist_ok=True)
+    durable.make_directory(data)
     handle = os.open(data / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     deadline = time.monotonic() + patience_s
     while True:

@@ -6,13 +6,13 @@ mark of another store is refused, so that nobody's files are taken for strays of
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from tocsin.errors import SettingError
+from tocsin.storage import durable
 
 NAME = "identity"
 
@@ -65,14 +65,4 @@ def read_mark(directory: Path) -> Mark | None:
 
 def write_mark(directory: Path, mark: Mark) -> None:
     """Durable, whole or not at all."""
-    fresh = directory / f"{NAME}.writing"
-    with fresh.open("wb") as file:
-        file.write(mark.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(directory / NAME)
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    durable.write(directory / NAME, mark.encode())

@@ -7,7 +7,6 @@ know whether somebody watches them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import sys
@@ -19,9 +18,11 @@ import httpx
 import msgspec
 
 from tocsin import cache_directory
-from tocsin.client.transport import HttpClient
+from tocsin.client.transport import HttpClient, distrust
 from tocsin.errors import SettingError
-from tocsin.service.secret import ensure_secret
+from tocsin.service.exposure import inner_place
+from tocsin.service.hosting import scheme
+from tocsin.service.secret import ensure_secret, takes_secret
 from tocsin.service.serving import listen, taken
 from tocsin.service.tokens import mint
 from tocsin.service.web import INSTANCE
@@ -68,10 +69,12 @@ class System:
     ) -> None:
         """`fixed_ports`: as the settings say; otherwise free ones are taken."""
         ports = _Ports(settings, fixed_ports)
-        host = settings.host
+        # Certificates are for names; people give a system the one by which it is called.
+        host = (settings.certificate and settings.public_host) or settings.host
+        http = scheme(settings)
         cluster_port, coordinator_port = ports.next("cluster"), ports.next("coordinator")
-        self.cluster_url = f"http://{host}:{cluster_port}"
-        self.coordinator_url = f"http://{host}:{coordinator_port}"
+        self.cluster_url = f"{http}://{host}:{cluster_port}"
+        self.coordinator_url = f"{http}://{host}:{coordinator_port}"
         self.settings = ensure_secret(settings)
         shared = msgspec.structs.replace(
             self.settings,
@@ -81,10 +84,11 @@ class System:
             coordinator_url=self.coordinator_url,
         )
         self._environment = environment
-        self._services: dict[str, _Service] = {}
-        self._add("cluster", "cluster", shared, self.cluster_url)
-        self._add("coordinator", "coordinator", shared, self.coordinator_url)
         self.broker_urls: dict[str, str] = {}
+        self.inner_urls: dict[str, str] = {}  # where each tells its metrics and its status
+        self._services: dict[str, _Service] = {}
+        for kind, url in (("cluster", self.cluster_url), ("coordinator", self.coordinator_url)):
+            self._add(kind, kind, shared, url)
         for number in range(1, brokers + 1):
             name = f"broker_{number}"
             own = msgspec.structs.replace(
@@ -94,13 +98,23 @@ class System:
                 broker_ws_port=ports.next("broker_ws"),
                 page_cache=shared.page_cache or str(shared.data / "pages"),
             )
-            self.broker_urls[name] = f"http://{host}:{own.broker_port}"
+            self.broker_urls[name] = f"{http}://{host}:{own.broker_port}"
             self._add(name, "broker", own, self.broker_urls[name])
 
     def _add(self, name: str, kind: str, settings: Settings, url: str) -> None:
+        """Each has an inner address of its own, if it has one: ports go up from the one given."""
+        status_url = url
+        if settings.inner_address:
+            host, first = inner_place(settings)
+            port = first + len(self._services) if first else free_port(host)
+            place = f"[{host}]" if ":" in host else host
+            settings = msgspec.structs.replace(settings, inner_address=f"{place}:{port}")
+            called = httpx.URL(url).host if host in ("0.0.0.0", "::") else place
+            status_url = f"{scheme(settings)}://{called}:{port}"
+        self.inner_urls[name] = status_url
         own = self._environment.settings(name, settings)
         variables = self._environment.variables(name)
-        self._services[name] = _Service(name, kind, own, url, variables)
+        self._services[name] = _Service(name, kind, own, url, status_url, variables)
 
     def token(self, subject: str, *scopes: str, expires_s: float = 30 * 24 * 3600.0) -> str:
         return mint(self.settings.secret, subject, scopes, expires_s=expires_s, now=time.time())
@@ -160,9 +174,16 @@ class _Service(Supervised):
     """One service of Tocsin."""
 
     def __init__(
-        self, name: str, kind: str, settings: Settings, url: str, variables: Mapping[str, str]
+        self,
+        name: str,
+        kind: str,
+        settings: Settings,
+        url: str,
+        status_url: str,
+        variables: Mapping[str, str],
     ) -> None:
         self.kind = kind
+        self._status_url = status_url
         self.settings = settings
         self.url = url
         self._variables = dict(variables)
@@ -187,12 +208,18 @@ class _Service(Supervised):
 
     async def until_ready(self, on_wait: Callable[[str, str], None] = _nobody) -> None:
         startup, waited_for = Startup(self.name, self.log), ""
-        async with HttpClient(timeout=ANSWER_LIMIT_S) as client:
+        authority = self.settings.authority
+        async with HttpClient(timeout=ANSWER_LIMIT_S, authority=authority) as client:
             while True:
                 if self.refusal:
                     raise SettingError(f"the {self.kind} cannot start: {self.refusal}")
-                with contextlib.suppress(httpx.HTTPError):
+                try:
                     state = await self._state(client)
+                except httpx.HTTPError as error:
+                    if reason := distrust(error):
+                        message = f"the {self.kind} at {self.url}: {reason}"
+                        raise SettingError(message, field="authority") from None
+                else:
                     if state.ready:
                         self.was_ready = True
                         return
@@ -206,11 +233,23 @@ class _Service(Supervised):
 
     async def _state(self, client: httpx.AsyncClient) -> _State:
         self._check_who_answers(await client.get(f"{self.url}/healthz"))
-        path = "/v1/status" if self.kind == "cluster" else "/healthz"
-        answer = await client.get(self.url + path)
+        open_or_ours = self.settings.inner_scope == "none" or takes_secret(self.settings)
+        if self.kind == "cluster" and open_or_ours:
+            answer = await client.get(f"{self._status_url}/v1/status", headers=self._headers())
+        else:
+            answer = await client.get(f"{self.url}/healthz")
         if answer.status_code != 200:
             return _State(ready=False)
         return msgspec.json.decode(answer.content, type=_State)
+
+    def _headers(self) -> dict[str, str]:
+        """What the status may ask for."""
+        settings = self.settings
+        if settings.inner_scope == "none":
+            return {}
+        scopes, now = [settings.inner_scope], time.time()
+        token = mint(settings.secret, "system", scopes, expires_s=60, now=now)
+        return {"authorization": f"Bearer {token}"}
 
     def _check_who_answers(self, health: httpx.Response) -> None:
         """Another Tocsin on the port would answer as well as ours, and know none of our tokens."""

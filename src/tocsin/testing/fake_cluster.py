@@ -22,8 +22,9 @@ from tocsin.client.transport import tls
 from tocsin.errors import InvalidInput, NotFound, Unavailable
 from tocsin.model import Beginning
 from tocsin.service.keys.verifier import TokenVerifier
+from tocsin.service.on_behalf import on_behalf_of
 from tocsin.service.serving import listen, port_of, serving
-from tocsin.service.tokens import sign_notice
+from tocsin.service.tokens import Identity, sign_notice
 from tocsin.service.web import Call, Route, application, json_response
 from tocsin.testing.fake_content import FakeContent
 from tocsin.testing.fake_routing import FakeRouting
@@ -50,6 +51,7 @@ class FakeCluster:
         self.numbers = 0
         self.drop_notices = False
         self.down = False
+        self.askers: list[Identity | None] = []  # for whom brokers attached and subscribed
         self.fetches: list[list[dict[str, Any]]] = []
         self.fetch_gate = asyncio.Event()
         self.fetch_gate.set()
@@ -178,6 +180,7 @@ class FakeCluster:
             ("GET", "/v1/routed", self._routed, broker),
             ("PUT", "/v1/attachments/{id}", self.content.put, ("publish",)),
             ("GET", "/v1/attachments/{id}", self.content.get, broker),
+            ("GET", "/v1/attachments/{id}/access", self.content.access, broker),
             ("POST", "/v1/statements", self._statements, ("admin",)),
             ("POST", "/v1/datasets/{name}/records", self._publish, ("publish",)),
         ]
@@ -217,6 +220,9 @@ class FakeCluster:
             subscription |= {"head": routed.end, "floor": routed.floor, "filter": filter_}
         return subscription
 
+    async def _note_asker(self, call: Call, subscriber: str) -> None:
+        self.askers.append(await on_behalf_of(call, subscriber))
+
     def _known(self, call: Call) -> str:
         name = str(call.path["name"])
         if name not in self.brokers:
@@ -248,6 +254,7 @@ class FakeCluster:
     async def _attach(self, call: Call) -> Any:
         name = self._known(call)
         subscriber = (await call.body(dict))["subscriber"]
+        await self._note_asker(call, subscriber)
         moved = [f for f in self.frontends.values() if f.subscriber == subscriber]
         for frontend in moved:
             self._move(frontend, name)
@@ -269,6 +276,7 @@ class FakeCluster:
 
     async def _subscribe(self, call: Call) -> Any:
         body = await call.body(dict)
+        await self._note_asker(call, body["subscriber"])
         if body["broker"] in self.subscribe_gates:
             await self.subscribe_gates[body["broker"]].wait()
         channel, given = body["channel"], body.get("arguments", {})

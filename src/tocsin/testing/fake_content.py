@@ -9,6 +9,7 @@ from typing import Any
 
 from tocsin.errors import NotFound, Unavailable
 from tocsin.model import Attachment
+from tocsin.protocol.cluster import AttachmentReading
 from tocsin.service.content import content_response
 from tocsin.service.web import Call
 
@@ -44,6 +45,9 @@ class FakeContent:
         self.types[id] = kind
         assert call.path["id"] in self.bytes
         return Attachment(id, len(data), kind)
+
+    async def access(self, _: Call) -> AttachmentReading:
+        return AttachmentReading(private=False)
 
     async def get(self, call: Call) -> Any:
         id = call.path["id"]

@@ -45,6 +45,7 @@ class Arrival:
     asked: QueryToken
     asking: bool = False  # the cluster's answer is under way
     due_at: float | None = None  # to be asked again
+    token: str = field(default="", repr=False)  # what the subscriber showed
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -93,17 +94,35 @@ class Arrivals:
     # -- what is asked ----------------------------------------------------------------------------
 
     def connect(
-        self, connection: int, subscriber: str, inline: bool, patient: bool
+        self, connection: int, subscriber: str, inline: bool, patient: bool, token: str
     ) -> list[Effect]:
         retry, tries = Retry(0.05, 5.0, self.jitter), None if patient else 1
         self._connections[connection] = self._last + 1
         return self._begin(
-            _Connecting(subscriber, retry, tries, NEVER_ASKED, connection=connection, inline=inline)
+            _Connecting(
+                subscriber,
+                retry,
+                tries,
+                NEVER_ASKED,
+                token=token,
+                connection=connection,
+                inline=inline,
+            )
         )
 
-    def attach(self, request: Asker[Attached], subscriber: str, needs: int | None) -> list[Effect]:
+    def attach(
+        self, request: Asker[Attached], subscriber: str, needs: int | None, token: str
+    ) -> list[Effect]:
         return self._begin(
-            _Attaching(subscriber, self._few(), 1, NEVER_ASKED, request=request, needs=needs)
+            _Attaching(
+                subscriber,
+                self._few(),
+                1,
+                NEVER_ASKED,
+                token=token,
+                request=request,
+                needs=needs,
+            )
         )
 
     def subscribe(
@@ -112,6 +131,7 @@ class Arrivals:
         subscriber: str,
         interest: Interest,
         connection: int | None,
+        token: str,
     ) -> list[Effect]:
         return self._begin(
             _Subscribing(
@@ -119,6 +139,7 @@ class Arrivals:
                 self._few(),
                 TRIES,
                 NEVER_ASKED,
+                token=token,
                 request=request,
                 interest=interest,
                 connection=connection,
@@ -158,11 +179,13 @@ class Arrivals:
         arrival.asked, arrival.asking, arrival.due_at = self.core.query_token, True, None
         match arrival:
             case _Subscribing(elsewhere=None):
-                return CreateSubscription(number, arrival.subscriber, arrival.interest)
+                return CreateSubscription(
+                    number, arrival.subscriber, arrival.interest, arrival.token
+                )
             case _Unsubscribing():
                 return DeleteSubscription(number, arrival.subscriber, arrival.subscription)
             case _:
-                return AttachSubscriber(number, arrival.subscriber)
+                return AttachSubscriber(number, arrival.subscriber, arrival.token)
 
     def again(self, core: BrokerCore) -> list[Effect]:
         """The store was replaced: its successor is asked."""

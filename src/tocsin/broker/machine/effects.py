@@ -56,10 +56,12 @@ class LoadSubscriptions(Struct, frozen=True):
 
 
 class AttachSubscriber(Struct, frozen=True):
-    """Move a subscriber here with all subscriptions; answer with `attached`."""
+    """Move a subscriber here with all subscriptions; answer with `attached`. `token`: what the
+    subscriber showed, for the cluster to look at."""
 
     arrival: int
     subscriber: str
+    token: str = ""
     call: int = 0
 
 
@@ -69,6 +71,7 @@ class CreateSubscription(Struct, frozen=True):
     arrival: int
     subscriber: str
     interest: Interest
+    token: str = ""
     call: int = 0
 
 

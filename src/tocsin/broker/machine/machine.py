@@ -391,16 +391,25 @@ class BrokerMachine:
     def _answered(self, call: int, kind: type[C]) -> C | None:
         """The call that is answered; None if nobody waits for it any longer."""
         asked = self._calls.pop(call, None)
-        assert asked is None or isinstance(asked, kind), f"{asked} is no {kind.__name__}"
+        assert asked is None or isinstance(asked, kind), f"{type(asked)} is no {kind}"
         return asked
 
     # -- clients ----------------------------------------------------------------------------------
 
     def connect(
-        self, connection: int, subscriber: str, inline: bool, now: float, *, patient: bool = True
+        self,
+        connection: int,
+        subscriber: str,
+        inline: bool,
+        now: float,
+        *,
+        patient: bool = True,
+        token: str = "",
     ) -> list[Effect]:
-        """Welcome or Refuse follows. A patient client waits until the cluster answers."""
-        return self._out(self._arrivals.connect(connection, subscriber, inline, patient), now)
+        """Welcome or Refuse follows. A patient client waits until the cluster answers. `token` is
+        what the subscriber showed: the cluster decides by it what they may have."""
+        arriving = self._arrivals.connect(connection, subscriber, inline, patient, token)
+        return self._out(arriving, now)
 
     def disconnected(self, connection: int, now: float) -> list[Effect]:
         """The subscriber stays attached: what comes meanwhile is cached for its return."""
@@ -408,10 +417,16 @@ class BrokerMachine:
         return self._out(self.core.disconnected(connection, now), now)
 
     def attach(
-        self, request: Asker[Attached], subscriber: str, now: float, *, needs: int | None = None
+        self,
+        request: Asker[Attached],
+        subscriber: str,
+        now: float,
+        *,
+        needs: int | None = None,
+        token: str = "",
     ) -> list[Effect]:
         """Of a client without a connection. `needs`: a subscription that it must have."""
-        return self._out(self._arrivals.attach(request, subscriber, needs), now)
+        return self._out(self._arrivals.attach(request, subscriber, needs, token), now)
 
     def subscribe(
         self,
@@ -421,8 +436,10 @@ class BrokerMachine:
         now: float,
         *,
         connection: int | None = None,
+        token: str = "",
     ) -> list[Effect]:
-        return self._out(self._arrivals.subscribe(request, subscriber, interest, connection), now)
+        arriving = self._arrivals.subscribe(request, subscriber, interest, connection, token)
+        return self._out(arriving, now)
 
     def unsubscribe(
         self, request: Asker[Unsubscribed], subscriber: str, subscription: int, now: float

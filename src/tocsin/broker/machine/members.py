@@ -72,6 +72,7 @@ class Members:
             stored.channel,
             stored.attachments,
             stored.keys,
+            stored.claims,
         )
         self._table.open(backend)
         self._cache.open(stored.id, stored.head)

@@ -30,6 +30,7 @@ class Backend:
     channel: str = ""
     pages: tuple[str, ...] = ()  # fields of its results that hold attachments
     keys: tuple[str, ...] = ()  # those that name the story an attachment belongs to
+    claims: tuple[str, ...] = ()  # of its subscribers' tokens: what its arguments are bound to
     frontends: dict[int, Frontend] = field(default_factory=dict)
     signalled: dict[int, None] = field(default_factory=dict)  # connections that want signals
     inline: dict[int, None] = field(default_factory=dict)  # connections that want results
@@ -83,6 +84,7 @@ class SubscriptionTable:
         self.connections: dict[int, str] = {}  # connection -> subscriber
         self.filters: dict[int, Backend] = {}  # backend subscriptions whose results are routed
         self.refiltered = 0  # counts the changes of these
+        self.bound: set[int] = set()  # backend subscriptions that are bound to claims
         self.watcher: Watcher = NOBODY
 
     def next_event(self) -> int:
@@ -95,12 +97,15 @@ class SubscriptionTable:
 
     def open(self, backend: Backend) -> None:
         self.backends[backend.id] = backend
+        if backend.claims:
+            self.bound.add(backend.id)
         if backend.filter is not None:
             self.filters[backend.id] = backend
             self.refiltered += 1
 
     def close(self, backend: Backend) -> None:
         del self.backends[backend.id]
+        self.bound.discard(backend.id)
         if self.filters.pop(backend.id, None) is not None:
             self.refiltered += 1
 

@@ -32,6 +32,7 @@ class ClientConnection(Protocol):
     """A client's connection, by WebSocket or SSE."""
 
     identity: Identity
+    token: str  # to speak in its owner's name
     inline: bool
     number: int
 
@@ -60,6 +61,10 @@ class ClientConnections:
     def remove(self, connection: ClientConnection) -> bool:
         """Whether it was here."""
         return self._connections.pop(connection.number, None) is not None
+
+    def of_numbers(self, numbers: Iterable[int]) -> list[ClientConnection]:
+        """The connections of these numbers that are still here."""
+        return self._of(numbers)
 
     # Effects
 

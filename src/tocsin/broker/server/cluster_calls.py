@@ -107,11 +107,11 @@ class ClusterCalls:
                 now = time.monotonic()
                 return machine.loaded(number, loaded.store_id, loaded.sequence, subscriptions, now)
             case AttachSubscriber():
-                infos = await link.attach(call.subscriber)
+                infos = await link.attach(call.subscriber, call.token)
                 subscriptions = [subscription_of(info) for info in infos]
                 return machine.attached(number, subscriptions, time.monotonic())
             case CreateSubscription():
-                info = await link.subscribe(call.subscriber, call.interest)
+                info = await link.subscribe(call.subscriber, call.interest, call.token)
                 return machine.subscribed(number, subscription_of(info), time.monotonic())
             case DeleteSubscription():
                 await link.unsubscribe(call.subscription, call.subscriber)

@@ -23,12 +23,21 @@ from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLi
 from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.page_bytes import Coming
 from tocsin.client.http import NOT_SENT, error_of
-from tocsin.client.transport import HttpClient
-from tocsin.errors import NotFound, TocsinError, Unauthenticated, Unavailable, Unconfirmed
+from tocsin.client.transport import HttpClient, distrust
+from tocsin.errors import (
+    InvalidInput,
+    NotFound,
+    TocsinError,
+    Unauthenticated,
+    Unavailable,
+    Unconfirmed,
+)
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
 from tocsin.protocol.client import Interest, ResultInfo, SubscriptionInfo, SubscriptionList
 from tocsin.protocol.cluster import (
+    SUBSCRIBER_TOKEN,
+    AttachmentReading,
     AttachRequest,
     BoundFilter,
     BrokerSubscriptions,
@@ -53,11 +62,19 @@ from tocsin.protocol.health import Done
 from tocsin.protocol.keys import Revoked
 from tocsin.protocol.link import Publication
 from tocsin.protocol.publishing import Published
-from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery, encode_query
+from tocsin.protocol.queries import (
+    FilterQuery,
+    LedByQuery,
+    LogQuery,
+    NewsQuery,
+    SubscriberQuery,
+    encode_query,
+)
 from tocsin.service.keys.credentials import Credential
 
 PUBLISH_S = 60.0
 CALLS_AT_ONCE = 4  # range calls under way; more ranges wait and travel together
+MOST_PATH_CHARACTERS = 60_000  # longer addresses are refused on the way
 RANGES_PER_CALL = 256
 RECORDS_PER_CALL = 1000
 SILENT_S = 5.0  # the stream of records says something every second
@@ -121,7 +138,12 @@ class ClusterLink:
     """Calls to the cluster under this broker's name."""
 
     def __init__(
-        self, url: str, credential: Credential, name: str, timeout_s: float = 10.0
+        self,
+        url: str,
+        credential: Credential,
+        name: str,
+        timeout_s: float = 10.0,
+        authority: str = "",
     ) -> None:
         self.url = url.rstrip("/")
         self.notice_secret: str | None = None  # signs notices for us alone; None: the shared one
@@ -132,7 +154,8 @@ class ClusterLink:
         self._name = name
         self._timeout_s = timeout_s
         self._mine = f"/v1/brokers/{quote(name, safe='')}"
-        self._http = HttpClient(speaker=f"broker {name}", timeout=timeout_s)
+        self.distrusted: str | None = None  # why the cluster is not trusted
+        self._http = HttpClient(speaker=f"broker {name}", authority=authority, timeout=timeout_s)
         self._wanted: list[_Wanted] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._flushing = False
@@ -156,16 +179,20 @@ class ClusterLink:
         """All frontend subscriptions that are now on this broker."""
         return await self._call("GET", self._mine + "/subscriptions", BrokerSubscriptions)
 
-    async def attach(self, subscriber: str) -> list[SubscriptionInfo]:
-        """Move all of a subscriber's subscriptions here."""
+    async def attach(self, subscriber: str, token: str) -> list[SubscriptionInfo]:
+        """Move all of a subscriber's subscriptions here. `token`: the one that they showed."""
         path, body = self._mine + "/attach", AttachRequest(subscriber)
-        return (await self._call("POST", path, SubscriptionList, body)).subscriptions
+        return (
+            await self._call("POST", path, SubscriptionList, body, on_behalf=token)
+        ).subscriptions
 
-    async def subscribe(self, subscriber: str, wanted: Interest) -> SubscriptionInfo:
+    async def subscribe(self, subscriber: str, wanted: Interest, token: str) -> SubscriptionInfo:
         body = SubscriptionRequest(
             wanted.channel, wanted.arguments, wanted.beginning, subscriber, self._name
         )
-        return await self._call("POST", "/v1/subscriptions", SubscriptionInfo, body)
+        return await self._call(
+            "POST", "/v1/subscriptions", SubscriptionInfo, body, on_behalf=token
+        )
 
     async def unsubscribe(self, subscription: int, subscriber: str) -> None:
         path = f"/v1/subscriptions/{subscription}"
@@ -224,10 +251,14 @@ class ClusterLink:
         query = encode_query(LogQuery(after, upto, RECORDS_PER_CALL))
         return await self._call("GET", path + query, LogRange[dict[str, Any]])
 
-    async def bind_filter(self, dataset: str, where: str) -> Filter:
+    async def bind_filter(self, dataset: str, where: str, token: str) -> Filter:
         """The cluster knows the dataset's columns, and says what is wrong with a filter."""
         path = f"/v1/datasets/{quote(dataset, safe='')}/filter" + encode_query(FilterQuery(where))
-        return (await self._call("GET", path, BoundFilter)).filter
+        if len(path) > MOST_PATH_CHARACTERS:
+            raise InvalidInput(
+                "the filter is too long", field="where", hint="ask for less in one filter"
+            )
+        return (await self._call("GET", path, BoundFilter, on_behalf=token)).filter
 
     async def routed(self) -> AsyncIterator[RoutedLine[dict[str, Any]]]:
         """Records of routed datasets as they are published, for the broker where they enter."""
@@ -244,12 +275,17 @@ class ClusterLink:
                     if line:  # an empty one says that the cluster is there
                         yield decode_line(line)
         except httpx.HTTPError as error:
-            raise Unavailable(f"the stream of records broke: {error!r}") from error
+            raise self._broken(error) from error
         except msgspec.DecodeError as error:
             raise Unavailable(f"the stream of records was not understood: {error}") from None
 
+    def _broken(self, error: httpx.HTTPError) -> Unavailable:
+        self.distrusted = distrust(error)
+        return Unavailable(f"the stream of records broke: {self.distrusted or repr(error)}")
+
     def _silent(self, error: Exception, hint: str | None = None) -> Unavailable:
-        reason = str(error) or type(error).__name__
+        self.distrusted = distrust(error)
+        reason = self.distrusted or str(error) or type(error).__name__
         return Unavailable(f"no answer from the cluster at {self.url}: {reason}", hint=hint)
 
     @asynccontextmanager
@@ -267,6 +303,11 @@ class ClusterLink:
                 yield Coming(size_bytes, response.aiter_raw())
         except httpx.HTTPError as error:
             raise self._silent(error) from error
+
+    async def may_read(self, id: str, led_by: LedByQuery, token: str) -> bool:
+        """Raises unless the subscriber may read an attachment; whether it is private."""
+        path = f"/v1/attachments/{id}/access" + encode_query(led_by)
+        return (await self._call("GET", path, AttachmentReading, on_behalf=token)).private
 
     async def attachment_size(self, id: str) -> int:
         headers = {"authorization": f"Bearer {self._bearer()}", "accept-encoding": "identity"}
@@ -346,8 +387,13 @@ class ClusterLink:
             answers.append(RangeAnswer(part.epoch, floor, head, results, part.upto))
         return answers
 
-    async def _call(self, method: str, path: str, kind: type[T], body: Any = None) -> T:
+    async def _call(
+        self, method: str, path: str, kind: type[T], body: Any = None, *, on_behalf: str = ""
+    ) -> T:
+        """`on_behalf`: the token of the subscriber for whom it is asked."""
         headers = {"authorization": f"Bearer {self._bearer()}", "content-type": "application/json"}
+        if on_behalf:
+            headers[SUBSCRIBER_TOKEN] = on_behalf
         content = None if body is None else msgspec.json.encode(body)
         try:
             response = await self._http.request(
@@ -355,6 +401,7 @@ class ClusterLink:
             )
         except httpx.HTTPError as error:
             raise self._silent(error) from error
+        self.distrusted = None
         if not response.is_success:
             failure = error_of(response)
             self.refused = failure.message if isinstance(failure, Unauthenticated) else None

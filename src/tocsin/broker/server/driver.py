@@ -38,6 +38,7 @@ from tocsin.broker.server.cluster_calls import MARKERS, ClusterCalls
 from tocsin.broker.server.cluster_link import ClusterLink, new_heads
 from tocsin.broker.server.metrics import Counts
 from tocsin.broker.server.pages import PageBytes, make_shelf
+from tocsin.broker.server.shown import ShownTokens
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.routing import Message, Relink, Send
 from tocsin.policies import parse_policy
@@ -69,6 +70,7 @@ class Driver:
     connections: ClientConnections
     machine: BrokerMachine
     pages: PageBytes
+    shown: ShownTokens
 
     def __init__(self, settings: Settings, link: ClusterLink, url: str) -> None:
         self.settings = settings
@@ -76,6 +78,7 @@ class Driver:
         self.counts = Counts()
         self.machine = BrokerMachine(_config(settings), time.monotonic())
         self.connections = ClientConnections(settings.broker_name, self.counts)
+        self.shown = ShownTokens(lambda: self.core.table, self.connections)
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._links: LinkSender | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -142,6 +145,7 @@ class Driver:
 
     def connect(self, connection: ClientConnection, *, patient: bool = True) -> None:
         self.connections.add(connection)
+        self.shown.arriving(connection.identity)
         subscriber = connection.identity.subject
         self.perform(
             self.machine.connect(
@@ -150,6 +154,7 @@ class Driver:
                 connection.inline,
                 time.monotonic(),
                 patient=patient,
+                token=connection.token,
             )
         )
 
@@ -162,9 +167,11 @@ class Driver:
         self,
         request: Asker[machine_effects.Attached],
         subscriber: str,
+        token: str,
         needs: int | None = None,
     ) -> None:
-        self.perform(self.machine.attach(request, subscriber, time.monotonic(), needs=needs))
+        now = time.monotonic()
+        self.perform(self.machine.attach(request, subscriber, now, needs=needs, token=token))
 
     def recall(self, request: Asker[Recalled], wanted: Filter, wait_s: float) -> None:
         self.perform(self.machine.recall(request, wanted, wait_s, time.monotonic()))
@@ -216,7 +223,7 @@ class Driver:
                 machine_effects.CloseStream: self._calls.close_stream,
                 Send: self._send,
                 Relink: self._relink,
-                machine_effects.Welcome: connections.welcome,
+                machine_effects.Welcome: self._welcome,
                 machine_effects.Refuse: connections.refuse,
                 machine_effects.Signal: connections.signal,
                 machine_effects.SendInline: connections.send_inline,
@@ -235,6 +242,11 @@ class Driver:
                 Rejected: self._rejected,
             }
         )
+
+    def _welcome(self, effect: machine_effects.Welcome) -> None:
+        self.connections.welcome(effect)
+        for connection in self.connections.of_numbers([effect.connection]):
+            self.shown.arrived(connection.identity)
 
     def _send(self, effect: Send) -> None:
         if self._links is not None:

@@ -112,6 +112,7 @@ def subscription_of(info: SubscriptionInfo) -> Subscription:
         filter=None if info.filter is UNSET else info.filter,
         attachments=() if info.attachments is UNSET else info.attachments,
         keys=() if info.keys is UNSET else info.keys,
+        claims=() if info.claims is UNSET else info.claims,
     )
     return Subscription(info.subscription, info.subscriber, info.broker, backend, info.marker)
 

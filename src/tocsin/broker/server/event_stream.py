@@ -19,8 +19,9 @@ KEEP_ALIVE_S = 15.0  # proxies close silent streams
 class EventLine:
     """One client's stream. Holds a bounded number of bytes: signals conflate, results give way."""
 
-    def __init__(self, identity: Identity, inline: bool, most_bytes: int) -> None:
+    def __init__(self, identity: Identity, token: str, inline: bool, most_bytes: int) -> None:
         self.identity = identity
+        self.token = token
         self.inline = inline
         self.number = 0
         self.open = True

@@ -6,6 +6,8 @@ from picows import WSFrame
 
 from tocsin.errors import TooLarge
 
+LEAST_BYTES = 64
+
 
 class Fragments:
     __slots__ = ("_limit_bytes", "_parts", "_size_bytes")
@@ -21,7 +23,7 @@ class Fragments:
         if frame.fin and not self._parts:
             return data
         self._parts.append(data)
-        self._size_bytes += len(data)
+        self._size_bytes += max(len(data), LEAST_BYTES)  # an empty part lies in memory too
         if self._size_bytes > self._limit_bytes:
             self._end()
             raise TooLarge(f"a message of more than {self._limit_bytes} bytes")

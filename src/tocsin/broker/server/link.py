@@ -18,9 +18,11 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport
 from websockets.frames import Frame, Opcode
 
 from tocsin.broker.server.fragments import Fragments
+from tocsin.broker.server.upgrades import let_in
 from tocsin.errors import TooLarge, UpgradeRequired
 from tocsin.protocol.client import COME_AGAIN, INTERNAL, MALFORMED, TOO_LARGE
 from tocsin.protocol.link import Message, decode, encode
+from tocsin.protocol.nesting import WRAPPED_DEPTH, too_deep
 from tocsin.protocol.version import HEADER
 from tocsin.service.tokens import Identity
 
@@ -162,6 +164,8 @@ class Link(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self.transport = transport
+        if not self._dialled:
+            let_in(transport)
         self.opened_at = time.monotonic()
         if self._cut:  # while it was dialled
             transport.disconnect(False)
@@ -219,6 +223,9 @@ class Link(WSListener):
             self.cut(TOO_LARGE, error.message)
             return
         if data is None:
+            return
+        if too_deep(data, WRAPPED_DEPTH):
+            self._malformed(f"a message nests deeper than {WRAPPED_DEPTH} levels")
             return
         try:
             sequence, message = decode(data)

@@ -22,9 +22,10 @@ from picows import WSError, WSHandshakeError, WSUpgradeResponse, ws_connect
 from tocsin.backoff import Backoff
 from tocsin.broker.server.link import Limits, Link, LinkCounts
 from tocsin.broker.server.upgrades import QUIET, Asked, Refused
-from tocsin.client.transport import tls
+from tocsin.client.transport import distrust, tls
 from tocsin.errors import Conflict, Forbidden, InvalidInput, NotFound, UpgradeRequired
 from tocsin.protocol.client import COME_AGAIN, GOING_AWAY, UNAUTHENTICATED, UPGRADE_REQUIRED
+from tocsin.protocol.client import PATH as CLIENTS_PATH
 from tocsin.protocol.failure import read_error
 from tocsin.protocol.link import INCARNATION_HEADER, PATH, Hello, Message
 from tocsin.protocol.version import VERSION, check_peer
@@ -59,8 +60,9 @@ class Links:
         *,
         clock: Callable[[], float] = time.time,
         store_id: Callable[[], str | None] = lambda: None,
+        authority: str = "",
     ) -> None:
-        """`store_id`: of the cluster's store
+        """`authority` vouches for neighbours. `store_id`: of the cluster's store
         that this broker is with; what brokers of different stores route cannot be told apart, so
         that they are not linked."""
         self.name = name
@@ -70,6 +72,7 @@ class Links:
         self._listener = listener
         self._clock = clock
         self._store_id = store_id
+        self._authority = authority
         self._wanted: dict[str, str] = {}
         self._links: dict[str, Link] = {}
         self._newest: dict[str, int] = {}  # incarnation of a neighbour's links, ever
@@ -151,14 +154,15 @@ class Links:
         hello = asdict(Hello(self.name, link.incarnation, VERSION, link.store_id))
         query = urlencode({key: value for key, value in hello.items() if value is not None})
         url = urlsplit(self._wanted[link.neighbour])
+        path = url.path.removesuffix(CLIENTS_PATH) + PATH  # behind a proxy it has a prefix
         async with asyncio.timeout(DIAL_S):
             transport, _ = await ws_connect(
                 lambda: link,
-                url._replace(path=PATH, query=query).geturl(),
+                url._replace(path=path, query=query).geturl(),
                 extra_headers={"Authorization": f"Bearer {token}"},
                 max_frame_size=self.limits.unsent_bytes,
                 max_redirects=0,
-                ssl_context=tls(),
+                ssl_context=tls(self._authority),
                 logger_name=QUIET,
             )
         await transport.wait_disconnected()
@@ -276,6 +280,8 @@ class Links:
 def _reason(error: BaseException) -> str:
     if isinstance(error, UpgradeRequired):
         return str(error)
+    if reason := distrust(error):
+        return reason
     if isinstance(error, WSHandshakeError) and error.raw_body:
         known = read_error(error.raw_body)
         return str(known) if known else error.raw_body.decode("utf-8", "replace")

@@ -69,9 +69,19 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Published,
             also={422: Published},
             errors=(RecordError, Unconfirmed),
+            limit_bytes=None,
         ),
         Route(
-            "POST", "/v1/attachments", calls.upload, may, upload, ANY_BYTES, Attachment, 201, also
+            "POST",
+            "/v1/attachments",
+            calls.upload,
+            may,
+            upload,
+            ANY_BYTES,
+            Attachment,
+            201,
+            also,
+            limit_bytes=None,
         ),
         Route(
             "PUT",
@@ -83,5 +93,6 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Attachment,
             201,
             also,
+            limit_bytes=None,
         ),
     ]

@@ -8,6 +8,7 @@ import msgspec
 
 from tocsin.errors import InvalidInput
 from tocsin.protocol import client as frames
+from tocsin.protocol.nesting import WRAPPED_DEPTH, too_deep
 
 OPS = "subscribe, unsubscribe, get, ack, publish, ping"
 
@@ -23,6 +24,10 @@ class Malformed(Exception):
 
 
 def parse(data: bytes) -> frames.Request:
+    if too_deep(data, WRAPPED_DEPTH):
+        reason = f"the frame nests deeper than {WRAPPED_DEPTH} levels"
+        wrong = InvalidInput(reason, field="frame")
+        raise Malformed(wrong, None, fatal=True)
     try:
         return frames.decode_request(data)
     except msgspec.ValidationError as error:
@@ -34,7 +39,10 @@ def parse(data: bytes) -> frames.Request:
 
 def _explain(data: bytes, reason: str) -> Malformed:
     """The fields were wrong. Only now is it worth reading the frame a second time, loosely."""
-    loose = msgspec.json.decode(data)
+    try:
+        loose = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # what is wrong came before its end
+        loose = None
     if not isinstance(loose, dict):
         wrong = InvalidInput("a frame is a JSON object", field="frame")
         return Malformed(wrong, None, fatal=True)
@@ -43,7 +51,7 @@ def _explain(data: bytes, reason: str) -> Malformed:
     named = re.search(r"`\$\.(\w+)|field `(\w+)`", reason)
     field = (named[1] or named[2]) if named else None
     if field == "op":
-        message = f"no operation is called {loose.get('op')!r}"
+        message = f"no operation is called {repr(loose.get('op'))[:60]}"
         return Malformed(InvalidInput(message, field="op", hint=f"one of {OPS}"), known_ref, False)
     return Malformed(
         InvalidInput(f"the frame does not fit: {reason}", field=field), known_ref, False

@@ -22,6 +22,7 @@ from tocsin.broker.machine.effects import (
     Unsubscribed,
 )
 from tocsin.broker.machine.events import Cursor
+from tocsin.broker.server.admitted import Admitted
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.encoding import info_of, results_body
 from tocsin.broker.server.event_stream import EventLine, EventResponse
@@ -35,6 +36,7 @@ from tocsin.errors import (
     Unauthenticated,
     Unavailable,
 )
+from tocsin.model import Subscription
 from tocsin.policies.message import parse_message_policy
 from tocsin.protocol.broker import (
     BrokerInfo,
@@ -59,8 +61,10 @@ from tocsin.protocol.client import (
 from tocsin.protocol.cluster import News
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
+from tocsin.service.exposure import exposure_of
 from tocsin.service.keys.verifier import TokenVerifier
-from tocsin.service.tokens import verify_notice
+from tocsin.service.tokens import check_signature, verify_notice
+from tocsin.service.unverified import Unverified
 from tocsin.service.web import Call, application
 
 T = TypeVar("T")
@@ -86,29 +90,44 @@ class Rest:
     """The handlers. `waiting` are calls that must be let go when the broker stops."""
 
     def __init__(
-        self, driver: Driver, info: BrokerInfo, stall_s: float, verifier: TokenVerifier
+        self,
+        driver: Driver,
+        info: BrokerInfo,
+        stall_s: float,
+        verifier: TokenVerifier,
+        trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._driver = driver
         self._info = info
         self._stall_s = stall_s
+        self.trouble = trouble
+        self._unverified = Unverified()
         self.verifier = verifier
         self.relay = RelayCalls(driver.link)
-        self.pages = PageCalls(driver.pages, self._owner, stall_s, self._count_stalled)
+        self.pages = PageCalls(
+            driver.pages, driver.link.may_read, self._owner, stall_s, self._count_stalled
+        )
+        self._admitted = Admitted()
         self.streams: set[EventLine | Recording] = set()
         self.waiting: set[Waiter[Any]] = set()
 
-    def app(self) -> Starlette:
+    def app(self, inner: bool = False) -> Starlette:
+        settings = self._driver.settings
         return application(
             f"Tocsin broker {self._info.name}",
             routes(self),
             verifier=self.verifier,
-            limit_bytes=self._driver.settings.body_limit_bytes,
+            limit_bytes=settings.body_limit_bytes,
             trouble=self._trouble,
+            exposure=exposure_of(settings),
+            inner=inner,
         )
 
     def _trouble(self) -> str | None:
         refused = self._driver.link.refused
-        return None if refused is None else f"the cluster refuses this broker: {refused}"
+        if refused is not None:
+            return f"the cluster refuses this broker: {refused}"
+        return self.trouble()
 
     def _owner(self, subscription: int) -> str | None:
         frontend = self._driver.core.table.frontends.get(subscription)
@@ -132,19 +151,19 @@ class Rest:
         def ask(waiter: Waiter[Subscribed]) -> None:
             self._driver.perform(
                 self._driver.machine.subscribe(
-                    waiter, call.identity.subject, interest, time.monotonic()
+                    waiter, call.identity.subject, interest, time.monotonic(), token=_token(call)
                 )
             )
 
-        return info_of((await self._wait(ask)).subscription)
+        self._driver.shown.arriving(call.identity)
+        subscription = (await self._wait(ask)).subscription
+        self._driver.shown.arrived(call.identity)
+        self._admitted.subscribed(_token(call), subscription.id, time.monotonic())
+        return info_of(subscription)
 
     async def subscriptions(self, call: Call) -> SubscriptionList:
         self._check_loaded()
-
-        def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, call.identity.subject)
-
-        subscriptions = (await self._wait(ask)).subscriptions
+        subscriptions = await self._attach(call)
         return SubscriptionList([info_of(subscription) for subscription in subscriptions])
 
     async def unsubscribe(self, call: Call) -> Done:
@@ -212,7 +231,7 @@ class Rest:
         inline = call.query(EventsQuery).inline
         self._check_loaded()
         most_bytes = self._driver.settings.connection_bytes
-        stream = EventLine(call.identity, inline == 1, most_bytes)
+        stream = EventLine(call.identity, _token(call), inline == 1, most_bytes)
         self._driver.connect(stream, patient=False)
         try:
             await stream.begun
@@ -229,8 +248,10 @@ class Rest:
         return EventResponse(stream, self._stall_s, gone)
 
     async def notices(self, call: Call) -> Done:
-        body = await call.bytes()
         signature = call.request.headers.get("tocsin-signature")
+        check_signature(signature, time.time())
+        call.check_announced()
+        body = await self._unverified.read(call.request.stream(), call.limit_bytes)
         link = self._driver.link
         try:
             secret = link.notice_secret or self._driver.settings.secret
@@ -238,6 +259,7 @@ class Rest:
         except Unauthenticated:
             self._register_again()
             raise
+        call.known()
         try:
             notice = msgspec.json.decode(body, type=News)
         except msgspec.DecodeError as error:
@@ -312,7 +334,8 @@ class Rest:
     async def recall(self, call: Call) -> Recalled:
         request: Recalling = await call.body(Recalling)
         self._check_loaded()
-        wanted = await self._driver.link.bind_filter(request.dataset, request.where)
+        link = self._driver.link
+        wanted = await link.bind_filter(request.dataset, request.where, _token(call))
 
         def ask(waiter: Waiter[effects.Recalled]) -> None:
             self._driver.recall(waiter, wanted, request.wait_s)
@@ -346,16 +369,26 @@ class Rest:
         self._driver.machine.require_loaded()
 
     async def _ensure_here(self, call: Call) -> None:
-        """A client without a connection is attached by its first question."""
+        """A client without a connection is attached by its first question: the cluster has seen
+        its token then."""
         self._check_loaded()
         subject, number = call.identity.subject, call.path["id"]
-        if self._driver.machine.serves(subject, number):
-            return
+        served = self._driver.machine.serves(subject, number)
+        if not served or not self._admitted.holds(_token(call), number, time.monotonic()):
+            await self._attach(call, needs=number)
+
+    async def _attach(self, call: Call, needs: int | None = None) -> list[Subscription]:
+        token = _token(call)
 
         def ask(waiter: Waiter[Attached]) -> None:
-            self._driver.attach(waiter, subject, needs=number)
+            self._driver.attach(waiter, call.identity.subject, token, needs=needs)
 
-        await self._wait(ask)
+        self._driver.shown.arriving(call.identity)
+        subscriptions = (await self._wait(ask)).subscriptions
+        self._driver.shown.arrived(call.identity)
+        numbers = [subscription.id for subscription in subscriptions]
+        self._admitted.attached(token, numbers, time.monotonic())
+        return subscriptions
 
     async def _wait(self, ask: Callable[[Waiter[T]], None]) -> T:
         waiter: Waiter[T] = Waiter()
@@ -365,3 +398,8 @@ class Rest:
             return await waiter.answer
         finally:
             self.waiting.discard(waiter)
+
+
+def _token(call: Call) -> str:
+    """What the caller showed, for the cluster to look at."""
+    return call.token or ""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tocsin.broker.server.rest import Rest
 
 SUBSCRIBE = ("subscribe",)
+NOTICE_BYTES = 2 * 1024 * 1024  # the cluster divides what would be larger
 SUBSCRIPTION = "/v1/subscriptions/{id:int}"
 
 
@@ -64,6 +65,7 @@ def routes(rest: Rest) -> list[Route]:
             News,
             Done,
             errors=(Unauthenticated,),
+            limit_bytes=NOTICE_BYTES,
         ),
         Route(
             "GET",

@@ -20,21 +20,24 @@ from tocsin.broker.server.links import Links
 from tocsin.broker.server.metrics import BROKERS
 from tocsin.broker.server.rest import Rest
 from tocsin.broker.server.socket_clients import SocketClients
-from tocsin.broker.server.sockets import PATH, Sockets
+from tocsin.broker.server.sockets import Sockets
 from tocsin.broker.server.upgrades import Entrance
 from tocsin.client.http import error_of
-from tocsin.client.transport import HttpClient
+from tocsin.client.transport import HttpClient, distrust, tls
 from tocsin.errors import TocsinError
 from tocsin.protocol.broker import BrokerInfo
-from tocsin.protocol.client import (
-    GOING_AWAY,
-)
+from tocsin.protocol.client import GOING_AWAY, PATH
 from tocsin.protocol.coordinator import Heartbeat, HeartbeatAnswer
 from tocsin.protocol.link import PATH as LINK_PATH
+from tocsin.service.connections import ConnectionLimits, Connections
+from tocsin.service.exposure import exposure_of
+from tocsin.service.hosting import hosting, scheme
 from tocsin.service.keys.credentials import LINK, credential_of
 from tocsin.service.keys.verifier import TokenVerifier
+from tocsin.service.listener import Listener
 from tocsin.service.logs import configure_logs
-from tocsin.service.serving import listen, port_of, serving, until_stopped
+from tocsin.service.serving import listen, port_of, until_stopped
+from tocsin.service.tls import Certificate, certificate_of
 from tocsin.settings import Settings
 
 log = structlog.get_logger()
@@ -52,6 +55,8 @@ class Broker:
         self._verified = self.verifier.version
         self._stall_s = stall_s
         self._loops: list[asyncio.Task[None]] = []
+        self._certificate: Certificate | None = None
+        self._distrusted: str | None = None  # why the coordinator is not
         self._place: int | None = None  # among all brokers, as the coordinator counts
         self._stack = contextlib.AsyncExitStack()
 
@@ -61,17 +66,21 @@ class Broker:
 
     async def start(self) -> None:
         """Returns when the broker has loaded its subscriptions and takes clients."""
+        self._certificate = certificate_of(self.settings)
+        tls(self.settings.authority)  # what cannot be trusted is told before anybody is called
         rest_listener, ws_listener = self._listen()
         self._build()
         await self.driver.pages.start()
         # Notices come as soon as the cluster knows our address, so REST is up before that.
-        await self._stack.enter_async_context(serving(self.rest.app(), rest_listener))
+        hosted = hosting(self.settings, self.rest.app, rest_listener, self._certificate)
+        await self._stack.enter_async_context(hosted)
         self._loops = [asyncio.create_task(self._tick())]
         try:
             self.driver.tick()  # it asks the cluster
             await self.driver.ready
             await self._learn_revoked()
-            await self.sockets.start(ws_listener)
+            context = None if self._certificate is None else self._certificate.context
+            await self.sockets.start(ws_listener, context)
         except BaseException:
             ws_listener.close()
             await self._end_loops()
@@ -83,22 +92,28 @@ class Broker:
         self._loops.append(asyncio.create_task(self._follow_revocations()))
         log.info("broker ready", broker=self.name, url=self.url, ws_url=self.ws_url)
 
-    def _listen(self) -> tuple[socket.socket, socket.socket]:
+    def _listen(self) -> tuple[Listener, Listener]:
         """Where REST and WebSockets come in."""
         settings = self.settings
-        rest_listener = listen(settings.host, settings.broker_port, "broker_port")
-        ws_listener = listen(settings.host, settings.broker_ws_port, "broker_ws_port")
+        connections = Connections(ConnectionLimits.of(settings))
+        rest_listener = listen(settings.host, settings.broker_port, "broker_port", connections)
+        ws_listener = listen(settings.host, settings.broker_ws_port, "broker_ws_port", connections)
         for listener in (rest_listener, ws_listener):
             # What the kernel holds for a client counts as well; connections inherit the limit.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)
         host = _announced(settings)
-        self.url = f"http://{host}:{port_of(rest_listener)}"
-        self.ws_url = f"ws://{host}:{port_of(ws_listener)}{PATH}"
+        url = f"{scheme(settings)}://{host}:{port_of(rest_listener)}"
+        ws_url = f"{scheme(settings, 'ws')}://{host}:{port_of(ws_listener)}"
+        self.url = (settings.public_url or url).rstrip("/")
+        public = (settings.public_ws_url or ws_url).rstrip("/")
+        self.ws_url = public.removesuffix(PATH) + PATH
         return rest_listener, ws_listener
 
     def _build(self) -> None:
         settings = self.settings
-        link = ClusterLink(settings.cluster_url, self._credential, self.name)
+        link = ClusterLink(
+            settings.cluster_url, self._credential, self.name, authority=settings.authority
+        )
         self._stack.push_async_callback(link.close)
         self.driver = Driver(settings, link, self.url)
         self._stack.push_async_callback(self.driver.close)
@@ -108,6 +123,7 @@ class Broker:
             self.driver,
             Limits(frame_bytes=min(FRAME_BYTES, settings.frame_limit_bytes)),
             store_id=lambda: self.driver.machine.store_id,
+            authority=settings.authority,
         )
         self._stack.push_async_callback(self.links.stop)
         self.sockets = Sockets(
@@ -117,10 +133,21 @@ class Broker:
             connection_bytes=settings.connection_bytes,
             stall_s=self._stall_s,
             stalled=self._count_stalled,
+            exposure=exposure_of(settings),
             others={LINK_PATH: Entrance(self.links.accept, audience=LINK + self.name)},
         )
         info = BrokerInfo(self.name, self.url, self.ws_url)
-        self.rest = Rest(self.driver, info, self._stall_s, self.verifier)
+        self.rest = Rest(self.driver, info, self._stall_s, self.verifier, self._trouble)
+
+    def _trouble(self) -> str | None:
+        """Whom we do not trust: nobody but an operator mends that."""
+        for peer, url, reason in (
+            ("cluster", self.settings.cluster_url, self.driver.link.distrusted),
+            ("coordinator", self.settings.coordinator_url, self._distrusted),
+        ):
+            if reason is not None:
+                return f"no answer from the {peer} at {url}: {reason}"
+        return None
 
     async def stop(self) -> None:
         """Leave gracefully: no new clients, markers stored, the connected ones sent elsewhere."""
@@ -199,7 +226,9 @@ class Broker:
     async def _heartbeat(self) -> None:
         reached = True
         async with HttpClient(
-            speaker=f"broker {self.name}", timeout=max(1.0, self.settings.heartbeat_s)
+            speaker=f"broker {self.name}",
+            authority=self.settings.authority,
+            timeout=max(1.0, self.settings.heartbeat_s),
         ) as http:
             while True:
                 body = Heartbeat(
@@ -215,12 +244,14 @@ class Broker:
                         raise error_of(answer)
                     if not reached:
                         log.info("the coordinator is back")
-                    reached = True
+                    reached, self._distrusted = True, None
                     coordinated = msgspec.json.decode(answer.content, type=HeartbeatAnswer)
                 except (httpx.HTTPError, TocsinError, msgspec.DecodeError) as error:
+                    self._distrusted = distrust(error)
+                    tls(self.settings.authority)  # it may have been replaced
                     if reached:
-                        url = self.settings.coordinator_url
-                        log.warning(f"no coordinator at {url}; trying on", reason=str(error))
+                        url, reason = self.settings.coordinator_url, self._distrusted or str(error)
+                        log.warning(f"no coordinator at {url}; trying on", reason=reason)
                     reached = False
                 else:
                     self._coordinated(coordinated)
@@ -239,7 +270,7 @@ class Broker:
         self.driver.assigned(self.links, entry, neighbours)
 
     async def _leave(self) -> None:
-        async with HttpClient(timeout=1.0) as http:
+        async with HttpClient(authority=self.settings.authority, timeout=1.0) as http:
             with contextlib.suppress(httpx.HTTPError, TocsinError):
                 await self._coordinate(http, "DELETE")
 

@@ -48,9 +48,13 @@ class SocketClients:
             case frames.Ping():
                 _send(connection, "pong", frames.Pong(request.ref))
             case frames.Subscribe():
-                newcomer = SocketSubscribe(connection, request.ref)
+                newcomer = SocketSubscribe(driver, connection, request.ref)
+                driver.shown.arriving(connection.identity)
+                token = connection.token
                 driver.perform(
-                    machine.subscribe(newcomer, subscriber, request, now, connection=number)
+                    machine.subscribe(
+                        newcomer, subscriber, request, now, connection=number, token=token
+                    )
                 )
             case frames.Unsubscribe(subscription=subscription):
                 leaver = SocketUnsubscribe(connection, request.ref)
@@ -115,10 +119,15 @@ class _Holding:
 class SocketSubscribe(_Holding):
     """A wish to subscribe."""
 
-    __slots__ = ()
+    __slots__ = ("_shown",)
+
+    def __init__(self, driver: Driver, socket: Socket, ref: frames.Ref) -> None:
+        super().__init__(socket, ref)
+        self._shown = driver.shown
 
     def answered(self, answer: Subscribed) -> None:
         info = encoding.info_of(answer.subscription)
+        self._shown.arrived(self._socket.identity)
         _send(self._socket, "subscribed", frames.Subscribed(self._ref, info))
         self._socket.go_on()
 

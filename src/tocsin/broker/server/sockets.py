@@ -7,7 +7,7 @@ that does not read costs a bounded number of bytes and is closed; nobody waits f
 from __future__ import annotations
 
 import asyncio
-import socket as sockets
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -26,20 +26,24 @@ from picows import (
 from tocsin.broker.server.fragments import Fragments
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.requests import Malformed, parse
-from tocsin.broker.server.upgrades import QUIET, Asked, Entrance, RefusedSocket, upgrade
+from tocsin.broker.server.upgrades import QUIET, Asked, Entrance, RefusedSocket, let_in, upgrade
 from tocsin.errors import InvalidInput, TocsinError, TooLarge, UpgradeRequired
 from tocsin.protocol import client as frames
+from tocsin.protocol.client import PATH
 from tocsin.protocol.failure import error_info
 from tocsin.protocol.version import check_peer
+from tocsin.service.exposure import EVERYTHING_HERE, Exposure
 from tocsin.service.keys.verifier import TokenVerifier
-from tocsin.service.serving import port_of
+from tocsin.service.listener import Listener
+from tocsin.service.serving import BACKLOG, port_of
+from tocsin.service.tls import HANDSHAKE_S
 from tocsin.service.tokens import Identity
 
 log = structlog.get_logger()
 
-PATH = "/v1/ws"
 PING_IDLE_S = 20.0  # a silent connection is asked whether it lives
 LINGER_S = 2.0  # how long a closed connection may take to read the close frame
+FRAMES_WAITING = 4  # no more is read while so many frames of the largest size wait
 OUTSTANDING_GETS = 4  # further requests of a connection wait, in order, until one is answered
 
 
@@ -64,7 +68,8 @@ class Socket(WSListener):
         self._transport: WSTransport | None = None
         self._out: list[bytes] = []
         self._signals: dict[int, Message] = {}  # newest per backend subscription
-        self._waiting: deque[frames.Request] = deque()
+        self._waiting: deque[tuple[frames.Request, int]] = deque()
+        self._waiting_bytes = 0
         self._gets = 0
         self._held = True  # until the welcome, and while a request must be answered first
         self._fragments = Fragments(hub.frame_limit_bytes)
@@ -151,6 +156,7 @@ class Socket(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
+        let_in(transport)
         transport.underlying_transport.set_write_buffer_limits(high=self._hub.high_bytes)
         loop = asyncio.get_running_loop()
         left_s = max(0.0, self.identity.expires_at - time.time())
@@ -183,6 +189,7 @@ class Socket(WSListener):
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         self._closing = True
         self._waiting.clear()
+        self._waiting_bytes = 0
         if self._expiry is not None:
             self._expiry.cancel()
         self._hub.connections.discard(self)
@@ -215,17 +222,19 @@ class Socket(WSListener):
             if error.fatal:
                 self.close(frames.MALFORMED, error.error.message)
             return
-        self._waiting.append(request)
+        self._waiting.append((request, len(data)))
+        self._waiting_bytes += len(data)
         self._go_on()
 
     def _go_on(self) -> None:
         """Hand on waiting requests in order, as far as the answers have room."""
         while self._waiting and not self._held and not self.paused and not self._closing:
-            if isinstance(self._waiting[0], frames.Get):
+            if isinstance(self._waiting[0][0], frames.Get):
                 if self._gets >= OUTSTANDING_GETS:
                     break
                 self._gets += 1
-            request = self._waiting.popleft()
+            request, size_bytes = self._waiting.popleft()
+            self._waiting_bytes -= size_bytes
             # Later requests may rely on what these do at the cluster; records keep their order.
             self._held = isinstance(request, frames.Subscribe | frames.Unsubscribe | frames.Publish)
             self._hub.handler.received(self, request)
@@ -236,7 +245,8 @@ class Socket(WSListener):
         if self._transport is None or self._transport.is_disconnected:
             return
         underlying = self._transport.underlying_transport
-        if len(self._waiting) >= self._hub.most_waiting:
+        many = len(self._waiting) >= self._hub.most_waiting
+        if many or self._waiting_bytes >= FRAMES_WAITING * self._hub.frame_limit_bytes:
             underlying.pause_reading()
         elif not underlying.is_reading():
             underlying.resume_reading()
@@ -256,6 +266,7 @@ class Sockets:
         connection_bytes: int,
         stall_s: float,
         stalled: Callable[[], None],
+        exposure: Exposure = EVERYTHING_HERE,
         others: Mapping[str, Entrance] | None = None,
     ) -> None:
         """`others`: what else may be connected to here, by path."""
@@ -263,6 +274,7 @@ class Sockets:
         self.frame_limit_bytes = frame_limit_bytes
         self.connection_bytes = connection_bytes
         self.port = 0
+        self._exposure = exposure
         self.high_bytes = max(1, connection_bytes // 4)
         self.connections: set[Socket] = set()
         self.backed_up: set[Socket] = set()
@@ -273,11 +285,18 @@ class Sockets:
         self._dirty: dict[Socket, None] = {}
         self._server: asyncio.Server | None = None
 
-    async def start(self, listener: sockets.socket) -> None:
+    async def start(self, listener: Listener, tls: ssl.SSLContext | None = None) -> None:
         self.port = port_of(listener)
         self._server = await ws_create_server(
-            partial(upgrade, verifier=self._verifier, paths=self._paths),
+            partial(upgrade, verifier=self._verifier, paths=self._paths, exposure=self._exposure),
             sock=listener,
+            backlog=BACKLOG,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE_S,
+            # aiofastnet asks the listener for each connection, and so keeps to its limits. Over TLS
+            # it would call OpenSSL past our context, which then changes no certificate.
+            use_aiofastnet=tls is None,
+            websocket_handshake_timeout=listener.connections.limits.head_s,
             enable_auto_ping=True,
             auto_ping_idle_timeout=PING_IDLE_S,
             auto_ping_reply_timeout=PING_IDLE_S,

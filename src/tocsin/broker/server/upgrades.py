@@ -20,6 +20,8 @@ from tocsin.errors import NotFound, TocsinError
 from tocsin.protocol import client as frames
 from tocsin.protocol.failure import error_body, error_info
 from tocsin.protocol.version import HEADER, PARAMETER, version_header
+from tocsin.service.connections import of_transport
+from tocsin.service.exposure import EVERYTHING_HERE, Exposure
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.openapi import TOKEN_PARAMETER
 from tocsin.service.tokens import Identity, bearer
@@ -66,13 +68,17 @@ class Entrance(Struct, frozen=True):
 
 
 def upgrade(
-    request: WSUpgradeRequest, verifier: TokenVerifier, paths: Mapping[str, Entrance]
+    request: WSUpgradeRequest,
+    verifier: TokenVerifier,
+    paths: Mapping[str, Entrance],
+    exposure: Exposure = EVERYTHING_HERE,
 ) -> WSUpgradeResponseWithListener:
     try:
         url = urlsplit(request.path.decode("ascii", "replace"))
         if url.path not in paths:
             hint = f"connect to {' or '.join(paths)}"
             raise NotFound(f"no route {url.path}", hint=hint)
+        exposure.check_origin(request.headers.get("Origin"))
         entrance, query = paths[url.path], parse_qs(url.query)
         if TOKEN_PARAMETER in query and not entrance.token_in_query:
             raise token_in_address()
@@ -91,6 +97,13 @@ def upgrade(
         request.headers["Connection"] = "Upgrade"
     accepted = WSUpgradeResponse.create_101_response(version_header())
     return WSUpgradeResponseWithListener(accepted, listener)
+
+
+def let_in(transport: WSTransport) -> None:
+    """Whoever has a WebSocket has shown a token."""
+    connection = of_transport(transport.underlying_transport)
+    if connection is not None:
+        connection.known()
 
 
 class RefusedSocket(WSListener):

@@ -29,8 +29,15 @@ def mentioned(text: bytes) -> set[str]:
 
 
 class AttachmentStore:
-    def __init__(self, content: ContentStore, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        content: ContentStore,
+        clock: Callable[[], float] = time.time,
+        confirm: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`confirm` raises Unavailable unless this is, now, the process that may delete."""
         self.content = content
+        self._confirm = confirm
         self._clock = clock
         self._custody = Pins()
         self._lock = Condition()
@@ -85,6 +92,7 @@ class AttachmentStore:
                 return False
             self._leaving = id
         try:
+            self._confirm()
             self.content.drop(id)
         finally:
             with self._lock:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from msgspec import UNSET
 from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from tocsin.cluster.attachments.access import FREE, AttachmentAccess
 from tocsin.cluster.attachments.attachment_store import AttachmentStore
 from tocsin.cluster.attachments.receiving import Receiving, cut_short, too_large
 from tocsin.errors import TocsinError
 from tocsin.model import Attachment, check_attachment_id
-from tocsin.protocol.queries import AttachmentQuery
+from tocsin.protocol.cluster import AttachmentReading
+from tocsin.protocol.queries import LedByQuery
 from tocsin.service.content import ANY_BYTES, content_response, media_type
+from tocsin.service.on_behalf import on_behalf_of
+from tocsin.service.tokens import Identity
 from tocsin.service.web import Call, Route, error_response, json_response
 from tocsin.storage.content import unknown
 
@@ -22,8 +27,14 @@ STALL_S = 30.0
 
 
 class AttachmentCalls:
-    def __init__(self, attachments: AttachmentStore, limit_bytes: int) -> None:
+    def __init__(
+        self,
+        attachments: AttachmentStore,
+        access: AttachmentAccess,
+        limit_bytes: int,
+    ) -> None:
         self._attachments = attachments
+        self._access = access
         self._content = attachments.content
         self._limit_bytes = limit_bytes
 
@@ -35,6 +46,8 @@ class AttachmentCalls:
 
     async def get(self, call: Call) -> Response:
         id = check_attachment_id(call.path["id"])
+        if not call.identity.scopes & FREE:
+            await self._checked(call, id, call.identity)
         kept = await asyncio.to_thread(self._content.info, id)
         if kept is None:
             raise unknown(id)
@@ -43,6 +56,18 @@ class AttachmentCalls:
             return iterate_in_threadpool(self._content.read_kept(kept, start, stop))
 
         return content_response(call.request, id, kept.size_bytes, read, STALL_S)
+
+    async def access(self, call: Call) -> AttachmentReading:
+        """A broker asks for who reads at it."""
+        id = check_attachment_id(call.path["id"])
+        reader = await on_behalf_of(call)
+        return AttachmentReading(private=await self._checked(call, id, reader))
+
+    async def _checked(self, call: Call, id: str, reader: Identity | None) -> bool:
+        query = call.query(LedByQuery)
+        subscription = None if query.subscription is UNSET else query.subscription
+        position = None if query.position is UNSET else query.position
+        return await asyncio.to_thread(self._access.check, reader, id, subscription, position)
 
     async def _receive(self, call: Call, wanted: str | None) -> Response:
         try:
@@ -94,6 +119,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            limit_bytes=None,
         ),
         Route(
             "PUT",
@@ -105,6 +131,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            limit_bytes=None,
         ),
         Route(
             "GET",
@@ -114,6 +141,15 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             "an attachment's bytes",
             answers=ANY_BYTES,
             also={206: ANY_BYTES, 304: None},
-            query=AttachmentQuery,
+            query=LedByQuery,
+        ),
+        Route(
+            "GET",
+            path + "/access",
+            calls.access,
+            ("broker", "subscribe"),
+            "whether a subscriber may read an attachment, which a result led to",
+            answers=AttachmentReading,
+            query=LedByQuery,
         ),
     ]

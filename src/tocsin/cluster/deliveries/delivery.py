@@ -2,6 +2,9 @@
 
 A batch of results and the delivery's progress are one Kafka transaction. Nothing is kept here that
 Kafka and the store do not know: after any failure it opens again and goes on from its progress.
+
+Opening fences whoever delivered before, and the lease is confirmed by the store after that: so who
+was replaced can fence for a moment, and deliver nothing. Who has the lease then opens again.
 """
 
 from __future__ import annotations
@@ -91,13 +94,19 @@ class Delivery(Worker):
         return rows
 
     def _work(self) -> None:
-        name = self.channel.name
+        name, lease = self.channel.name, self._store.lease
+        lease.confirm()  # who was replaced must not fence the one that replaced it
         out = Transactions(self._address, name, f"{name}@{self.channel.created_at!r}", self._sizes)
         try:
             progress = out.open()
+            lease.confirm()
             self._way.opened(progress.memory)
             self._deliver(out, progress)
         except Fenced as error:
+            if lease.number:
+                lease.confirm()
+                log.warning("a cluster that was replaced had a delivery", channel=name)
+                return  # and begins again
             self._troubles.put(name, str(error))
             log.error("a delivery ended", channel=name, reason=str(error))
             self._stopping.set()
@@ -122,6 +131,7 @@ class Delivery(Worker):
                     progress = Progress(batch.upto, memory)
                 if due:
                     self._way.write_due(out)
+                self._store.lease.require()
                 out.commit(progress)
                 DELIVERED.labels(self.channel.name).inc(len(batch.results))
                 self._tell_of_expired(batch.results)

@@ -119,6 +119,7 @@ class Poller(Worker):
         ranges = merged(
             (known[request.subscription].backend, *_bounds(request)) for request in answerable
         )
+        self._store.lease.require()
         by_backend: dict[int, _Read] = {}
         for stored in self._store.results.read_many(ranges):
             if stored is not None:

@@ -18,7 +18,7 @@ from prometheus_client import Counter, Gauge
 
 from tocsin.cluster.feeds.topic import ForeignTopic, Messages
 from tocsin.cluster.formats import read_message
-from tocsin.cluster.intake import Encoded, Intake
+from tocsin.cluster.intake import Intake, Sorted
 from tocsin.cluster.worker import RETRY_S, Worker
 from tocsin.errors import TocsinError, Unavailable
 from tocsin.model import Dataset
@@ -156,20 +156,17 @@ class Feed(Worker):
     def _append(self, topic: ForeignTopic, messages: Messages, claims: Mapping[int, Place]) -> None:
         """Returns when all is durable in the log."""
         columns = [column.name for column in self._dataset.columns]
-        good: list[Encoded] = []
-        letters: list[Encoded] = []
+        whole = Sorted([], 0, [], [])
         for partition in sorted(messages):
             records = [
                 read_message(offset_of(message), message.value(), self._source.format, columns)
                 for message in messages[partition]
             ]
             source = f"kafka:{self._source.topic}/{partition}"
-            fitting, _, refused = self._intake.sort(self._dataset, records, PUBLISHER, source)
-            good += fitting
-            letters += refused
+            whole = whole.with_more(self._intake.sort(self._dataset, records, PUBLISHER, source))
         key = self._key(topic, claims)
         while True:
-            appending = self._intake.append(self._dataset.name, good, letters, key)
+            appending = self._intake.append(self._dataset.name, whole, key)
             try:
                 asyncio.run_coroutine_threadsafe(appending, self._loop).result()
             except Unavailable as error:

@@ -82,6 +82,8 @@ class TokenVerifier:
         self._secret = check_secret(secret) if secret or not (keys or provider) else ""
         self._keys = keys
         self._provider = provider
+        provided = None if provider is None else provider.keys
+        self._sources = tuple(source for source in (keys, provided) if source is not None)
         self._audience = audience
         self._leeway_s = leeway_s
         self._known: dict[tuple[str, str], Identity] = {}
@@ -124,7 +126,7 @@ class TokenVerifier:
     @property
     def version(self) -> tuple[int, ...]:
         """It is another when a live connection may have to end: ask `refusal`."""
-        return self.revocations.version, *(source.version for source in self._sources())
+        return self.revocations.version, *(source.version for source in self._sources)
 
     def verify(self, token: str | None, audience: str = "") -> Identity:
         """Who the token speaks for; raises Unauthenticated with what is wrong with it. Waits for
@@ -163,15 +165,11 @@ class TokenVerifier:
             return
         self._looked_at = now
         self.revocations.poll()
-        for source in self._sources():
+        for source in self._sources:
             source.poll()
 
-    def _sources(self) -> list[KeySource]:
-        provided = None if self._provider is None else self._provider.keys
-        return [source for source in (self._keys, provided) if source is not None]
-
     def _find(self, kid: str) -> VerificationKey | None:
-        keys = (source.find(kid) for source in self._sources())
+        keys = (source.find(kid) for source in self._sources)
         return next((key for key in keys if key is not None), None)
 
     def _verify(self, token: str | None, audience: str) -> Identity:
@@ -197,7 +195,7 @@ class TokenVerifier:
     def _read(self, token: str, audience: str) -> Identity:
         if len(token) > MOST_CHARACTERS:
             raise _invalid(f"it has more than {MOST_CHARACTERS} characters")
-        if not self._sources():
+        if not self._sources:
             identity = verify(self._secret, token, self._leeway_s)
         else:
             identity = self._read_signed(token, audience)

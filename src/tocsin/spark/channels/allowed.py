@@ -31,7 +31,7 @@ from tocsin.spark.channels.allowed_functions import (
 )
 from tocsin.spark.channels.dialect import QueryText, called, offset_of
 
-OURS = frozenset(("near",))
+OURS = frozenset(("near", "current_subscriber"))
 OURS_IN_CHANNELS = frozenset(("window_start", "window_end"))
 
 _QUERIES = (

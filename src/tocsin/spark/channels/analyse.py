@@ -128,6 +128,7 @@ def _as_written(
             f"CREATE TEMPORARY FUNCTION {function}() RETURNS TIMESTAMP"
             " RETURN TIMESTAMP '1970-01-01 00:00:00'"
         )
+    session.sql("CREATE TEMPORARY FUNCTION current_subscriber() RETURNS STRING RETURN ''")
     examples = {} if typed else _examples(compiled)
     text = _blanked(compiled.query.text)
     if typed:

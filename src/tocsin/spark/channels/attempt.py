@@ -61,7 +61,7 @@ def _risky(compiled: CompiledChannel, arguments: Arguments) -> Iterator[exp.Expr
     seen: set[str] = set()
     for tree in compiled.trees:
         columns = _column_types(tree, compiled)
-        for placeholder in without(tree, mask).find_all(exp.Placeholder):
+        for placeholder in without(tree, mask, compiled.always_given).find_all(exp.Placeholder):
             if is_run_value(placeholder):
                 continue
             expression = _expression(placeholder)

@@ -10,19 +10,28 @@ their parts: `match` runs it. `analyse` lets Spark judge the outcome.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from sqlglot import exp
 
-from tocsin.model import Channel, Dataset
+from tocsin.model import SUBSCRIBER, Channel, Dataset, Parameter
 from tocsin.protocol.columns import is_system
 from tocsin.spark.channels.allowed import check_allowed
 from tocsin.spark.channels.dialect import QueryText, parse_query, to_spark
 from tocsin.spark.channels.forms import turn_right_join
-from tocsin.spark.channels.openings import Mask, Openings, openings, queries_of, without
+from tocsin.spark.channels.openings import (
+    Mask,
+    Openings,
+    always_given,
+    openings,
+    queries_of,
+    without,
+)
 from tocsin.spark.channels.parts import Part, make_part
 from tocsin.spark.channels.query import (
+    CURRENT_SUBSCRIBER,
+    bind_subscriber,
     bind_window,
     check_parameters,
     mark_datasets,
@@ -47,6 +56,11 @@ class CompiledChannel(Struct, frozen=True):
     known_parts: dict[Mask, tuple[Part, ...]]
 
     @property
+    def always_given(self) -> Mask:
+        """The parameters that no subscription leaves open."""
+        return always_given(self.channel.parameters)
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         return self.parts_with(frozenset())
 
@@ -69,7 +83,7 @@ class CompiledChannel(Struct, frozen=True):
         return tuple(
             make_part(
                 self.query,
-                without(tree, mask),
+                without(tree, mask, self.always_given),
                 given,
                 self.datasets,
                 even=even,
@@ -98,15 +112,19 @@ class CompiledChannel(Struct, frozen=True):
             ("why", why),
         ]
         needed = self.openings.needed
-        names = [(parameter.name, parameter.name.lower()) for parameter in self.channel.parameters]
-        if names:
-            free = ", ".join(name for name, lower in names if lower not in needed)
-            rows.append(("may be open", free or "none"))
+        names = [(parameter.name, parameter.name.lower()) for parameter in self.channel.given]
         rows += [
-            ("must be given", f"{name}: it is used {needed[lower]}")
-            for name, lower in names
-            if lower in needed
+            (
+                "bound",
+                f"{_shown(parameter)}: the claim {parameter.claim!r} of the subscriber's token",
+            )
+            for parameter in self.channel.bound
         ]
+        if names:
+            always = self.always_given
+            free = ", ".join(n for n, lower in names if lower not in needed and lower not in always)
+            rows.append(("may be open", free or "none"))
+        rows += [("must be given", f"{name}: {reason}") for name, reason in self._must_be_given()]
         opened = {
             ", ".join(name for name, lower in names if lower in mask): mask
             for mask in masks
@@ -114,6 +132,18 @@ class CompiledChannel(Struct, frozen=True):
         }
         rows += [(f"with {m} open", _matching(self.parts_with(opened[m]))) for m in sorted(opened)]
         return rows
+
+    def _must_be_given(self) -> Iterator[tuple[str, str]]:
+        needed = self.openings.needed
+        for parameter in self.channel.given:
+            if parameter.required:
+                yield parameter.name, "it is REQUIRED"
+            elif parameter.name.lower() in needed:
+                yield parameter.name, f"it is used {needed[parameter.name.lower()]}"
+
+
+def _shown(parameter: Parameter) -> str:
+    return f"{CURRENT_SUBSCRIBER}()" if parameter == SUBSCRIBER else parameter.name
 
 
 def _matching(parts: tuple[Part, ...]) -> str:
@@ -127,7 +157,8 @@ def compile_channel(
     query = _query_text(source)
     tree = parse_query(query)
     check_allowed(query, tree, channel=True)
-    check_parameters(query, tree, source.parameters)
+    declared = tuple(p for p in source.parameters if p != SUBSCRIBER)
+    check_parameters(query, tree, declared)
     if isinstance(source, CreateChannel):  # those made before there was this rule go on
         refuse_unused(query, tree, source.parameters)
     stored, new = mark_datasets(query, tree, datasets)
@@ -140,16 +171,18 @@ def compile_channel(
     _check_outputs(query, tree)
     _check_order(query, tree)
     tree, uses_window = bind_window(query, tree)
+    tree, uses_subscriber = bind_subscriber(query, tree)
     turn_right_join(tree)
     refuse_limited_joins(query, tree)
     trees = tuple(queries_of(tree))
+    channel = _channel(source, stored, new, uses_subscriber=uses_subscriber)
     compiled = CompiledChannel(
-        channel=_channel(source, stored, new),
+        channel=channel,
         query=query,
         stored=stored,
         new=new,
         uses_window=uses_window,
-        openings=openings(trees),
+        openings=openings(trees, always_given(channel.parameters)),
         trees=trees,
         datasets=dict(datasets),
         known_parts={},
@@ -165,14 +198,18 @@ def _query_text(source: CreateChannel | Channel) -> QueryText:
 
 
 def _channel(
-    source: CreateChannel | Channel, stored: tuple[str, ...], new: tuple[str, ...]
+    source: CreateChannel | Channel,
+    stored: tuple[str, ...],
+    new: tuple[str, ...],
+    *,
+    uses_subscriber: bool,
 ) -> Channel:
     if isinstance(source, Channel):
         return source
     return Channel(
         name=source.name,
         kind=source.kind,
-        parameters=source.parameters,
+        parameters=source.parameters + ((SUBSCRIBER,) if uses_subscriber else ()),
         query=source.query,
         reads=tuple(dict.fromkeys(new + stored)),
         new=new,

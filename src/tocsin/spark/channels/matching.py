@@ -99,4 +99,5 @@ def as_json(frame: DataFrame, names: Sequence[str]) -> Column:
 
 def run_plain(spark: SparkSession, query: PlainQuery, views: Mapping[str, DataFrame]) -> DataFrame:
     """The answer of an ad hoc query over the stored datasets `views`."""
-    return run_sql(spark, query.sql, {stored_marker(n): views[n] for n in query.datasets}, {})
+    marked = {stored_marker(name): views[name] for name in query.datasets}
+    return run_sql(spark, query.sql, marked, query.args)

@@ -3,23 +3,25 @@
 A parameter is *open* when the subscription gives `ANY` for it. The query is then read without the
 conditions that name it, as if their author had not written them. A *condition* is one of those that
 AND joins in WHERE, or in ON of an inner join; BETWEEN is two. A parameter that stands anywhere else
-must be given: nothing says what the query would mean without it.
+must be given: nothing says what the query would mean without it. A parameter that is REQUIRED or
+bound to a claim is always given, and no condition that names one falls away: whatever else it names
+must be given as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
 from sqlglot import exp
 
 from tocsin.errors import InvalidInput
-from tocsin.model import ANY, Arguments, Channel
+from tocsin.model import ANY, SUBSCRIBER, Arguments, Channel, Parameter
 from tocsin.spark.channels.dialect import QueryText, parse_query
 from tocsin.spark.channels.forms import halves_of, is_inner
 from tocsin.spark.channels.links import conjuncts, parameters_of
-from tocsin.spark.channels.query import is_run_value
+from tocsin.spark.channels.query import CURRENT_SUBSCRIBER, bind_subscriber, is_run_value
 
 Mask = frozenset[str]
 """The parameters that a parameter set leaves open, in lower case."""
@@ -53,7 +55,7 @@ def settle(channel: Channel, arguments: Arguments) -> Arguments:
     mask = mask_of(arguments)
     if not mask:
         return arguments
-    openings = openings_of(channel.query)
+    openings = openings_of(channel.query, always_given(channel.parameters))
     for name in arguments:
         lower = name.lower()
         if lower in mask and lower in openings.needed:
@@ -68,10 +70,18 @@ def settle(channel: Channel, arguments: Arguments) -> Arguments:
     return {name: dict(ANY) if name.lower() in idle else value for name, value in arguments.items()}
 
 
+def always_given(parameters: Iterable[Parameter]) -> Mask:
+    """The parameters that cannot be left open, whatever the query says."""
+    declared = {parameter.name.lower() for parameter in parameters if parameter.needed}
+    return frozenset((*declared, SUBSCRIBER.name))
+
+
 @lru_cache(maxsize=1024)
-def openings_of(text: str) -> Openings:
-    """Of a channel's query, as its author wrote it."""
-    return openings(queries_of(parse_query(QueryText(text))))
+def openings_of(text: str, given: Mask) -> Openings:
+    """Of a channel's query, as its author wrote it; `given` cannot be left open."""
+    query = QueryText(text)
+    tree, _ = bind_subscriber(query, parse_query(query))
+    return openings(queries_of(tree), given)
 
 
 def queries_of(tree: exp.Query) -> list[exp.Query]:
@@ -79,29 +89,40 @@ def queries_of(tree: exp.Query) -> list[exp.Query]:
     return halves_of(tree) or [tree]
 
 
-def openings(queries: Sequence[exp.Query]) -> Openings:
+def openings(queries: Sequence[exp.Query], given: Mask = frozenset()) -> Openings:
     conditions: set[Mask] = set()
     needed: dict[str, str] = {}
     for query in queries:
         for holder, part in _holders(query):
-            names = map(parameters_of, filter(_may_fall, conjuncts(holder.args[part])))
-            conditions.update(filter(None, names))
-        left = without(query, frozenset().union(*conditions))
+            for condition in conjuncts(holder.args[part]):
+                names = parameters_of(condition)
+                if names & given:
+                    tied = ", ".join(map(_shown, sorted(names & given)))
+                    where = f"in one condition with {tied}, which cannot be left open"
+                    needed |= {name: where for name in names - given - needed.keys()}
+                elif names and _may_fall(condition):
+                    conditions.add(names)
+        left = without(query, frozenset().union(*conditions), given)
         for placeholder in left.find_all(exp.Placeholder):
             if not is_run_value(placeholder):
                 needed.setdefault(placeholder.name.lower(), _where(left, placeholder))
     return Openings(frozenset(conditions), needed)
 
 
-def without(query: exp.Query, mask: Mask) -> exp.Query:
-    """A copy of the query, without the conditions that fall away when these are open."""
+def _shown(name: str) -> str:
+    return f"{CURRENT_SUBSCRIBER}()" if name == SUBSCRIBER.name else name
+
+
+def without(query: exp.Query, mask: Mask, given: Mask = frozenset()) -> exp.Query:
+    """A copy of the query, without the conditions that fall away when these are open; none that
+    names a parameter of `given` does."""
     query = query.copy()
     for holder, part in _holders(query):
         every = conjuncts(holder.args[part])
         kept = [
             condition
             for condition in every
-            if not (parameters_of(condition) & mask and _may_fall(condition))
+            if not _falls(parameters_of(condition), mask, given) or not _may_fall(condition)
         ]
         if len(kept) == len(every):
             continue
@@ -113,6 +134,10 @@ def without(query: exp.Query, mask: Mask) -> exp.Query:
             holder.set("on", None)
             holder.set("kind", "CROSS")
     return query
+
+
+def _falls(names: Mask, mask: Mask, given: Mask) -> bool:
+    return bool(names & mask) and not names & given
 
 
 def _holders(query: exp.Query) -> Iterator[tuple[exp.Expr, str]]:

@@ -12,11 +12,18 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 from sqlglot import exp
 
-from tocsin.model import Dataset, Parameter
+from tocsin.model import SUBSCRIBER, Dataset, Parameter
 from tocsin.protocol import columns
 from tocsin.spark.channels import near
 from tocsin.spark.channels.allowed import check_allowed
-from tocsin.spark.channels.dialect import QueryText, offset_of, parse_query, snippet, to_spark
+from tocsin.spark.channels.dialect import (
+    QueryText,
+    called,
+    offset_of,
+    parse_query,
+    snippet,
+    to_spark,
+)
 from tocsin.sql import by_lower
 
 PARAMETERS = "__p"
@@ -24,14 +31,17 @@ PARAMETERS_MARKER = "__parameters"
 SETS = "__s"
 """The sets that a query in lateral form is run for; `PARAMETERS` is then beside its sources."""
 SAME_SET = f"{PARAMETERS}.{columns.BACKEND} = {SETS}.{columns.BACKEND}"
+CURRENT_SUBSCRIBER = "current_subscriber"
 WINDOW_FUNCTIONS = {"window_start": columns.WINDOW_START, "window_end": columns.WINDOW_END}
 
 
 class PlainQuery(Struct, frozen=True):
-    """An ad hoc query in which datasets are named by `stored_marker`; `run_plain` runs it."""
+    """An ad hoc query in which datasets are named by `stored_marker`; `run_plain` runs it with
+    `args`, which are data and never text."""
 
     sql: str
     datasets: tuple[str, ...]
+    args: dict[str, str] = {}
 
 
 def stored_marker(dataset: str) -> str:
@@ -42,8 +52,8 @@ def new_marker(dataset: str) -> str:
     return f"__new_{dataset}"
 
 
-def plain_query(text: str) -> PlainQuery:
-    """Read an ad hoc query: `near` may be used, parameters and NEW may not."""
+def plain_query(text: str, subscriber: str = "") -> PlainQuery:
+    """Read an ad hoc query: `near` may be used, parameters and NEW may not. `subscriber` asks."""
     query = QueryText(text.strip().rstrip(";"))
     tree = parse_query(query)
     check_allowed(query, tree, channel=False)
@@ -58,7 +68,9 @@ def plain_query(text: str) -> PlainQuery:
         if not table.alias:
             table.set("alias", exp.TableAlias(this=table.this.copy()))
         table.set("this", exp.to_identifier(stored_marker(name)))
-    return PlainQuery(to_spark(expand_near(query, tree)), tuple(names))
+    tree, uses_subscriber = bind_subscriber(query, tree)
+    args = {SUBSCRIBER.name: subscriber} if uses_subscriber else {}
+    return PlainQuery(to_spark(expand_near(query, tree)), tuple(names), args)
 
 
 def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -197,6 +209,31 @@ def bind_window(query: QueryText, tree: exp.Query) -> tuple[exp.Query, bool]:
             used = True
             return exp.Placeholder(this=WINDOW_FUNCTIONS[str(node.this).lower()])
         return node
+
+    bound = tree.transform(bind)
+    assert isinstance(bound, exp.Query)
+    return bound, used
+
+
+def bind_subscriber(query: QueryText, tree: exp.Query) -> tuple[exp.Query, bool]:
+    """`current_subscriber()` becomes a parameter that is bound to the subscriber's own name."""
+    used = False
+
+    def bind(node: exp.Expr) -> exp.Expr:
+        nonlocal used
+        if (called(node) or "").lower() != CURRENT_SUBSCRIBER:
+            return node
+        if node.expressions:
+            raise query.error(
+                f"{CURRENT_SUBSCRIBER}() takes no arguments",
+                query.offset_of_call(CURRENT_SUBSCRIBER),
+            )
+        used = True
+        bound = exp.Placeholder(this=SUBSCRIBER.name)
+        where = offset_of(node)
+        if where is not None:
+            bound.meta["start"] = where
+        return bound
 
     bound = tree.transform(bind)
     assert isinstance(bound, exp.Query)

@@ -3,6 +3,8 @@ reached, and again before anything in it is deleted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tocsin.errors import SettingError, Unavailable
 from tocsin.storage.content.port import Kept, Medium
 from tocsin.storage.identity import Mark, belongs_to_another
@@ -12,8 +14,17 @@ _EVER = 1e15  # finite: JSON has no infinity
 
 
 class Claim:
-    def __init__(self, medium: Medium, owner: Mark, *, expected: bool) -> None:
-        """`expected`: the owner has datasets with attachments, so that content may be its own."""
+    def __init__(
+        self,
+        medium: Medium,
+        owner: Mark,
+        *,
+        expected: bool,
+        require: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`expected`: the owner has datasets with attachments, so that content may be its own.
+        `require` raises Unavailable unless this process is the one that acts for the owner."""
+        self._require = require
         self._medium = medium
         self._owner = owner
         self._expected = expected
@@ -50,6 +61,7 @@ class Claim:
 
     def may_delete(self, kept: Kept) -> bool:
         """What was there before the mark may be anybody's."""
+        self._require()
         self.require()
         assert self._mark is not None
         return kept.modified_at > self._mark.kept_until

@@ -5,11 +5,11 @@ Written aside, made durable and renamed, so that a file under its name is always
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from tocsin.model import is_attachment_id
+from tocsin.storage import durable
 from tocsin.storage.content.port import PIECE_BYTES, Kept
 from tocsin.storage.identity import Mark, read_mark, write_mark
 
@@ -29,12 +29,8 @@ class DirectoryMedium:
 
     def take(self, file: Path, id: str) -> None:
         target = self._path(id)
-        if not target.parent.is_dir():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _sync(target.parent.parent)
-            _sync(self._root)
-        os.replace(file, target)
-        _sync(target.parent)
+        durable.make_directory(target.parent)
+        durable.move(file, target)
 
     def read(self, id: str, start: int, stop: int) -> Iterator[bytes]:
         with self._path(id).open("rb") as file:
@@ -60,11 +56,3 @@ class DirectoryMedium:
 
     def _path(self, id: str) -> Path:
         return self._root / id[:2] / id[2:4] / id
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tocsin.storage.identity import Mark
 from tocsin.storage.log.kafka import RECORD_LIMIT_BYTES, KafkaAddress
-from tocsin.storage.log.port import Appended, Cut, Reader
+from tocsin.storage.log.port import Appended, Cut, Leadership, Reader
 from tocsin.storage.log.segments import SegmentReader, Segments
 from tocsin.storage.log.writer import PublicationLog
 
@@ -32,17 +32,21 @@ def open_log(
     segment_bytes: int,
     record_limit_bytes: int = RECORD_LIMIT_BYTES,
     owner: Mark | None = None,
+    leadership: Leadership | None = None,
     **options: Any,
 ) -> PublicationLog:
     """The log at a directory or a kafka:// address; `options` as `PublicationLog` takes them.
 
-    Others may be near: a directory is locked, topics are refused that belong to another `owner`.
+    Others may be near: a directory is locked; topics are refused that belong to another `owner`,
+    and are written under the `leadership` alone.
     """
     kafka = _kafka(str(address))
     if kafka is not None:
         from tocsin.storage.log.kafka import Kafka
 
-        medium = Kafka(kafka, owner=owner, record_limit_bytes=record_limit_bytes)
+        medium = Kafka(
+            kafka, owner=owner, leadership=leadership, record_limit_bytes=record_limit_bytes
+        )
         return PublicationLog(medium, **options)
     return PublicationLog(Segments(Path(address), segment_bytes=segment_bytes), **options)
 

@@ -6,7 +6,7 @@ A medium is a directory of segments or a Kafka cluster. `writer` drives one thro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from tocsin.errors import Gone
@@ -41,6 +41,15 @@ class News(NamedTuple):
 
     lines: list[tuple[int, bytes]]  # position and JSON of each record
     end: int  # where to go on
+
+
+class Leadership(Protocol):
+    """Whether this is the one process that may write, where no lock of the system's says so."""
+
+    on_lapse: Callable[[], None]  # called, on any thread, when it is no longer known to be
+
+    def require(self) -> None:
+        """Unavailable, unless nobody else can have taken over until now."""
 
 
 class DatasetLog(Protocol):

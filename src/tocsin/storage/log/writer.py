@@ -31,6 +31,9 @@ _T = TypeVar("_T")
 _DATASET_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _KEY = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _LINE_BYTES = 50  # about what a line has besides its record
+_CALL_BYTES = 1000  # about what a call has besides its records
+MOST_WAITING_BYTES = 256 * 1024 * 1024
+"""So much waits for a slow disk or a slow Kafka; publishers beyond it are told to come again."""
 
 
 class _Append(NamedTuple):
@@ -53,9 +56,12 @@ class PublicationLog:
         clock: Callable[[], float] = time.time,
         not_before_us: int = 0,
         own_thread: bool = True,
+        most_waiting_bytes: int = MOST_WAITING_BYTES,
     ) -> None:
         """`not_before_us`: every record will be stamped later than this. Without a thread of its
         own, whoever made it calls `step` after appending; all else is done when it is called."""
+        self._most_waiting_bytes = most_waiting_bytes
+        self._waiting_bytes = 0
         self._medium = medium
         self._clock = clock
         self._last_us = max(not_before_us, medium.known_us())
@@ -80,6 +86,7 @@ class PublicationLog:
         self, dataset: str, records: Sequence[Record], key: str | None = None
     ) -> Future[Appended]:
         """Append all records, one after the other. Resolves when they are durable, never before.
+        Raises Unavailable if too much waits already.
 
         The future fails with Unavailable if the medium refuses; then nothing is kept of this call.
         It fails with Unconfirmed if the medium does not answer: then it may be kept, or (Kafka)
@@ -89,12 +96,16 @@ class PublicationLog:
         """
         if key is not None and not _KEY.fullmatch(key):
             raise InvalidInput(f"{key!r} cannot be a request's key", field=dataset)
+        size_bytes = _CALL_BYTES
         for record in records:
             for part in _parts(record):
-                if part is not None and b"\n" in part:
-                    raise InvalidInput("a record must be one line of JSON", field=dataset)
+                if part is not None:
+                    size_bytes += len(part) + _LINE_BYTES
+                    if b"\n" in part:
+                        raise InvalidInput("a record must be one line of JSON", field=dataset)
         future: Future[Appended] = Future()
-        self._put(_Append(dataset, records, key, future))
+        self._put(_Append(dataset, records, key, future), size_bytes)
+        future.add_done_callback(lambda _: self._let_go(size_bytes))
         return future
 
     def open_dataset(self, name: str, primary_key: Sequence[str] = ()) -> int:
@@ -163,11 +174,22 @@ class PublicationLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _put(self, item: _Append | _Command) -> None:
+    def _put(self, item: _Append | _Command, size_bytes: int = 0) -> None:
         with self._gate:
             if self._closed:
                 raise Unavailable("the publication log is closed", hint="try again")
+            waiting = self._waiting_bytes
+            if size_bytes and waiting and waiting + size_bytes > self._most_waiting_bytes:
+                raise Unavailable(
+                    f"the publication log is behind: {waiting} bytes wait to become durable",
+                    hint="publish again in a moment",
+                )
+            self._waiting_bytes += size_bytes
             self._queue.put(item)
+
+    def _let_go(self, size_bytes: int) -> None:
+        with self._gate:
+            self._waiting_bytes -= size_bytes
 
     def _command(self, run: Callable[[], _T]) -> _T:
         future: Future[_T] = Future()

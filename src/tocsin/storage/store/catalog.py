@@ -11,6 +11,7 @@ from tocsin.errors import Conflict
 from tocsin.model import Broker, Channel, Dataset, filters_of
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, reads, writes
+from tocsin.storage.store.grants import Grants
 from tocsin.storage.store.names import exists, missing, refuse_unstorable, require
 
 _SHOWN = 5  # how many dependents an error names
@@ -19,8 +20,9 @@ _Named = TypeVar("_Named", Dataset, Channel)
 
 
 class Catalog:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, grants: Grants) -> None:
         self._database = database
+        self._grants = grants
         # Every publication asks for its dataset. We are the only writer, so that what was read
         # stays true until the next drop; what is missing is not remembered.
         self._known: dict[tuple[str, str], Any] = {}
@@ -63,6 +65,7 @@ class Catalog:
         if dataset.routed:
             _drop_channel(write.connection, own, f"dataset {name}")
         write.connection.execute(delete(schema.datasets).where(schema.datasets.c.name == name))
+        self._grants.drop_object(write, "dataset", name)
         write.after_commit.append(self._forget)
 
     # Channels
@@ -85,6 +88,7 @@ class Catalog:
         """Remove it and the memory of its runs."""
         require(write.connection, "channel", name)
         _drop_channel(write.connection, name, f"channel {name}")
+        self._grants.drop_object(write, "channel", name)
         write.after_commit.append(self._forget)
 
     # Brokers

@@ -8,22 +8,26 @@ long one is reported (`storage.store.outage`).
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import wraps
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine, exc, select
+from sqlalchemy import Connection, Engine, event, exc, select
 
 from tocsin.errors import Conflict, SettingError, TocsinError, Unavailable
 from tocsin.storage.store import schema
 from tocsin.storage.store.dialect import FIELD, Kind, Trouble, dialect_of
+from tocsin.storage.store.lease import LEASE_S, Lease
 from tocsin.storage.store.outage import CircuitBreaker
 from tocsin.storage.store.writer import Attempt, TakenOver, Write, Writer, current_sequence
 
 __all__ = ["Database", "Write", "current_sequence", "reads", "writes"]
 
+_CLOSE_S = 5.0
 _TRIES = 10  # at one transaction: it may itself be what the server cannot bear
 
 T = TypeVar("T")
@@ -39,6 +43,7 @@ class Database:
         *,
         busy_timeout_s: float = 10.0,
         patience_s: float = 10.0,
+        lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
@@ -47,13 +52,24 @@ class Database:
         self._dialect = dialect_of(url)
         self._caught: tuple[type[Exception], ...] = (exc.SQLAlchemyError, *self._dialect.errors)
         self._engine = self._dialect.engine(busy_timeout_s)
-        self._writer = Writer(self._engine, self._dialect, busy_timeout_s)
+        self._drivers: WeakSet[Any] = WeakSet()  # of connections to a server
+        if self._dialect.leased:
+            event.listen(self._engine, "connect", lambda driver, _: self._drivers.add(driver))
+        self.lease = Lease(self._dialect, lease_s, self._deposed)
+        self._writer = Writer(self._engine, self._dialect, busy_timeout_s, self.lease)
         self.breaker = CircuitBreaker(self._come_back, patience_s)
         try:
             self.id, self.opened_at_sequence = self._open()
         except BaseException:
             self.close()
             raise
+
+    def now(self) -> float:
+        """By the clock that commits are stamped by."""
+        return self._clock()
+
+    def use_clock(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
 
     @property
     def engine(self) -> Engine:
@@ -92,10 +108,26 @@ class Database:
 
     def close(self) -> None:
         self.breaker.end(Unavailable("the store is closed", hint="the service is shutting down"))
-        with self._lock:
+        if not self._lock.acquire(timeout=_CLOSE_S):
+            self._hang_up()  # the server does not answer, and whoever asked it waits in vain
+            self._lock.acquire()
+        try:
             self._closed = True
+            self.lease.end()
             self._writer.close()
             self._engine.dispose()
+        finally:
+            self._lock.release()
+
+    def _deposed(self, other: TakenOver) -> None:
+        """Called on the lease's thread."""
+        self.breaker.fail(self._replaced(other))
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        for driver in list(self._drivers):
+            with contextlib.suppress(Exception):  # it may be dead already
+                self._dialect.hang_up(driver)
 
     def _carry_out(self, attempt: Attempt[Any]) -> None:
         tries = 0

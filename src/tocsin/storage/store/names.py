@@ -1,4 +1,4 @@
-"""Names of datasets, channels and brokers: whether they are there, and what to say if not."""
+"""Names of datasets, channels, brokers and roles: are they there, and what to say if not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from sqlalchemy import Connection, Table, select
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.storage.store import schema
 
-_TABLES = {"dataset": schema.datasets, "channel": schema.channels, "broker": schema.brokers}
+_TABLES = {
+    "dataset": schema.datasets,
+    "channel": schema.channels,
+    "broker": schema.brokers,
+    "role": schema.roles,
+}
 
 
 def missing(kind: str, name: str) -> NotFound:

@@ -63,7 +63,10 @@ class CircuitBreaker:
             self._changed.notify_all()
 
     def fail(self, error: TocsinError) -> None:
-        """The store is lost to us, whoever has it now."""
+        """The store is lost to us, whoever has it now. Said once."""
+        with self._changed:
+            if self._ended:
+                return
         log.error("the store is lost for good", reason=str(error))
         self.end(error)
         self.on_end(error)

@@ -6,11 +6,13 @@ and raises the floor in the same transaction, so that a reader always knows what
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, Select, delete, func, select, update
 
 from tocsin.errors import NotFound
 from tocsin.model import Arguments, Result, filtered_dataset
@@ -18,6 +20,7 @@ from tocsin.storage.store import news, schema
 from tocsin.storage.store.database import Database, Write, reads, writes
 from tocsin.storage.store.subscription_rows import chunks
 
+_FIRST_ROWS = 16  # read before their size is known
 _EXPIRED_AT_ONCE = 20_000  # results per transaction: others may write in between
 
 _backend = schema.backend_subscriptions
@@ -58,10 +61,13 @@ class Results:
 
     @reads
     def read_many(
-        self, connection: Connection, ranges: Sequence[Range]
+        self, connection: Connection, ranges: Sequence[Range], most_bytes: float = math.inf
     ) -> list[ResultRange | None]:
-        """An answer per range, all of one moment; None where the backend subscription is gone."""
-        return [_read(connection, wanted) for wanted in ranges]
+        """An answer per range, all of one moment; None where the backend subscription is gone. When
+        there are so many bytes, further ranges have one result each: whoever asks for the rest goes
+        on from there."""
+        room = _Room(most_bytes)
+        return [_read(connection, wanted, room) for wanted in ranges]
 
     @reads
     def payloads(
@@ -77,16 +83,17 @@ class Results:
         )
         return [(number, bytes(payload)) for number, payload in rows]
 
-    def expire(self, before: float) -> int:
+    def expire(self, before: float, now: float | None = None) -> int:
         """Drop the results and runs of before that time; returns how many results went.
 
         A result stays while an older position of its backend subscription stays. The newest run
-        of each channel stays, because the next one continues from it.
+        of each channel stays, because the next one continues from it. `now`: by which brokers have
+        had time to hear of departures; else the time of this commit.
         """
         count = 0
         for backends in _groups(self._aged(before)):
             count += self._expire(backends, before)
-        self._prune(before)
+        self._prune(before, now)
         return count
 
     @writes
@@ -94,9 +101,9 @@ class Results:
         return _expire(write.connection, backends, before)
 
     @writes
-    def _prune(self, write: Write, before: float) -> None:
+    def _prune(self, write: Write, before: float, now: float | None) -> None:
         _prune_runs(write.connection, before)
-        news.prune(write.connection, write.now)
+        news.prune(write.connection, write.now if now is None else now)
 
     @reads
     def _aged(self, connection: Connection, before: float) -> list[tuple[int, int]]:
@@ -123,7 +130,14 @@ def _groups(counted: list[tuple[int, int]]) -> Iterator[list[int]]:
         yield group
 
 
-def _read(connection: Connection, wanted: Range) -> ResultRange | None:
+class _Room:
+    """What may yet be read for one answer."""
+
+    def __init__(self, left_bytes: float) -> None:
+        self.left_bytes = left_bytes
+
+
+def _read(connection: Connection, wanted: Range, room: _Room) -> ResultRange | None:
     state = connection.execute(
         select(
             _backend.c.epoch,
@@ -139,18 +153,44 @@ def _read(connection: Connection, wanted: Range) -> ResultRange | None:
     if dataset is not None:
         arguments = msgspec.json.decode(state.arguments)
         return ResultRange(wanted.backend, state.epoch, 0, 0, [], dataset, arguments)
-    rows = connection.execute(
+    results = _results_of(connection, wanted, room)
+    return ResultRange(wanted.backend, state.epoch, state.floor, state.head, results)
+
+
+def _results_of(connection: Connection, wanted: Range, room: _Room) -> list[Result]:
+    """Some rows at first; how many next, their size tells."""
+    results: list[Result] = []
+    after, left, total_bytes = wanted.after, max(wanted.limit, 0), 0
+    count = left if room.left_bytes == math.inf else _FIRST_ROWS
+    while left > 0:
+        count = min(count, left)
+        rows = connection.execute(_rows(wanted.backend, after, wanted.upto, count)).all()
+        for row in rows:
+            result = Result(wanted.backend, *row)
+            results.append(result)
+            total_bytes += len(result.payload)
+            room.left_bytes -= len(result.payload)
+            if room.left_bytes <= 0:
+                return results
+        left -= count
+        if len(rows) < count or not left:
+            break
+        after = results[-1].position
+        count = max(1, int(room.left_bytes // max(1, total_bytes // len(results))))
+    return results
+
+
+def _rows(backend: int, after: int, upto: int, limit: int) -> Select[Any]:
+    return (
         select(_results.c.position, _results.c.created_at, _results.c.payload)
         .where(
-            _results.c.backend == wanted.backend,
-            _results.c.position > wanted.after,
-            _results.c.position <= wanted.upto,
+            _results.c.backend == backend,
+            _results.c.position > after,
+            _results.c.position <= upto,
         )
         .order_by(_results.c.position)
-        .limit(max(wanted.limit, 0))
+        .limit(limit)
     )
-    results = [Result(wanted.backend, *row) for row in rows]
-    return ResultRange(wanted.backend, state.epoch, state.floor, state.head, results)
 
 
 def _expire(connection: Connection, backends: list[int], before: float) -> int:

@@ -30,7 +30,7 @@ from sqlalchemy.types import TypeEngine
 
 from tocsin.errors import InvalidInput
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 NAME_CHARACTERS = 190  # two names, or a name and a path, must fit an index of MariaDB (3072 bytes)
 PATH_CHARACTERS = 500
@@ -142,6 +142,22 @@ brokers = _table(
     Column("created_at", Double, nullable=False),
 )
 
+# Once something was granted to a role, grants decide as long as the role is there.
+roles = _table(
+    "roles",
+    Column("name", Name, primary_key=True),
+    Column("granted", Number, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+grants = _table(
+    "grants",
+    Column("role", Name, ForeignKey(roles.c.name), primary_key=True),
+    Column("privilege", Hash, primary_key=True),
+    Column("name", Name, primary_key=True),  # of a channel or a dataset, as the privilege says
+    Index("grant_by_name", "name"),
+)
+
 backend_subscriptions = _table(
     "backend_subscriptions",
     Column("id", Id, primary_key=True),
@@ -169,6 +185,8 @@ frontend_subscriptions = _table(
     Column("backend", Id, ForeignKey(backend_subscriptions.c.id), nullable=False),
     Column("marker", Number, nullable=False),
     Column("sequence", Number, nullable=False),  # of its arrival at the broker
+    # What its subscriber showed last: by this it is known whom a REVOKE concerns.
+    Column("credentials", LongText, nullable=True),
     UniqueConstraint("subscriber", "backend", name="frontend_once"),
     Index("frontend_by_broker", "broker", "sequence"),
     Index("frontend_by_backend", "backend", "broker"),

@@ -9,30 +9,44 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert, select, update
 
+from tocsin.clock import ClockMark
 from tocsin.errors import TocsinError
 from tocsin.storage.identity import Mark
+from tocsin.storage.store import schema
 from tocsin.storage.store.catalog import Catalog
-from tocsin.storage.store.database import Database, current_sequence, reads
+from tocsin.storage.store.database import Database, Write, current_sequence, reads, writes
 from tocsin.storage.store.deliveries import Deliveries
 from tocsin.storage.store.feeds import Feeds
 from tocsin.storage.store.files import DatasetFiles
 from tocsin.storage.store.gaps import Gaps
+from tocsin.storage.store.grants import Grants
+from tocsin.storage.store.incarnation import Incarnation, Seen
+from tocsin.storage.store.lease import LEASE_S
 from tocsin.storage.store.matches import Matches
 from tocsin.storage.store.progress import ChannelProgress
 from tocsin.storage.store.results import Results
+from tocsin.storage.store.revocation import Revocation
 from tocsin.storage.store.runs import Runs
 from tocsin.storage.store.subscriptions import Subscriptions
+
+_meta = schema.meta
+_CLOCK = _meta.c.name == "clock"
 
 
 class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.id = database.id
+        self.lease = database.lease
+        self.incarnation = Incarnation(database)
+        self.shown_id = self.incarnation.name  # by which brokers and clients know it
         self.mark = Mark(database.id, database.shown)
-        self.catalog = Catalog(database)
-        self.subscriptions = Subscriptions(database)
+        self.grants = Grants(database)
+        self.catalog = Catalog(database, self.grants)
+        self.subscriptions = Subscriptions(database, self.grants)
+        self.revocation = Revocation(database, self.grants, self.subscriptions)
         self.runs = Runs(database)
         self.progress = ChannelProgress(database)
         self.gaps = Gaps(database)
@@ -50,14 +64,23 @@ class Store:
         *,
         busy_timeout_s: float = 10.0,
         patience_s: float = 10.0,
+        lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
     ) -> Self:
         """Open the store at an address such as sqlite:///data/store.db; create it if need be.
 
         Another writer, or a lock of another program, is waited for up to `busy_timeout_s`. An
-        outage that is shorter than `patience_s` only delays; a longer one is an error.
+        outage that is shorter than `patience_s` only delays; a longer one is an error. A holder
+        that renews no lease for `lease_s` is lost, and another takes the store over.
         """
-        return cls(Database(url, busy_timeout_s=busy_timeout_s, patience_s=patience_s, clock=clock))
+        database = Database(
+            url,
+            busy_timeout_s=busy_timeout_s,
+            patience_s=patience_s,
+            lease_s=lease_s,
+            clock=clock,
+        )
+        return cls(database)
 
     @property
     def waits_for(self) -> str | None:
@@ -72,6 +95,31 @@ class Store:
     def on_end(self, notify: Callable[[TocsinError], None]) -> None:
         """Have `notify` called, on any thread, when another cluster has taken the store over."""
         self._database.breaker.on_end = notify
+
+    def now(self) -> float:
+        """The time by which what is written down is stamped."""
+        return self._database.now()
+
+    def follow(self, note: Seen | None) -> bool:
+        """Begin a new incarnation if the store was further once than it is; whether it was."""
+        restored = self.incarnation.follow(note)
+        self.shown_id = self.incarnation.name
+        return restored
+
+    def use_clock(self, clock: Callable[[], float]) -> None:
+        """Stamp by this clock from now on."""
+        self._database.use_clock(clock)
+
+    @reads
+    def clock_mark(self, connection: Connection) -> ClockMark | None:
+        text = connection.execute(select(_meta.c.value).where(_CLOCK)).scalar()
+        return None if text is None else ClockMark.decode(text)
+
+    @writes
+    def put_clock_mark(self, write: Write, mark: ClockMark) -> None:
+        put = update(_meta).where(_CLOCK).values(value=mark.encode())
+        if write.connection.execute(put).rowcount == 0:
+            write.connection.execute(insert(_meta), {"name": "clock", "value": mark.encode()})
 
     @reads
     def sequence(self, connection: Connection) -> int:

@@ -74,6 +74,14 @@ def subscriptions_where(connection: Connection, *conditions: Any) -> list[Subscr
     return subscriptions
 
 
+def subscriptions_with(connection: Connection, numbers: Sequence[int]) -> list[Subscription]:
+    """Those of the numbers that are there."""
+    subscriptions = []
+    for chunk in chunks(numbers):
+        subscriptions += subscriptions_where(connection, _frontend.c.id.in_(chunk))
+    return subscriptions
+
+
 def subscription(
     connection: Connection, number: int, subscriber: str | None = None
 ) -> Subscription:

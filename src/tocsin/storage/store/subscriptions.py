@@ -23,6 +23,7 @@ from tocsin.model import (
 )
 from tocsin.storage.store import markers, news, progress, schema
 from tocsin.storage.store.database import Database, Write, current_sequence, reads, writes
+from tocsin.storage.store.grants import Credentials, Grants, needed_for
 from tocsin.storage.store.names import refuse_unstorable, require
 from tocsin.storage.store.news import News
 from tocsin.storage.store.parameter_journal import ParameterChanges, ParameterJournal
@@ -40,7 +41,9 @@ _frontend = schema.frontend_subscriptions
 _BACKEND_COLUMNS = (
     "id", "channel", "arguments", "hash", "epoch", "head", "floor", "sequence", "since",
 )  # fmt: skip
-_FRONTEND_COLUMNS = ("id", "subscriber", "broker", "backend", "marker", "sequence")
+_FRONTEND_COLUMNS = (
+    "id", "subscriber", "broker", "backend", "marker", "sequence", "credentials",
+)  # fmt: skip
 
 Wish = tuple[str, str, Arguments, str | None]
 """Subscriber, channel, arguments, broker."""
@@ -48,8 +51,9 @@ _NOWHERE: Mapping[str, int] = {}
 
 
 class Subscriptions:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, grants: Grants) -> None:
         self._database = database
+        self._grants = grants
         self._journal = ParameterJournal(database.opened_at_sequence)
 
     def subscribe(
@@ -60,6 +64,7 @@ class Subscriptions:
         broker: str | None,
         marker: int | None = None,
         since: int = 0,
+        shown: Credentials | None = None,
     ) -> tuple[Subscription, bool]:
         """The subscriber's one subscription to these arguments, and whether its backend is new.
 
@@ -68,15 +73,25 @@ class Subscriptions:
         be late, and must not tear a subscriber apart that has moved since. A new one begins behind
         `marker`, or without one at the head. A new backend subscription counts records of its
         channel's one NEW dataset from `since` on, or from where the channel stands if it is past
-        that: somebody published while this subscription was made.
+        that: somebody published while this subscription was made. Who says what the subscriber has
+        `shown` is refused if that is not enough, in the order of grants and revocations.
         """
-        return self.subscribe_all([(subscriber, channel, arguments, broker)], marker, since)[0]
+        wish = (subscriber, channel, arguments, broker)
+        return self.subscribe_all([wish], marker, since, shown)[0]
 
     @writes
     def subscribe_all(
-        self, write: Write, wanted: Sequence[Wish], marker: int | None = None, since: int = 0
+        self,
+        write: Write,
+        wanted: Sequence[Wish],
+        marker: int | None = None,
+        since: int = 0,
+        shown: Credentials | None = None,
     ) -> list[tuple[Subscription, bool]]:
         """Many at once: all of them are made, or none."""
+        if shown is not None:
+            for channel in dict.fromkeys(channel for _, channel, *_ in wanted):
+                self._grants.rights.require(shown, *needed_for(channel))
         for subscriber, _, _, _ in wanted:
             refuse_unstorable(subscriber, "subscriber")
         for broker in dict.fromkeys(broker for *_, broker in wanted):
@@ -95,7 +110,7 @@ class Subscriptions:
         for (subscriber, _, _, broker), hash_ in zip(wanted, hashes, strict=True):
             pair = (subscriber, backends[hash_].id)
             pairs[pair] = pairs.get(pair) or broker
-        subscriptions = _frontends(write, pairs, backends, marker)
+        subscriptions = _frontends(write, pairs, backends, marker, shown)
         return [
             (subscriptions[subscriber, backends[hash_].id], new.pop(hash_, None) is not None)
             for (subscriber, *_), hash_ in zip(wanted, hashes, strict=True)
@@ -104,19 +119,45 @@ class Subscriptions:
     @writes
     def unsubscribe(self, write: Write, number: int, subscriber: str | None = None) -> Subscription:
         ended = subscription(write.connection, number, subscriber)
-        news.detach(write, [ended])
-        write.connection.execute(delete(_frontend).where(_frontend.c.id == number))
-        held = select(_frontend.c.id).where(_frontend.c.backend == ended.backend.id).limit(1)
-        if write.connection.execute(held).first() is None:
-            self._remove_backend(write, ended.backend.channel, ended.backend.id)
+        self.end(write, [ended])
         return ended
 
+    def end(self, write: Write, ending: Sequence[Subscription]) -> None:
+        """A part of others' transactions."""
+        news.detach(write, ending)
+        backends = {frontend.backend.id: frontend.backend for frontend in ending}
+        for chunk in chunks([frontend.id for frontend in ending]):
+            write.connection.execute(delete(_frontend).where(_frontend.c.id.in_(chunk)))
+        for chunk in chunks(list(backends)):
+            held = select(_frontend.c.backend).where(_frontend.c.backend.in_(chunk)).distinct()
+            for number in set(chunk).difference(write.connection.scalars(held)):
+                self._remove_backend(write, backends[number].channel, number)
+
     @writes
-    def attach(self, write: Write, subscriber: str, broker: str) -> list[Subscription]:
-        """Move everything of the subscriber to the broker."""
+    def attach(
+        self, write: Write, subscriber: str, broker: str, shown: Credentials | None = None
+    ) -> list[Subscription]:
+        """Move everything of the subscriber to the broker. What they may not have by what they
+        have `shown` goes to no broker at all: it waits for somebody who shows more."""
         require(write.connection, "broker", broker)
-        mine = _frontend.c.subscriber == subscriber
-        return _move(write, subscriptions_where(write.connection, mine), broker)
+        owned = subscriptions_where(write.connection, _frontend.c.subscriber == subscriber)
+        if shown is None:
+            return _move(write, owned, broker)
+        allowed, refused = self._part(owned, shown)
+        _put_aside(write, refused)
+        _note_credentials(write, allowed, shown)
+        return _move(write, allowed, broker)
+
+    def _part(
+        self, subscriptions: Sequence[Subscription], shown: Credentials
+    ) -> tuple[list[Subscription], list[Subscription]]:
+        """Those that are allowed, and the others."""
+        rights = self._grants.rights
+        parts: tuple[list[Subscription], list[Subscription]] = ([], [])
+        for frontend in subscriptions:
+            refused = not rights.allow(shown, *needed_for(frontend.backend.channel))
+            parts[refused].append(frontend)
+        return parts
 
     @writes
     def move(self, write: Write, number: int, broker: str) -> Subscription:
@@ -337,11 +378,31 @@ def _move(write: Write, subscriptions: list[Subscription], broker: str) -> list[
     return [msgspec.structs.replace(subscription, broker=broker) for subscription in subscriptions]
 
 
+def _put_aside(write: Write, refused: Sequence[Subscription]) -> None:
+    """Serve these nowhere."""
+    served = [frontend for frontend in refused if frontend.broker is not None]
+    news.detach(write, served)
+    for chunk in chunks([frontend.id for frontend in served]):
+        nowhere = update(_frontend).where(_frontend.c.id.in_(chunk)).values(broker=None)
+        write.connection.execute(nowhere)
+
+
+def _note_credentials(
+    write: Write, subscriptions: Sequence[Subscription], shown: Credentials
+) -> None:
+    """Remember what their subscriber showed last."""
+    stored, column = shown.stored(), _frontend.c.credentials
+    for chunk in chunks([frontend.id for frontend in subscriptions]):
+        changed = _frontend.c.id.in_(chunk) & (column.is_(None) | (column != stored))
+        write.connection.execute(update(_frontend).where(changed).values(credentials=stored))
+
+
 def _frontends(
     write: Write,
     pairs: dict[tuple[str, int], str | None],
     backends: dict[str, BackendSubscription],
     marker: int | None,
+    shown: Credentials | None,
 ) -> dict[tuple[str, int], Subscription]:
     """The subscriptions of (subscriber, backend) → broker, as they are or else made anew."""
     subscriptions = {}
@@ -353,6 +414,9 @@ def _frontends(
         broker = pairs[pair]
         if known.broker is None and broker is not None:
             (subscriptions[pair],) = _move(write, [known], broker)
+    if shown is not None:
+        _note_credentials(write, list(subscriptions.values()), shown)
+    credentials = None if shown is None else shown.stored()
     new = [pair for pair in pairs if pair not in subscriptions]
     if new:
         by_id = {backend.id: backend for backend in backends.values()}
@@ -362,7 +426,8 @@ def _frontends(
         ):
             broker, its = pairs[subscriber, backend], by_id[backend]
             begin = _begin(its, marker)
-            rows.append((number, subscriber, broker, backend, begin, write.sequence()))
+            sequence = write.sequence()
+            rows.append((number, subscriber, broker, backend, begin, sequence, credentials))
             subscriptions[subscriber, backend] = Subscription(
                 number, subscriber, broker, its, begin
             )

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Double,
+    ForeignKey,
     Index,
     Integer,
     MetaData,
@@ -56,6 +57,12 @@ def prepare(connection: Connection, dialect: Dialect) -> None:
         for step in range(version, schema.SCHEMA_VERSION):
             STEPS[step](connection, dialect)
             _set_version(connection, step + 1)
+
+
+def is_store(connection: Connection, dialect: Dialect) -> bool:
+    """Whether a store is there, of whatever version; SettingError as `prepare` raises it."""
+    with connection.begin():
+        return _read_version(connection, dialect) is not None
 
 
 def _make(connection: Connection) -> None:
@@ -223,8 +230,38 @@ _LOSSES_4 = Table(
 )
 
 
+def _to_5(connection: Connection, dialect: Dialect) -> None:
+    """Roles, what is granted to them, and what each subscriber showed."""
+    if "credentials" not in _columns(connection, "frontend_subscriptions"):
+        kind = "LONGTEXT" if connection.dialect.name == "mariadb" else "TEXT"
+        added = f"ALTER TABLE frontend_subscriptions ADD COLUMN credentials {kind}"
+        connection.execute(text(added))
+    for new in (_ROLES_5, _GRANTS_5):
+        new.create(connection, checkfirst=True)
+
+
+_METADATA_5 = MetaData()
+_ROLES_5 = Table(
+    "roles",
+    _METADATA_5,
+    Column("name", schema.Name, primary_key=True),
+    Column("granted", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+    **_BY_CODE_POINT,
+)
+_GRANTS_5 = Table(
+    "grants",
+    _METADATA_5,
+    Column("role", schema.Name, ForeignKey("roles.name"), primary_key=True),
+    Column("privilege", schema.Hash, primary_key=True),
+    Column("name", schema.Name, primary_key=True),
+    Index("grant_by_name", "name"),
+    **_BY_CODE_POINT,
+)
+
+
 Step = Callable[[Connection, Dialect], None]
 
-STEPS: dict[int, Step] = {1: _to_2, 2: _to_3, 3: _to_4}
+STEPS: dict[int, Step] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
 """From which version → how to reach the next. A step names tables and columns as they were then:
 `schema` moves on."""

@@ -6,6 +6,8 @@ its fence, a number and who writes, in one row. Therefore
 - a commit whose answer was lost is looked up by its fence: it happened, or it is repeated, and
 - a writer that another has replaced finds out before it writes anything.
 
+Beside the claim it keeps a lease, so that the claim of a host that is lost can be ended (`lease`).
+
 Not thread-safe: `storage.database` lets in one thread at a time.
 """
 
@@ -20,15 +22,22 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
+import structlog
 from sqlalchemy import Connection, Engine, Table, bindparam, case, insert, select, update
 
 from tocsin.errors import Conflict, Unavailable
 from tocsin.storage.store import schema, upgrades
 from tocsin.storage.store.dialect import FIELD, Dialect, Kind
+from tocsin.storage.store.lease import Lease, TakenOver, Terms, Watch, read_terms, who
+
+__all__ = ["Attempt", "TakenOver", "Write", "Writer", "current_sequence"]
+
+log = structlog.get_logger()
 
 T = TypeVar("T")
 
 _ASK_AGAIN_S = 0.05
+_LET_GO_S = 2.0  # for a server to end a session
 _FENCE = schema.meta.c.name == "writer"
 _REPLACED = (
     update(schema.meta)
@@ -36,10 +45,6 @@ _REPLACED = (
     .values(value=bindparam("next"))
 )
 _counters = schema.counters
-
-
-class TakenOver(Exception):
-    """Another writer has the store now; says which."""
 
 
 def current_sequence(connection: Connection) -> int:
@@ -119,9 +124,13 @@ class Attempt(Generic[T]):
 
 
 class Writer:
-    def __init__(self, engine: Engine, dialect: Dialect, busy_timeout_s: float) -> None:
+    def __init__(
+        self, engine: Engine, dialect: Dialect, busy_timeout_s: float, lease: Lease
+    ) -> None:
         self._engine = engine
         self._dialect = dialect
+        self._lease = lease
+        self._session: int | None = None  # of the connection, as the server numbers it
         self._busy_timeout_s = busy_timeout_s
         self._token = secrets.token_hex(8)
         self._serial = 0
@@ -135,31 +144,84 @@ class Writer:
         """Take the store, and make it or bring it up to date. A writer that is just leaving is
         waited for."""
         connection = self._connect()
-        deadline = time.monotonic() + self._busy_timeout_s
-        while not self._dialect.claim(connection):
-            if time.monotonic() >= deadline:
-                raise Conflict(
-                    f"another cluster uses the store {self._dialect}{self._holder(connection)}",
-                    field=FIELD,
-                    hint="stop it, or give this one a store of its own",
-                )
-            time.sleep(_ASK_AGAIN_S)
+        lapsed = self._wait_for_claim(connection)
+        there = upgrades.is_store(connection, self._dialect)
+        former = self._lease.take(connection) if there else None  # others see that we work on it
         upgrades.prepare(connection, self._dialect)
+        if not there:
+            self._lease.take(connection)
         self._fence = self._next_fence()
         with connection.begin():
             put = update(schema.meta).where(_FENCE).values(value=self._fence)
             if connection.execute(put).rowcount == 0:
                 connection.execute(insert(schema.meta), {"name": "writer", "value": self._fence})
+        if former != lapsed:
+            self._lease.outlast(former)
+
+    def _wait_for_claim(self, connection: Connection) -> Terms | None:
+        """Have the claim. Returns the lease whose holder was found to be lost, if there was one."""
+        deadline = time.monotonic() + self._busy_timeout_s
+        watch, lapsed = Watch(), None
+        while not self._dialect.claim(connection):
+            if self._dialect.leased and lapsed is None:
+                terms = self._terms(connection)
+                if watch.lapsed(terms):
+                    lapsed = terms
+                    self._end_lost(connection)
+            if time.monotonic() >= deadline and lapsed is None:
+                raise Conflict(
+                    f"another cluster uses the store {self._dialect}{self._holder(connection)}",
+                    field=FIELD,
+                    hint="stop it, or give this one a store of its own",
+                )
+            if time.monotonic() >= deadline + _LET_GO_S:
+                raise Unavailable(
+                    f"the server of the store {self._dialect} does not end the session of a"
+                    f" cluster that is lost{self._holder(connection)}",
+                    field=FIELD,
+                    hint="end it by hand, or let this user end sessions of its own",
+                )
+            time.sleep(_ASK_AGAIN_S)
+        return lapsed
+
+    def _terms(self, connection: Connection) -> Terms | None:
+        try:
+            with connection.begin():
+                return read_terms(connection)
+        except self._dialect.errors:  # it is just being made
+            return None
+
+    def _end_lost(self, connection: Connection) -> None:
+        """The claim of a holder that has not renewed its lease ends with its session, and with
+        whatever it was committing."""
+        log.warning(
+            "the cluster that has the store is lost, and its session is ended",
+            store=str(self._dialect),
+            holder=self._holder(connection).removeprefix(": "),
+        )
+        self._end_claimant(connection)
+
+    def _end_claimant(self, connection: Connection, only: int | None = None) -> bool:
+        """Whether there was one, and it may have been ended; `only` that."""
+        try:
+            number = self._dialect.claimant(connection)
+            if number is None or (only is not None and number != only):
+                return False
+            self._dialect.end_session(connection, number)
+        except self._dialect.errors as error:
+            connection.rollback()
+            log.warning("a session was not ended", reason=self._dialect.trouble(error).reason)
+            return False
+        return True
 
     def ensure(self) -> None:
         """Have a connection that holds the claim, and know what was committed last."""
         if self._connection is not None:
             return
+        former = self._session
         try:
             connection = self._connect()
-            if not self._dialect.claim(connection):
-                with connection.begin():
-                    self._refuse_stranger(_read_fence(connection))
+            if not self._dialect.claim(connection) and not self._reclaim(connection, former):
                 raise Unavailable(
                     f"the server of the store {self._dialect} still holds our former connection",
                     field=FIELD,
@@ -202,6 +264,19 @@ class Writer:
             raise
         self._committed(attempt)
 
+    def _reclaim(self, connection: Connection, former: int | None) -> bool:
+        """Take the claim from our own former connection, which the server still believes in."""
+        with connection.begin():
+            self._refuse_stranger(_read_fence(connection))
+        if former is None or not self._end_claimant(connection, only=former):
+            return False
+        deadline = time.monotonic() + _LET_GO_S
+        while not self._dialect.claim(connection):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_ASK_AGAIN_S)
+        return True
+
     def close(self) -> None:
         """Let go of the connection, and with it of the claim and of what is not committed."""
         driver, self._connection, self._driver = self._driver, None, None
@@ -216,6 +291,7 @@ class Writer:
         connection.detach()  # in a pool the claim would outlive us
         self._connection, self._driver = connection, connection.connection.dbapi_connection
         self._dialect.make_writer(connection, self._busy_timeout_s)
+        self._session = self._dialect.session(connection)
         return connection
 
     def _settle(self, connection: Connection) -> None:
@@ -226,7 +302,7 @@ class Writer:
         if attempt is not None and fence == attempt.fence:
             self._committed(attempt)
         elif fence != self._fence:
-            raise TakenOver(_who(fence))
+            raise TakenOver(who(fence))
         elif attempt is not None:
             self._doubt, attempt.in_doubt = None, False
 
@@ -247,11 +323,11 @@ class Writer:
 
     def _replace_fence(self, connection: Connection, fence: str) -> None:
         if connection.execute(_REPLACED, {"ours": self._fence, "next": fence}).rowcount != 1:
-            raise TakenOver(_who(_read_fence(connection)))
+            raise TakenOver(who(_read_fence(connection)))
 
     def _refuse_stranger(self, fence: str) -> None:
         if self._token not in fence:
-            raise TakenOver(_who(fence))
+            raise TakenOver(who(fence))
 
     def _next_fence(self) -> str:
         self._serial += 1
@@ -261,7 +337,7 @@ class Writer:
     def _holder(self, connection: Connection) -> str:
         try:
             with connection.begin():
-                return f": {_who(_read_fence(connection))}"
+                return f": {who(_read_fence(connection))}"
         except self._dialect.errors:  # it is just being made
             return ""
 
@@ -275,8 +351,3 @@ def _read_fence(connection: Connection, *, lock: bool = False) -> str:
     """The fence that the store bears now."""
     query = select(schema.meta.c.value).where(_FENCE)
     return str(connection.execute(query.with_for_update() if lock else query).scalar() or "")
-
-
-def _who(fence: str) -> str:
-    """The part of a fence that is for people."""
-    return fence.split(" ", 2)[-1] or "nobody knows which"

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tocsin.backoff import Backoff
 from tocsin.broker.machine.events import NewHead
+from tocsin.clock import Clock
 from tocsin.cluster.broker_news import BrokerNews
 from tocsin.model import Channel, Departure
 from tocsin.spark.channel_runs import ChannelRuns
@@ -17,7 +18,7 @@ from tocsin.spark.pins import Pinned, Pins
 from tocsin.spark.repetition import Schedule
 from tocsin.spark.steps import Steps
 from tocsin.storage.log import Cut, PublicationLog
-from tocsin.storage.log.segments import Segments
+from tocsin.storage.log.segments import SegmentReader, Segments
 from tocsin.storage.store.database import Database
 from tocsin.storage.store.store import Store
 from tocsin.testing.simulation.agenda import Agenda
@@ -76,10 +77,12 @@ class Task:
 class Life:
     """What the process has in memory; lost when it dies."""
 
+    clock: Clock
     store: Store
     database: Database
     medium: Segments
     log: PublicationLog
+    reader: SegmentReader
     runs: ChannelRuns
     steps: Steps
     housekeeping: Housekeeping

@@ -19,10 +19,11 @@ from sqlalchemy import Connection, event
 
 from tocsin.backoff import Backoff
 from tocsin.broker.machine.events import NewHead
+from tocsin.clock import Clock
 from tocsin.cluster.broker_news import BrokerNews
 from tocsin.cluster.burying import letters_of
-from tocsin.cluster.intake import DEAD_LETTERS
-from tocsin.cluster.log_positions import counts_from, open_dataset
+from tocsin.cluster.dead_letters import DEAD_LETTERS
+from tocsin.cluster.log_positions import counts_from, newest_time, open_dataset
 from tocsin.errors import Damaged, TocsinError, Unavailable
 from tocsin.model import Channel, Subscription
 from tocsin.settings import Settings
@@ -78,8 +79,12 @@ class ClusterProcess:
     def alive(self) -> bool:
         return self.life is not None
 
-    def clock(self) -> float:
+    def wall(self) -> float:
+        """What the machine's clock shows, which is set."""
         return EPOCH_S + self.around.agenda.now + self.skew_s
+
+    def steady(self) -> float:
+        return self.around.agenda.now
 
     def create(self, files: Mapping[str, bytes]) -> None:
         """Start for the first time, with these files on the disk."""
@@ -156,7 +161,7 @@ class ClusterProcess:
 
     def _database(self) -> Database:
         url = f"sqlite:///{self.directory / 'store.db'}"
-        return Database(url, busy_timeout_s=0.5, patience_s=0.0, clock=self.clock)
+        return Database(url, busy_timeout_s=0.5, patience_s=0.0, clock=self.wall)
 
     def _open(self) -> None:
         self.starts += 1
@@ -164,17 +169,21 @@ class ClusterProcess:
         store = Store(database)
         medium = None
         try:
+            clock = Clock(self.wall, self.steady)
+            clock.reach(newest_time(store))
+            store.use_clock(clock.now)
             directory = self.directory / "log"
             medium = Segments(directory, segment_bytes=self.segment_bytes, disk=self.disk)
             log = PublicationLog(
                 medium,
-                clock=self.clock,
+                clock=clock.now,
                 not_before_us=store.progress.latest_us(),
                 own_thread=False,
             )
-            life = self._new_life(store, database, medium, log)
+            life = self._new_life(clock, store, database, medium, log)
             for dataset in store.catalog.datasets():
-                open_dataset(log, store, dataset)
+                open_dataset(log, store, dataset, life.reader)
+            clock.reach(log.cut().at_us / 1e6)
         except BaseException:
             store.close()
             if medium is not None:
@@ -192,13 +201,18 @@ class ClusterProcess:
         self._every(self.tidy_s, lambda life: life.housekeeping.tidy())
 
     def _new_life(
-        self, store: Store, database: Database, medium: Segments, log: PublicationLog
+        self,
+        clock: Clock,
+        store: Store,
+        database: Database,
+        medium: Segments,
+        log: PublicationLog,
     ) -> Life:
         reader = SegmentReader(self.directory / "log")
         files = StoredFiles(
-            reader, store.files, self.directory / "datasets", clock=self.clock, grace_s=5.0
+            reader, store.files, self.directory / "datasets", clock=clock.trusted, grace_s=5.0
         )
-        cuts = Cuts(files, store, self.clock, lambda: self.around.agenda.now)
+        cuts = Cuts(files, store, self.wall, self.steady)
         answering = Answering(
             PlainQueries(files, self._compute),
             store,
@@ -206,12 +220,25 @@ class ClusterProcess:
             result_limit_bytes=10_000,
             patience_s=0.0,
         )
-        runs = ChannelRuns(store, answering, on_commit=self._stored, clock=self.clock)
+        runs = ChannelRuns(store, answering, on_commit=self._stored)
         steps = Steps(runs, cuts, log, reader, batch_bytes=self.batch_bytes, limit_s=60.0)
         housekeeping = Housekeeping(
-            Settings(), store, log, cuts, runs, passed=dict, is_over=lambda: False
+            Settings(), store, log, cuts, runs, passed=dict, is_over=lambda: False, clock=clock
         )
-        return Life(store, database, medium, log, runs, steps, housekeeping, Schedule(), {}, {})
+        return Life(
+            clock=clock,
+            store=store,
+            database=database,
+            medium=medium,
+            log=log,
+            reader=reader,
+            runs=runs,
+            steps=steps,
+            housekeeping=housekeeping,
+            schedule=Schedule(),
+            tasks={},
+            news={},
+        )
 
     # -- the store's and the disk's faults --------------------------------------------------------
 
@@ -275,12 +302,12 @@ class ClusterProcess:
         backoff = Backoff(self.around.random, first_s=0.2, most_s=2.0)
         life.tasks[channel.name] = Task(channel, backoff)
         if channel.period_s is not None:
-            life.schedule.add(channel.name, channel.period_s, channel.created_at, self.clock())
+            life.schedule.add(channel.name, channel.period_s, channel.created_at, life.clock.now())
 
     def _look(self, life: Life) -> None:
         """Run what is due, or has news."""
         now = self.around.agenda.now
-        for name in life.schedule.due(self.clock()):
+        for name in life.schedule.due(life.clock.now()):
             life.tasks[name].due = True
         for task in life.tasks.values():
             if task.running or task.retry_at > now:
@@ -356,7 +383,7 @@ class ClusterProcess:
         new, pushed, gone = news.finish(heads, answer)
         if new or gone:
             carried = [NewHead(h.backend, h.epoch, h.head, pushed.up_to(h)) for h in new]
-            self.around.notify(news.name, life.store.id, carried, gone)
+            self.around.notify(news.name, life.store.shown_id, carried, gone)
 
     def _ask_and_deliver(self, news: BrokerNews, life: Life) -> None:
         news.ask()
@@ -370,7 +397,7 @@ class ClusterProcess:
             if name not in life.news:
                 life.news[name] = BrokerNews(name, life.store.sequence())
             life.news[name].heads_sent.clear()
-            return life.store.id
+            return life.store.shown_id
 
         return self.enter(put)
 

@@ -15,11 +15,12 @@ from unittest.mock import patch
 
 from sqlalchemy import text
 
+import tocsin.clock
 from tocsin.broker.machine import BrokerMachine
+from tocsin.clock import Clock
 from tocsin.errors import TocsinError
 from tocsin.spark.channel_runs import ChannelRuns
 from tocsin.spark.housekeeping import Housekeeping
-from tocsin.spark.repetition import Schedule
 from tocsin.storage.log.segments import damage
 from tocsin.storage.log.segments.dataset import SegmentedDataset
 from tocsin.storage.log.segments.keys import Keys
@@ -126,7 +127,14 @@ def _forget_the_directory(stack: ExitStack) -> None:
     _replace(stack, SimulatedDisk, "sync_directory", lambda self, path: operate(self))
 
 
+def _believe_the_wall(stack: ExitStack) -> None:
+    """Clocks of clusters go back when the machine's is set back."""
+    _replace(stack, Clock, "now", lambda self: self._wall())
+
+
 def _go_back_with_the_clock(stack: ExitStack) -> None:
+    _believe_the_wall(stack)
+
     def stamped(self: PublicationLog, item: Any) -> list[Any]:
         from tocsin.storage.log.port import Stamped
         from tocsin.storage.log.writer import _parts
@@ -138,6 +146,7 @@ def _go_back_with_the_clock(stack: ExitStack) -> None:
 
 
 def _cut_by_the_clock(stack: ExitStack) -> None:
+    _believe_the_wall(stack)
     cut = PublicationLog._cut
 
     def by_clock(self: PublicationLog) -> Any:
@@ -230,13 +239,8 @@ def _marker_moves_back(stack: ExitStack) -> None:
 
 
 def _stand_still(stack: ExitStack) -> None:
-    due = Schedule.due
-
-    def waiting(self: Schedule, now: float) -> list[str]:
-        next_at = self.next_at()
-        return [] if next_at is not None and now < next_at else due(self, now)
-
-    _replace(stack, Schedule, "due", waiting)
+    """It waits for the machine's clock instead of going on slowly."""
+    _replace(stack, tocsin.clock, "CATCHING_UP", 0.0)
 
 
 # -- notices and brokers --------------------------------------------------------------------------

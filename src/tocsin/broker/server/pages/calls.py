@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from starlette.responses import Response
 
 from tocsin.broker.server.pages.page_bytes import PageBytes
+from tocsin.broker.server.pages.readers import Ask, Readers
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import check_attachment_id
 from tocsin.protocol.broker import PagesChange, PagesInfo
@@ -22,11 +23,13 @@ class PageCalls:
     def __init__(
         self,
         pages: PageBytes,
+        ask: Ask,
         owner: Callable[[int], str | None],
         stall_s: float,
         stalled: Callable[[bool], None],
     ) -> None:
         self._pages = pages
+        self._readers = Readers(ask)
         self._owner = owner  # of a subscription that is served here
         self._stall_s = stall_s
         self._stalled = stalled  # told of every reader whether it was one
@@ -34,6 +37,8 @@ class PageCalls:
     async def attachment(self, call: Call) -> Response:
         id = check_attachment_id(call.path["id"])
         notification = self._led_by_result(call)
+        led_by, token = call.query(LedByQuery), call.token or ""
+        await self._readers.check(call.identity, token, id, led_by, notification)
         known = names_tag(call.request.headers.get("if-none-match"), f'"{id}"')
         if known or call.request.method == "HEAD":  # no bytes are asked for
             size_bytes = await self._pages.size_bytes(id)

@@ -49,6 +49,7 @@ class KafkaDataset:
         pass
 
     def stage(self, key: str | None, lines: Sequence[Stamped]) -> Appended:
+        self._kafka.require_leadership()
         known = self._requests.find(key)
         there = known.there if known is not None else 0
         first = known.first if known is not None else self.written_end
@@ -82,6 +83,7 @@ class KafkaDataset:
             raise self._kafka.unconfirmed()
         if self._unsure and self._kafka.reader.bounds(self._topic)[1] != self.written_end:
             raise self._foreign()
+        self._kafka.require_leadership()  # only then nobody has looked for it in vain
 
     def cut_back(self) -> None:
         """Find out what the topic has, of what was staged."""
@@ -99,11 +101,13 @@ class KafkaDataset:
         pass
 
     def retire(self, below: int) -> None:
+        self._kafka.require_leadership()
         below = min(below, self.durable_end - self._kafka.remembered)
         if below > self._kafka.reader.bounds(self._topic)[0]:
             self._kafka.topics.delete_records(self._topic, below)
 
     def drop(self) -> None:
+        self._kafka.require_leadership()
         self._kafka.topics.delete_records(self._topic, self.durable_end)
         self._requests.clear()
 

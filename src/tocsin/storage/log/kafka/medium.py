@@ -3,6 +3,12 @@
 Everything is confirmed by all in-sync replicas (`acks=all`) before a publisher gets its answer. The
 producer is idempotent and never gives up: however long Kafka is away, what was produced is there
 once and in order when it is back, and until then nothing is acknowledged.
+
+Kafka lets anybody produce, so a process that was replaced has to keep itself from it: it produces
+and acknowledges under its leadership only, and drops what has not left when that lapses. What is
+acknowledged was therefore there before the next process looked. What a process had in its queue
+when it was frozen may come later still: nobody was told that it was taken, and who follows finds it
+as another's (`KafkaDataset`).
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ from tocsin.storage.log.kafka.clients import WAIT_S, chatter, refused_options, u
 from tocsin.storage.log.kafka.dataset import KafkaDataset
 from tocsin.storage.log.kafka.reader import KafkaReader
 from tocsin.storage.log.kafka.topics import Topics
+from tocsin.storage.log.port import Leadership
 
 _logger = structlog.get_logger(__name__)
 
@@ -38,6 +45,7 @@ class Kafka:
         address: KafkaAddress,
         *,
         owner: Mark | None = None,
+        leadership: Leadership | None = None,
         record_limit_bytes: int = RECORD_LIMIT_BYTES,
         remembered: int = REMEMBERED,
         deliver_within_s: float = WAIT_S,
@@ -50,6 +58,8 @@ class Kafka:
         self._deadline = 0.0
         self._reason = ""  # why Kafka did not answer, as far as the producer knows
         self._fatal = False
+        self._warned: set[str] = set()
+        self._leadership = leadership
         address.java()  # an option that Spark does not know is refused before anything is written
         try:
             self.topics = Topics(address)
@@ -57,6 +67,8 @@ class Kafka:
             self._producer = self._new_producer()
         except KafkaException as error:
             raise refused_options(address, error) from None
+        if leadership is not None:
+            leadership.on_lapse = self.abandon
         if owner is not None:
             self._claim(owner)
 
@@ -68,7 +80,22 @@ class Kafka:
         return 0  # the newest record of each topic has it
 
     def open(self, dataset: str, primary_key: Sequence[str]) -> KafkaDataset:
-        return KafkaDataset(self, dataset, primary_key)
+        opened = KafkaDataset(self, dataset, primary_key)
+        self._warn(self.at.topic(dataset))
+        return opened
+
+    def _warn(self, topic: str) -> None:
+        """Of each way to lose records once, though other topics may have it too."""
+        for risk in self.topics.risks(topic):
+            if risk.setting not in self._warned:
+                self._warned.add(risk.setting)
+                _logger.warning(
+                    "Kafka may lose records that were acknowledged",
+                    topic=topic,
+                    setting=risk.setting,
+                    because=risk.loses,
+                    fix=risk.fix,
+                )
 
     def show(self, ends: Mapping[str, int], last_us: int, *, sync: bool) -> None:
         """Nothing: readers ask Kafka."""
@@ -105,6 +132,15 @@ class Kafka:
     def flush(self) -> None:
         """Wait until everything produced is confirmed; not longer than was promised for it."""
         self._producer.flush(max(0.0, self._deadline - time.monotonic()))
+
+    def require_leadership(self) -> None:
+        if self._leadership is not None:
+            self._leadership.require()
+
+    def abandon(self) -> None:
+        """Send nothing more of what was produced. Called on any thread."""
+        self._fatal = True  # what was on its way leaves a gap, so another producer takes its place
+        self._producer.purge()
 
     def failure(self, error: KafkaError) -> Unavailable:
         self._fatal = self._fatal or error.fatal()

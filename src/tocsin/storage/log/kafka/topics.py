@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tocsin.storage.log.kafka.address import KafkaAddress
 from tocsin.storage.log.kafka.clients import WAIT_S, unavailable
+from tocsin.storage.log.kafka.risks import Risk, risks_of
 
 _logger = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -62,6 +63,19 @@ class Topics:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
             raise unavailable(self._address, error.args[0]) from None
+
+    def risks(self, topic: str) -> list[Risk]:
+        """How the topic is set to lose records, as far as we may ask."""
+        description = self.describe(topic)
+        if description is None:
+            return []
+        replicas = min((len(part.replicas) for part in description.partitions), default=0)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            config = self._answer(self._admin.describe_configs([resource])[resource])
+        except KafkaException:
+            config = {}
+        return risks_of(replicas, {name: str(entry.value) for name, entry in config.items()})
 
     def delete_records(self, topic: str, before: int) -> None:
         place = TopicPartition(topic, 0, before)

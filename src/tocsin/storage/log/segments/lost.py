@@ -3,14 +3,13 @@ notified. It is written before their place is filled, and outlives the segments.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from tocsin.storage.log.segments.disk import Disk
+from tocsin.storage import durable
 
 NAME = "lost"
 
@@ -34,14 +33,8 @@ def read_lost(directory: Path, dataset: str) -> list[Lost]:
 
 
 def write_lost(directory: Path, dataset: str, lost: Sequence[Lost]) -> None:
-    folder = directory / dataset
-    fresh = folder / f"{NAME}.writing"
-    with fresh.open("wb") as file:
-        file.write(msgspec.json.encode(sorted(lost, key=lambda loss: loss.first)))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(folder / NAME)
-    Disk().sync_directory(folder)
+    body = msgspec.json.encode(sorted(lost, key=lambda loss: loss.first))
+    durable.write(directory / dataset / NAME, body)
 
 
 def ends_before(lost: Sequence[Lost], positions: Sequence[int], end: int) -> list[int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import structlog
 
 from tocsin.errors import Conflict
+from tocsin.storage import durable
 from tocsin.storage.log.segments import heads
 from tocsin.storage.log.segments.dataset import SegmentedDataset
 from tocsin.storage.log.segments.disk import Disk
@@ -22,7 +23,7 @@ class Segments:
         self.batch_bytes = segment_bytes  # what is committed together is in one segment
         self._directory = directory
         self._disk = disk or Disk()
-        directory.mkdir(parents=True, exist_ok=True)
+        durable.make_directory(directory)
         self._lock = lock(directory)
         try:
             known = heads.read_once(directory)

@@ -51,6 +51,8 @@ class Dialect(ABC):
     """One database at one address."""
 
     errors: ClassVar[tuple[type[Exception], ...]] = (exc.DBAPIError,)
+    leased: ClassVar[bool] = True
+    """Whether the claim may outlive who holds it, so that a lease has to be kept beside it."""
 
     def __init__(self, url: URL) -> None:
         self.url = url
@@ -75,6 +77,26 @@ class Dialect(ABC):
     @abstractmethod
     def claim(self, connection: Connection) -> bool:
         """Take the store for this connection alone, until it closes; False: another has it."""
+
+    def claimant(self, connection: Connection) -> int | None:
+        """The session that has the claim, as the server numbers it."""
+        return None
+
+    def session(self, connection: Connection) -> int | None:
+        """This one's number."""
+        return None
+
+    def end_session(self, connection: Connection, number: int) -> None:
+        """Have the server end a session of ours, with its claim and its open transaction."""
+        return
+
+    def quick_engine(self, within_s: float) -> Engine:
+        """Connections for what is no use when it takes longer."""
+        raise NotImplementedError
+
+    def hang_up(self, driver: Any) -> None:
+        """Break a driver's connection from another thread: who waits for an answer gets none."""
+        return
 
     def release(self) -> None:
         """Called when the connection that claimed is closed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any, cast
 
 import pymysql
@@ -23,6 +24,8 @@ _OPTIONS: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60, "write_ti
 # What we rely on, whatever the server's default: refuse what does not fit instead of cutting it,
 # store an id of 0 as 0, and read backslashes as the driver writes them.
 _MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
+
+_CLAIM = "CONCAT('tocsin.', MD5(DATABASE()))"
 
 _LOGIN = "correct user and password in the setting store, or the user's rights on the server"
 _DATABASE = "create the database, or name another in the setting store"
@@ -63,7 +66,13 @@ _NUMBERS = {
 
 class Mariadb(Dialect):
     def engine(self, busy_timeout_s: float) -> Engine:
-        options = {name: value for name, value in _OPTIONS.items() if name not in self.url.query}
+        return self._engine(_OPTIONS)
+
+    def quick_engine(self, within_s: float) -> Engine:
+        return self._engine(dict.fromkeys(_OPTIONS, max(1, round(within_s / 2))))
+
+    def _engine(self, wanted: dict[str, Any]) -> Engine:
+        options = {name: value for name, value in wanted.items() if name not in self.url.query}
         engine = create_engine(
             self.url.set(drivername="mariadb+pymysql"),
             isolation_level="REPEATABLE READ",
@@ -95,10 +104,26 @@ class Mariadb(Dialect):
     def claim(self, connection: Connection) -> bool:
         """By a lock with a name, which lives as long as the session and is the server's: so the
         name says which database."""
-        name = "CONCAT('tocsin.', MD5(DATABASE()))"
-        taken = connection.execute(text(f"SELECT GET_LOCK({name}, 0)")).scalar()
+        taken = connection.execute(text(f"SELECT GET_LOCK({_CLAIM}, 0)")).scalar()
         connection.commit()
         return taken == 1
+
+    def claimant(self, connection: Connection) -> int | None:
+        number = connection.execute(text(f"SELECT IS_USED_LOCK({_CLAIM})")).scalar()
+        connection.commit()
+        return None if number is None else int(number)
+
+    def session(self, connection: Connection) -> int | None:
+        number = connection.execute(text("SELECT CONNECTION_ID()")).scalar_one()
+        connection.commit()
+        return int(number)
+
+    def end_session(self, connection: Connection, number: int) -> None:
+        connection.execute(text(f"KILL HARD CONNECTION {number:d}"))
+        connection.commit()
+
+    def hang_up(self, driver: Any) -> None:
+        driver._sock.shutdown(socket.SHUT_RDWR)
 
     def trouble(self, error: Exception) -> Trouble:
         assert isinstance(error, exc.DBAPIError)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from typing import Any, cast
@@ -74,7 +76,17 @@ class Postgresql(Dialect):
     errors = (exc.DBAPIError, psycopg.Error)  # COPY goes past SQLAlchemy
 
     def engine(self, busy_timeout_s: float) -> Engine:
-        options = {name: value for name, value in _OPTIONS.items() if name not in self.url.query}
+        return self._engine(_OPTIONS)
+
+    def quick_engine(self, within_s: float) -> Engine:
+        quick = {
+            "connect_timeout": str(max(2, round(within_s / 2))),
+            "tcp_user_timeout": str(round(within_s * 1000)),
+        }
+        return self._engine(_OPTIONS | quick)
+
+    def _engine(self, wanted: dict[str, str]) -> Engine:
+        options = {name: value for name, value in wanted.items() if name not in self.url.query}
         return create_engine(
             self.url.set(drivername="postgresql+psycopg"),
             isolation_level="REPEATABLE READ",
@@ -101,12 +113,35 @@ class Postgresql(Dialect):
 
     def claim(self, connection: Connection) -> bool:
         """By an advisory lock, which lives as long as the session. Each schema is its own store."""
-        schema = connection.execute(text("SELECT current_schema()")).scalar()
-        digest = blake2b(f"tocsin {schema}".encode(), digest_size=8).digest()
-        key = int.from_bytes(digest, signed=True)
-        taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar()
+        key = {"key": _claim_key(connection)}
+        taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), key).scalar()
         connection.commit()
         return bool(taken)
+
+    def claimant(self, connection: Connection) -> int | None:
+        key = _claim_key(connection) & 0xFFFF_FFFF_FFFF_FFFF
+        held = text(
+            "SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+            " WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.granted"
+            " AND l.objsubid = 1 AND l.classid::bigint = :high AND l.objid::bigint = :low"
+        )
+        halves = {"high": key >> 32, "low": key & 0xFFFF_FFFF}
+        number = connection.execute(held, halves).scalar()
+        connection.commit()
+        return None if number is None else int(number)
+
+    def session(self, connection: Connection) -> int | None:
+        number = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        connection.commit()
+        return int(number)
+
+    def end_session(self, connection: Connection, number: int) -> None:
+        connection.execute(text("SELECT pg_terminate_backend(:number)"), {"number": number})
+        connection.commit()
+
+    def hang_up(self, driver: Any) -> None:
+        with socket.socket(fileno=os.dup(driver.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
 
     def trouble(self, error: Exception) -> Trouble:
         orig = error.orig if isinstance(error, exc.DBAPIError) else error
@@ -162,6 +197,12 @@ class Postgresql(Dialect):
     def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
         """COPY has a conversation of its own."""
         return _driver(connection).pipeline() if rows < _COPIED else nullcontext()
+
+
+def _claim_key(connection: Connection) -> int:
+    schema = connection.execute(text("SELECT current_schema()")).scalar()
+    digest = blake2b(f"tocsin {schema}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
 
 
 def _driver(connection: Connection) -> psycopg.Connection[Any]:

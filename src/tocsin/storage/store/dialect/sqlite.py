@@ -32,6 +32,7 @@ _NOT_OURS = ("not a database", "unable to open")
 
 
 class Sqlite(Dialect):
+    leased = False  # the system's lock on a file is there exactly as long as the process
     _claimed: int | None = None
 
     def engine(self, busy_timeout_s: float) -> Engine:
