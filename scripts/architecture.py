@@ -38,7 +38,7 @@ STATIONS = (
     Station("storage.log.writer", "PublicationLog.append", "one fsync makes it durable"),
     Station("spark.dispatcher", "Dispatcher.wake", "late channels are woken", "news of the log"),
     Station("spark.steps", "Steps.take", "a channel takes what is new", "a turn"),
-    Station("spark.runner", "Runner.run", "one join matches all subscriptions"),
+    Station("spark.channel_runs", "ChannelRuns.run", "one join matches all subscriptions"),
     Station("storage.store.runs", "Runs.commit_run", "run, results and position are committed"),
     Station("cluster.notices", "Notifier.results_committed", "brokers are notified", "committed"),
     Station("broker.machine.core", "BrokerCore.notice", "the broker learns of it", "webhook"),

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tocsin.cluster import notices
+from tocsin.cluster import broker_news, notices
 from tocsin.cluster.notices import Notifier
 from tocsin.model import Channel, Head, Result, Subscription
 from tocsin.service.serving import listen, port_of, serving
@@ -159,10 +159,10 @@ async def test_a_notice_that_would_be_large_is_told_in_parts(
 
 
 def test_what_is_pushed_together_is_no_more_than_a_notice_takes() -> None:
-    pushed = notices._Pushed()
-    tiny = notices.PUSHED_BYTES_AT_MOST // notices.AROUND_BYTES
+    pushed = broker_news.Pushed()
+    tiny = broker_news.PUSHED_BYTES_AT_MOST // broker_news.AROUND_BYTES
     for position in range(1, tiny + 10):
         pushed.add(Result(1, position, 0.0, b"1"))
     assert len(pushed.up_to(Head(1, "e", tiny + 9))) < tiny
-    pushed.add(Result(1, tiny + 10, 0.0, b"x" * notices.PUSHED_BYTES_AT_MOST * 2))
+    pushed.add(Result(1, tiny + 10, 0.0, b"x" * broker_news.PUSHED_BYTES_AT_MOST * 2))
     assert pushed.up_to(Head(1, "e", tiny + 10)) == []

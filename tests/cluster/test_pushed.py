@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.cluster import notices
-from tocsin.cluster.notices import _Pushed
+from tocsin.cluster import broker_news
+from tocsin.cluster.broker_news import Pushed
 from tocsin.model import Head, Result
 
 
-def pushed(positions: Iterable[int], backend: int = 1, size: int = 1) -> _Pushed:
-    made = _Pushed()
+def pushed(positions: Iterable[int], backend: int = 1, size: int = 1) -> Pushed:
+    made = Pushed()
     for position in positions:
         made.add(Result(backend, position, 0.0, b"x" * size))
     return made
 
 
-def told(made: _Pushed, head: int, backend: int = 1) -> list[int]:
+def told(made: Pushed, head: int, backend: int = 1) -> list[int]:
     return [one.position for one in made.up_to(Head(backend, "e", head))]
 
 
@@ -45,6 +45,6 @@ def test_what_is_newer_than_the_heads_waits_for_the_next_notice() -> None:
 
 
 def test_a_broker_that_is_away_costs_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "PUSHED_BYTES_AT_MOST", 10)
+    monkeypatch.setattr(broker_news, "PUSHED_BYTES_AT_MOST", 10)
     made = pushed(range(1, 8), size=4)
     assert told(made, 7) == [7]

@@ -42,6 +42,15 @@ def test_restart_keeps_the_ticks_of_the_channel_and_not_of_the_process() -> None
     assert schedule.next_at() == 1000 + 4 * 60
 
 
+def test_a_clock_that_is_set_back_stops_no_channel() -> None:
+    schedule = Schedule()
+    schedule.add("c", period_s=10, anchor_at=10_000, now=10_000)
+    assert schedule.due(10_010) == ["c"]
+    schedule.finished("c")
+    ran = [now for now in range(6_411, 6_432) if schedule.due(now) and schedule.finished("c") == 0]
+    assert ran == [6_420, 6_430]
+
+
 def test_removed_channel_is_never_due_and_may_finish_late() -> None:
     schedule = Schedule()
     schedule.add("c", period_s=1, anchor_at=0, now=0)

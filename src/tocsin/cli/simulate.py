@@ -19,12 +19,15 @@ def simulate(
     seeds: Annotated[int, typer.Option(min=1, help="how many worlds of each kind")] = 100,
     first: Annotated[int, typer.Option(min=0, help="the first seed")] = 0,
     kind: Annotated[
-        str | None, typer.Option(help="channels, network or pages; none given: all")
+        str | None, typer.Option(help="channels, cluster, network or pages; none given: all")
     ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(help="of the result caches; none given: all in turn")
     ] = None,
     happenings: Annotated[int, typer.Option(min=0, help="in each world")] = 60,
+    mutants: Annotated[
+        bool, typer.Option("--mutants", help="plant bugs, and see which of them seeds find")
+    ] = False,
 ) -> None:
     """Whole systems in virtual time, with crashes, cuts, losses and moves; the promises are
     watched at every step. A seed that breaks one is named."""
@@ -32,6 +35,9 @@ def simulate(
 
     chosen = policy or []
     _check(kind, chosen)
+    if mutants:
+        _hunt(range(first, first + seeds), happenings)
+        return
     rows = []
     broken = 0
     with Watch(err) as watch:
@@ -51,6 +57,25 @@ def simulate(
             rows.append([name, seeds, delivered, gaps])
     show_table(["worlds", "seeds", "results delivered", "gaps told"], rows)
     if broken:
+        raise typer.Exit(1)
+
+
+def _hunt(seeds: range, happenings: int) -> None:
+    """Plant each bug, and run worlds until a checker finds it."""
+    from tocsin.testing.simulation import KINDS
+    from tocsin.testing.simulation.mutants import MUTANTS, hunt
+
+    rows = []
+    with Watch(err) as watch:
+        watch.begin("mutants", len(MUTANTS))
+        for mutant in MUTANTS:
+            find = hunt(mutant, KINDS, seeds=seeds, happenings=happenings)
+            rows.append([mutant.name, mutant.says, find.seed, round(find.seconds, 1), find.broken])
+            watch.advance(1)
+    show_table(["mutant", "the bug", "seed", "seconds", "what the checker says"], rows)
+    alive = [str(name) for name, _, seed, *_ in rows if seed is None]
+    if alive:
+        complain(InvalidInput(f"not found: {', '.join(alive)}", hint="try more --seeds"))
         raise typer.Exit(1)
 
 

@@ -10,24 +10,24 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 
 from tocsin.backoff import Backoff
 from tocsin.clock import Clock, boot_of_machine
 from tocsin.cluster.attachments import AttachmentStore, Mentions
-from tocsin.cluster.dead_letters import DEAD_LETTERS, dead_letter
+from tocsin.cluster.burying import letters_of
+from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import Elsewhere, Intake
 from tocsin.cluster.large_bodies import LargeBodies
+from tocsin.cluster.log_positions import newest_time, open_dataset
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.permissions import Permissions
 from tocsin.cluster.routed_stream import Routed
@@ -37,7 +37,6 @@ from tocsin.errors import (
     Conflict,
     InvalidInput,
     NotFound,
-    SettingError,
     TocsinError,
     Unavailable,
     is_bug,
@@ -54,14 +53,14 @@ from tocsin.service.keys.notices import NoticeSecrets
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
+from tocsin.spark.asking import Record
 from tocsin.spark.engine import Engine
 from tocsin.spark.session import runs_in_real_time
-from tocsin.spark.trial import Record
 from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
 from tocsin.storage.content import open_content
 from tocsin.storage.data_directory import DataDirectory
-from tocsin.storage.log import Reader, open_log, open_reader
+from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store.incarnation import read_note, write_note
 from tocsin.storage.store.runs import Committed
@@ -88,7 +87,7 @@ class Cluster:
         self.clock = Clock(
             boot=boot_of_machine(), left=store.clock_mark(), doubt_s=settings.clock_doubt_s
         )
-        self.clock.reach(_newest_time(store))
+        self.clock.reach(newest_time(store))
         store.use_clock(self.clock.now)
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
@@ -192,7 +191,7 @@ class Cluster:
             self._create_dataset(DEAD_LETTERS)
         with contextlib.closing(open_reader(self.log.address)) as reader:
             for dataset in self.store.catalog.datasets():
-                self._open_dataset(dataset, reader)
+                open_dataset(self.log, self.store, dataset, reader)
                 self.routed.add(dataset)
                 self.inbox.open_dataset(dataset.name)
         self.clock.reach(self.log.cut().at_us / 1e6)
@@ -216,27 +215,6 @@ class Cluster:
             asyncio.create_task(self._keep_note()),
         ]
         return self
-
-    def _open_dataset(self, dataset: Dataset, reader: Reader) -> None:
-        end = self.log.open_dataset(dataset.name, dataset.primary_key)
-        stored = self.store.files.stored_end(dataset.name)
-        seen = self.store.progress.highest(dataset.name)
-        if end < max(stored, seen):  # what is published below that would never be seen
-            raise SettingError(
-                f"the log ends at {end} of dataset {dataset.name}, which is stored up to {stored}"
-                f" and was looked at up to {seen}: it is another log, or it has lost records",
-                field="log",
-                hint="name the log that this store was filled from, or begin with a new store",
-            )
-        first = reader.first_position(dataset.name) if stored else 0
-        if stored < first:
-            raise SettingError(
-                f"the log of dataset {dataset.name} begins at {first}, and its stored part ends at"
-                f" {stored}: what lies between was stored after the backup that this store was"
-                " restored from",
-                field="store",
-                hint="restore the data directory and the log from the same backup as the store",
-            )
 
     async def __aexit__(self, *_: object) -> None:
         self.routed.close()
@@ -289,19 +267,8 @@ class Cluster:
     def _bury(self, channel: str, records: Sequence[tuple[Record, str]], cause: str) -> None:
         """Records that a channel's query failed on become its dead letters. Called on a Spark
         thread; durable when it returns."""
-        letters = [
-            dead_letter(
-                record.dataset,
-                f"channel {channel}",
-                reason=cause,
-                record=text,
-                line=record.position,
-            )
-            for record, text in records
-        ]
+        letters, key = letters_of(channel, records, cause)
         if letters:
-            content = msgspec.json.encode([channel, cause, letters[0].decode(), len(letters)])
-            key = blake2b(content, digest_size=16).hexdigest()
             self.log.append(DEAD_LETTERS.name, letters, key).result()
 
     async def _collect(self) -> None:
@@ -460,13 +427,6 @@ class Cluster:
         return await self.intake.publish(
             dataset, records, publisher=publisher, source=source, key=key, elsewhere=elsewhere
         )
-
-
-def _newest_time(store: Store) -> float:
-    """That the catalog and the channels' windows know: whatever is written down now comes later."""
-    made = [dataset.created_at for dataset in store.catalog.datasets()]
-    made += [channel.created_at for channel in store.catalog.channels()]
-    return max([store.progress.latest_us() / 1e6, *made])
 
 
 def _refuse_shared_private(channel: Channel) -> None:

@@ -19,12 +19,14 @@ from prometheus_client import Counter
 
 from tocsin.backoff import Backoff
 from tocsin.client.transport import Transport, distrust, tls
+from tocsin.cluster.broker_news import BrokerNews
 from tocsin.cluster.records import head_news
 from tocsin.errors import TocsinError
-from tocsin.model import Channel, Departure, Head, Result
+from tocsin.model import Channel, Departure, Head
 from tocsin.protocol.cluster import News
 from tocsin.protocol.version import version_header
 from tocsin.service.tokens import sign_notice
+from tocsin.storage.store.news import News as StoredNews
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 
@@ -37,76 +39,26 @@ ASK_S = 0.1  # how long a head may wait of a backend subscription that the broke
 ANSWERED_S = 5.0
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
-PUSHED_BYTES_AT_MOST = 512 * 1024
-AROUND_BYTES = 80  # what a notice says beside a result's payload
 HEADS_AT_MOST = 5000  # of a notice, and departures: with what is pushed, what a broker takes
 
 
-class _Pushed:
-    """Results to be told with their heads: of each backend subscription the newest, without holes,
-    all together no more than a notice takes. Those that do not fit are fetched."""
-
-    def __init__(self) -> None:
-        self._results: dict[int, list[Result]] = {}
-        self._bytes = 0
-
-    def add(self, result: Result) -> None:
-        if result.size_bytes > PUSHED_BYTES_AT_MOST:  # and then none before it reaches its head
-            self._results.pop(result.backend, None)
-            return
-        size_bytes = result.size_bytes + AROUND_BYTES
-        if self._bytes + size_bytes > PUSHED_BYTES_AT_MOST:
-            self._results, self._bytes = {}, 0
-        self._bytes += size_bytes
-        known = self._results.setdefault(result.backend, [])
-        if known and known[-1].position + 1 != result.position:
-            known.clear()
-        known.append(result)
-
-    def up_to(self, head: Head) -> list[Result]:
-        """Those at or before the head; none unless they reach it."""
-        known = self._results.get(head.backend, [])
-        reached = head.head - known[0].position + 1 if known else 0
-        return known[:reached] if 0 < reached <= len(known) else []
-
-    def after(self, heads: Sequence[Head]) -> _Pushed:
-        """Those of the same backend subscriptions that are newer than the heads."""
-        left = _Pushed()
-        for head in heads:
-            for result in self._results.get(head.backend, ()):
-                if result.position > head.head:
-                    left.add(result)
-        return left
-
-
 @dataclass
-class _Known:
-    """A broker as its deliverer sees it. `since` is the last sequence it has surely heard of."""
+class _Known(BrokerNews):
+    """A broker as its deliverer sees it."""
 
-    name: str
-    url: str
-    since: int
-    heads_sent: dict[int, Head] = field(
-        default_factory=dict
-    )  # of backend subscriptions that it has
-    fresh: dict[int, Head] = field(default_factory=dict)  # newer ones of these
-    pushed: _Pushed = field(default_factory=lambda: _Pushed())
-    doubtful: bool = False  # more may have changed: the store knows
+    url: str = ""
     asking: asyncio.TimerHandle | None = None
     distrusted: str = ""  # why its certificate was not trusted
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
-        self.doubtful, self.asking = True, None
+        super().ask()
+        self.asking = None
         self.wake.set()
 
     def ask_later(self) -> None:
         if self.asking is None:
             self.asking = asyncio.get_running_loop().call_later(ASK_S, self.ask)
-
-    def is_news(self, head: Head) -> bool:
-        last = self.heads_sent.get(head.backend)
-        return last is None or last.epoch != head.epoch or last.head < head.head
 
 
 def _parts(
@@ -151,7 +103,7 @@ class Notifier:
         if broker not in self._brokers:
             since = await asyncio.to_thread(self._store.sequence)
             if broker not in self._brokers:  # by another call meanwhile
-                known = self._brokers[broker] = _Known(broker, url, since)
+                known = self._brokers[broker] = _Known(broker, since, url=url)
                 self._tasks[broker] = asyncio.create_task(self._deliver(known))
         self._brokers[broker].url = url
         self._brokers[broker].heads_sent.clear()
@@ -165,11 +117,7 @@ class Notifier:
     def results_committed(self, channel: Channel, committed: Committed) -> None:
         results = list(committed.results) if channel.push else []
         for known in self._brokers.values():
-            known.fresh.update(
-                (head.backend, head) for head in committed.heads if head.backend in known.heads_sent
-            )
-            for result in results:
-                known.pushed.add(result)
+            known.committed(committed.heads, results)
             known.wake.set()
 
     def wake(self) -> None:
@@ -185,35 +133,29 @@ class Notifier:
             await asyncio.sleep(max(0.0, sent_at + GATHER_S - time.monotonic()))
             sent_at = time.monotonic()
             known.wake.clear()
-            heads, known.fresh = known.fresh, {}
-            detached: list[Departure] = []
-            if known.doubtful:
-                known.doubtful = False
+            heads, doubtful = known.begin()
+            answer: StoredNews | None = None
+            if doubtful:
                 try:
-                    newest, detached = await self._ask(known)
+                    answer = await self._ask(known)
                 except TocsinError as error:
                     log.warning("a notice could not be made", broker=known.name, reason=str(error))
-                    known.fresh = {**heads, **known.fresh}
+                    known.put_back(heads)
                     await asyncio.sleep(FIRST_RETRY_S)
                     known.ask()
                     continue
-                heads.update(newest)
             else:
                 known.ask_later()
-            news = [head for head in heads.values() if known.is_news(head)]
-            pushed, known.pushed = known.pushed, known.pushed.after(news)
-            known.heads_sent.update((head.backend, head) for head in news)
+            news, pushed, detached = known.finish(heads, answer)
             for heads_part, detached_part in _parts(news, detached):
                 pushing = [head_news(head, pushed.up_to(head)) for head in heads_part]
                 notice = News(known.since, pushing, detached_part, self._store.shown_id)
                 await self._send(known, msgspec.json.encode(notice))
 
-    async def _ask(self, known: _Known) -> tuple[dict[int, Head], list[Departure]]:
+    async def _ask(self, known: _Known) -> StoredNews:
         """What the store says is new for a broker."""
         news = self._store.subscriptions.news
-        sequence, heads, detached = await asyncio.to_thread(news, known.name, known.since)
-        known.since = sequence
-        return {head.backend: head for head in heads}, detached
+        return await asyncio.to_thread(news, known.name, known.since)
 
     async def _send(self, known: _Known, body: bytes) -> None:
         """Retry until it is through; what is new meanwhile is in the next notice."""

@@ -16,6 +16,7 @@ import structlog
 
 from tocsin.cluster.bound import BoundSubscriptions, claims_of
 from tocsin.cluster.deliveries import Deliveries
+from tocsin.cluster.log_positions import counts_from
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.permissions import Permissions, credentials_of
 from tocsin.cluster.routing import Routing
@@ -125,9 +126,7 @@ class Subscriptions:
         asker: Identity | None,
     ) -> Subscription:
         stored, now = self._store.subscriptions, self._store.now()
-        # Whatever is published from now on counts. Of several NEW datasets a run's window does.
-        new = channel.new[0] if len(channel.new) == 1 else ""
-        since = self._log.ends().get(new, 0)
+        since = counts_from(self._log, channel)
         if dataset is not None:
             marker: int | None = self._routing.marker(dataset, arguments["where"], beginning, now)
         elif beginning is not None:

@@ -2,6 +2,7 @@
 
 A query's own failure is traced to the records and parameter sets that cause it. Those become gaps,
 and everybody else's answers of the same run stand. Stores no results and moves no channel.
+Knows no Spark.
 """
 
 from __future__ import annotations
@@ -9,16 +10,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from prometheus_client import Counter
-from pyspark.sql import SparkSession
 
 from tocsin.model import Arguments, Channel
-from tocsin.spark.channels import CompiledChannel, Mask, Parameters, ParameterTable
+from tocsin.spark.asking import (
+    Ask,
+    Blame,
+    Compiled,
+    Overlong,
+    ParameterSets,
+    Queries,
+    Record,
+    Row,
+    Tries,
+)
 from tocsin.spark.diagnosis import Verdict, diagnose
-from tocsin.spark.failures import Blame, Overlong, blame, reason
-from tocsin.spark.trial import Ask, Record, Row, Trial, parameters_of
 from tocsin.spark.window import Window
 from tocsin.storage.store.gaps import too_large
 from tocsin.storage.store.progress import Loss, Progress
@@ -39,9 +48,9 @@ class Prepared:
     """A channel that can be run."""
 
     channel: Channel
-    compiled: CompiledChannel
-    parameters: ParameterTable
-    checked: set[Mask] = field(default_factory=set)
+    compiled: Compiled
+    parameters: ParameterSets
+    checked: set[frozenset[str]] = field(default_factory=set)  # masks that Spark can run
     lock: threading.Lock = field(default_factory=threading.Lock)
     progress: Progress | None = None  # as far as it is known here
     strikes: dict[int, int] = field(default_factory=dict)  # by backend subscription
@@ -75,26 +84,26 @@ class Answering:
 
     def __init__(
         self,
-        spark: SparkSession,
+        queries: Queries,
         store: Store,
         bury: Bury,
         *,
         result_limit_bytes: int,
         patience_s: float,
     ) -> None:
-        self._spark = spark
+        self._queries = queries
         self._store = store
         self._bury = bury
         self._result_limit_bytes = result_limit_bytes
         self._patience_s = patience_s
 
-    def ask(self, prepared: Prepared, ask: Ask, parameters: Parameters) -> Answer:
+    def ask(self, prepared: Prepared, ask: Ask, parameters: Any) -> Answer:
         """What the query says to all parameter sets; what it cannot say is traced to its causes."""
         return self._ask(prepared, ask, parameters, None)
 
     def ask_for(self, prepared: Prepared, ask: Ask, sets: Mapping[int, Arguments]) -> Answer:
         """The same for some parameter sets."""
-        parameters = parameters_of(self._spark, prepared.compiled, sets)
+        parameters = self._queries.parameters(prepared, sets)
         assert parameters is not None
         return self._ask(prepared, ask, parameters, sets)
 
@@ -102,11 +111,11 @@ class Answering:
         self,
         prepared: Prepared,
         ask: Ask,
-        parameters: Parameters,
+        parameters: Any,
         only: Mapping[int, Arguments] | None,
     ) -> Answer:
         name, window = prepared.channel.name, ask.window
-        trial = Trial(self._spark, prepared.compiled, ask, parameters)
+        trial = self._queries.tries(prepared, ask, parameters)
         try:
             rows = trial.rows()
         except Exception as failure:
@@ -136,23 +145,23 @@ class Answering:
 
     def _handle_failure(self, name: str, ask: Ask, failure: Exception) -> None:
         """Raises unless the query itself failed and there is time to find out on what."""
-        fault = blame(failure)
+        fault = self._queries.blame(failure)
         if fault not in (Blame.QUERY, Blame.MEMORY):
             raise failure
         FAILURES.labels(name).inc()
         hurried = ask.limit_s < self._patience_s
         if hurried or (fault is Blame.MEMORY and ask.divisible()):
-            raise Overlong(reason(failure)) from None
+            raise Overlong(self._queries.reason(failure)) from None
         log.warning("a query failed; looking for what it fails on", channel=name)
 
     def _lose_all(
-        self, prepared: Prepared, trial: Trial, window: Window, records: list[Record], why: str
+        self, prepared: Prepared, trial: Tries, window: Window, records: list[Record], why: str
     ) -> Answer:
         log.error("a run is lost", channel=prepared.channel.name, reason=why, records=len(records))
         self._bury(prepared.channel.name, trial.texts(records), why)
         return Answer(lost=whole(window, len(records), why), error=why)
 
-    def _bury_all(self, prepared: Prepared, trial: Trial, verdict: Verdict[Record, int]) -> None:
+    def _bury_all(self, prepared: Prepared, trial: Tries, verdict: Verdict[Record, int]) -> None:
         causes = dict(verdict.records)
         causes |= {record: next(iter(why.values())) for record, why in verdict.pairs.items()}
         for why in dict.fromkeys(causes.values()):
@@ -192,7 +201,7 @@ class Answering:
 
 
 def _diagnose(
-    trial: Trial, records: list[Record], sets: Mapping[int, Arguments], *, one_by_one: bool
+    trial: Tries, records: list[Record], sets: Mapping[int, Arguments], *, one_by_one: bool
 ) -> Verdict[Record, int]:
     def fails(chosen_records: Sequence[Record], chosen: Sequence[int]) -> str | None:
         if not chosen:
@@ -203,7 +212,7 @@ def _diagnose(
 
 
 def _rows_without_culprits(
-    trial: Trial, sets: Mapping[int, Arguments], verdict: Verdict[Record, int]
+    trial: Tries, sets: Mapping[int, Arguments], verdict: Verdict[Record, int]
 ) -> list[Row]:
     """What the query answers without what it fails on."""
     kept = {number: sets[number] for number in sets if number not in verdict.sets}

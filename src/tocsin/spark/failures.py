@@ -10,27 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from enum import Enum, auto
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tocsin.errors import TocsinError
+from tocsin.spark.asking import Blame, Overlong
+
+__all__ = ["JAVA_IS_GONE", "NO_MEMORY", "Blame", "Overlong", "blame", "reason"]
 
 JAVA_IS_GONE = (Py4JError, OSError)
 """What a call raises when Spark's Java process died, or does not answer."""
-
-
-class Blame(Enum):
-    QUERY = auto()  # the query cannot compute with a record or an argument
-    LIMIT = auto()  # it took longer than it may
-    MEMORY = auto()  # it wanted more than there is, or another one did at the same time
-    MACHINERY = auto()
-
-
-class Overlong(Exception):
-    """A run was stopped because it took longer than its limit."""
 
 
 # Classes of SQLSTATE by which Spark says that data or the query's text are wrong.

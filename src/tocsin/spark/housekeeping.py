@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
@@ -14,14 +15,33 @@ from tocsin.clock import Clock
 from tocsin.errors import Damaged, Unavailable
 from tocsin.model import Dataset
 from tocsin.settings import Settings
-from tocsin.spark.runner import Runner
-from tocsin.spark.snapshot import Snapshots
+from tocsin.spark.channel_runs import ChannelRuns
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
 RETENTION_INTERVAL_S = 60.0
+
+
+class StoredDatasets(Protocol):
+    def stored_end(self, dataset: Dataset) -> int: ...
+
+    def flush(self, dataset: Dataset, end: int) -> int: ...
+
+    def compact(self, dataset: Dataset, horizon: int | None = None) -> bool: ...
+
+    def retire_below(self, dataset: Dataset, bound: int) -> int: ...
+
+    def sweep(self) -> int: ...
+
+
+class PinnedCuts(Protocol):
+    @property
+    def tables(self) -> StoredDatasets: ...
+
+    def horizon(self, name: str) -> int | None:
+        """The lowest end at which somebody looks at the dataset; None: nobody does."""
 
 
 class Housekeeping:
@@ -33,8 +53,8 @@ class Housekeeping:
         settings: Settings,
         store: Store,
         publication_log: PublicationLog,
-        snapshots: Snapshots,
-        runner: Runner,
+        snapshots: PinnedCuts,
+        runner: ChannelRuns,
         passed: Callable[[], dict[str, int]],
         is_over: Callable[[], bool],
         clock: Clock | None = None,
@@ -63,7 +83,7 @@ class Housekeeping:
         expired_at = -math.inf
         while not self._stopping.wait(self._settings.flush_interval_s) and not self._is_over():
             try:
-                self._tidy_all()
+                self.tidy()
                 if time.monotonic() - expired_at > RETENTION_INTERVAL_S:
                     expired_at = time.monotonic()
                     self._expire()
@@ -77,7 +97,8 @@ class Housekeeping:
         self._store.results.expire(now - self._settings.result_retention_s, now)
         self._tables.sweep()
 
-    def _tidy_all(self) -> None:
+    def tidy(self) -> None:
+        """One round over all datasets."""
         passed = self._passed()
         for dataset in self._store.catalog.datasets():
             try:

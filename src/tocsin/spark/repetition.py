@@ -37,6 +37,8 @@ class Schedule:
         """Channels to start now; they count as running until `finished`."""
         starting = []
         for name, entry in self._entries.items():
+            if entry.next_at - now > entry.period_s:  # the clock was set back
+                entry.next_at = _tick_after(entry, now)
             if now < entry.next_at:
                 continue
             passed = 1 + math.floor((now - entry.next_at) / entry.period_s)

@@ -7,19 +7,16 @@ in use its cut is pinned: compaction keeps every version of a row that the cut s
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
-from weakref import WeakSet
 
 from msgspec import Struct
 from pyspark.sql import DataFrame
 
 from tocsin.model import Dataset
 from tocsin.spark.local import SMALL_BYTES, localised
+from tocsin.spark.pins import Pinned, Pins
 from tocsin.spark.tables import Tables
 from tocsin.storage.log import Cut
-
-SHARED_S = 10.0  # nobody takes up a snapshot that is older, so its pin goes
 
 
 class _Stored(Struct):
@@ -31,49 +28,15 @@ class _Stored(Struct):
     frame: DataFrame
 
 
-class Snapshots:
+class Snapshots(Pins["Snapshot"]):
     """Makes snapshots. A small dataset is kept and moved on by what came since, not read again."""
 
     def __init__(self, tables: Tables, dataset: Callable[[str], Dataset]) -> None:
+        super().__init__()
         self.tables = tables
         self.dataset = dataset
-        self._lock = threading.Lock()
         self._stored: dict[str, _Stored] = {}
         self._making: dict[str, threading.Lock] = {}
-        self._newest: Snapshot | None = None
-        self._pinned: WeakSet[Snapshot] = WeakSet()
-
-    def take(self, cut: Callable[[], Cut]) -> Snapshot:
-        """A snapshot of now. The cut and its pin are one step for `horizon`."""
-        with self._lock:
-            return self._take(cut)
-
-    def recent(
-        self,
-        since_us: int,
-        cut: Callable[[], Cut],
-        serves: Callable[[Cut], bool] = lambda _: True,
-    ) -> Snapshot:
-        """A snapshot for a channel whose last one was of `since_us`: the newest, if it serves and
-        is less than half as old as that, so that channels which run at about the same time share
-        what they read; a new one otherwise."""
-        with self._lock:
-            now_us = time.time_ns() // 1000
-            newest = self._newest
-            if newest is None or 2 * newest.cut.at_us < now_us + since_us or not serves(newest.cut):
-                newest = self._newest = self._take(cut)
-            return newest
-
-    def horizon(self, name: str) -> int | None:
-        """The lowest end at which somebody looks at the dataset; None: nobody does.
-
-        A cut that is taken later lies behind every file that is there now.
-        """
-        with self._lock:
-            newest = self._newest
-            if newest is not None and newest.made_at < time.monotonic() - SHARED_S:
-                self._newest = newest = None
-            return min((snapshot.cut.ends.get(name, 0) for snapshot in self._pinned), default=None)
 
     def forget(self, name: str) -> None:
         with self._making_of(name):
@@ -104,10 +67,8 @@ class Snapshots:
         small = self.tables.size_bytes(dataset, start, end) <= SMALL_BYTES
         return localised(frame) if small else frame
 
-    def _take(self, cut: Callable[[], Cut]) -> Snapshot:
-        snapshot = Snapshot(self, cut())
-        self._pinned.add(snapshot)
-        return snapshot
+    def _of(self, cut: Cut) -> Snapshot:
+        return Snapshot(self, cut)
 
     def _making_of(self, name: str) -> threading.Lock:
         """Two channels that want the same view wait for one making of it."""
@@ -115,13 +76,12 @@ class Snapshots:
             return self._making.setdefault(name, threading.Lock())
 
 
-class Snapshot:
+class Snapshot(Pinned):
     """The datasets as of one cut, which is pinned for as long as somebody holds this. Thread-safe.
     Made by `Snapshots`."""
 
     def __init__(self, snapshots: Snapshots, cut: Cut) -> None:
-        self.cut = cut
-        self.made_at = time.monotonic()
+        super().__init__(cut)
         self._snapshots = snapshots
         self._lock = threading.Lock()
         self._windows: dict[tuple[str, int, int], DataFrame] = {}

@@ -7,13 +7,12 @@ is no smaller piece left is the query itself too slow, and the piece given up an
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from tocsin.model import Channel
-from tocsin.spark.channels import CompiledChannel
-from tocsin.spark.failures import Overlong
-from tocsin.spark.runner import Runner
-from tocsin.spark.snapshot import Snapshot, Snapshots
-from tocsin.spark.trial import Ask
+from tocsin.model import Channel, Dataset
+from tocsin.spark.asking import Ask, Compiled, Overlong
+from tocsin.spark.channel_runs import ChannelRuns
+from tocsin.spark.pins import Pinned
 from tocsin.spark.window import Window
 from tocsin.storage.log import Cut, PublicationLog, Reader
 from tocsin.storage.store.progress import Progress
@@ -21,13 +20,33 @@ from tocsin.storage.store.progress import Progress
 OVERLONG_TRIES = 3
 
 
+class Sizes(Protocol):
+    def bound(self, dataset: Dataset, start: int, end: int, most_bytes: int) -> int:
+        """Where a window from `start` ends that has about so many bytes; at most `end`, and behind
+        one record at least."""
+
+
+class Cuts(Protocol):
+    """Cuts that channels look at together."""
+
+    @property
+    def tables(self) -> Sizes: ...
+
+    @property
+    def dataset(self) -> Callable[[str], Dataset]: ...
+
+    def recent(
+        self, since_us: int, cut: Callable[[], Cut], serves: Callable[[Cut], bool]
+    ) -> Pinned: ...
+
+
 class Steps:
     """`limit_s` is the longest that a run may ever take. One step of a channel at a time."""
 
     def __init__(
         self,
-        runner: Runner,
-        snapshots: Snapshots,
+        runner: ChannelRuns,
+        snapshots: Cuts,
         log: PublicationLog,
         reader: Reader,
         *,
@@ -44,7 +63,7 @@ class Steps:
         self._most_bytes: dict[str, int] = {}  # of channels whose runs took too long
         self._overlong: dict[str, int] = {}
 
-    def take(self, channel: Channel, compiled: CompiledChannel, limit_s: float) -> None:
+    def take(self, channel: Channel, compiled: Compiled, limit_s: float) -> None:
         """Raises what Runner.run does: then the channel stands where it stood, unless it was
         given up at last."""
         since = self._runner.progress(channel)
@@ -78,7 +97,7 @@ class Steps:
             self._most_bytes.pop(name, None)
 
     def _window(
-        self, channel: Channel, compiled: CompiledChannel, since: Progress, snapshot: Snapshot
+        self, channel: Channel, compiled: Compiled, since: Progress, snapshot: Pinned
     ) -> Window:
         """Up to the snapshot's cut. A channel that is far behind takes it in pieces, if it can."""
         ends = {name: snapshot.cut.ends.get(name, 0) for name in channel.new}
@@ -91,7 +110,7 @@ class Steps:
             )
         return Window(since, Progress(ends, snapshot.cut.at_us))
 
-    def _smaller(self, channel: Channel, compiled: CompiledChannel, window: Window) -> int | None:
+    def _smaller(self, channel: Channel, compiled: Compiled, window: Window) -> int | None:
         """How many bytes make a piece that is smaller than the window; None: there is none."""
         if not _takes_pieces(channel, compiled):
             return None
@@ -102,7 +121,7 @@ class Steps:
         return most_bytes if is_less else None
 
     def _was_too_much(
-        self, channel: Channel, compiled: CompiledChannel, window: Window, error: Overlong
+        self, channel: Channel, compiled: Compiled, window: Window, error: Overlong
     ) -> None:
         """Try less at a time. When there is no less, the query itself is too slow."""
         name = channel.name
@@ -116,7 +135,7 @@ class Steps:
             self._overlong.pop(name)
 
 
-def _takes_pieces(channel: Channel, compiled: CompiledChannel) -> bool:
+def _takes_pieces(channel: Channel, compiled: Compiled) -> bool:
     """A continuous one may, unless its query depends on how long a piece is."""
     return channel.kind == "continuous" and len(channel.new) == 1 and not compiled.uses_window
 

@@ -5,54 +5,28 @@ Each try has a time limit. Knows neither store nor progress, and decides nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
 import pyarrow as pa
-from msgspec import Struct
-from prometheus_client import Histogram
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.model import Arguments
 from tocsin.protocol import columns
+from tocsin.spark.answering import Prepared
+from tocsin.spark.asking import Ask, Blame, Record, Row
 from tocsin.spark.channels import CompiledChannel, Parameters, ParameterTable, match
-from tocsin.spark.failures import Blame, blame, reason
+from tocsin.spark.failures import blame, reason
 from tocsin.spark.job_group import time_limit
+from tocsin.spark.phases import phase
 from tocsin.spark.records import quoted
 from tocsin.spark.snapshot import Snapshot
-from tocsin.spark.window import Window
 
-PHASE_TIME = Histogram("tocsin_run_phase_seconds", "Time of a run's phases", ["phase"])
+__all__ = ["Ask", "Record", "Row", "SparkQueries", "Trial"]
 
 MOST_LISTED = 200  # positions that a condition lists; more are joined
 _MATCH = (columns.BACKEND, columns.ORDER, columns.PAYLOAD)
-
-
-class Record(NamedTuple):
-    """A new record, by where it stands."""
-
-    dataset: str
-    position: int
-
-
-class Row(NamedTuple):
-    """A result: whose, what it is sorted by (a record's position, where it is of one), and what."""
-
-    backend: int
-    order: int
-    payload: bytes
-
-
-class Ask(Struct, frozen=True):
-    """What a query is asked of, and for how long at a time. `divisible` says whether it may be
-    asked of less instead, when too much fails at once."""
-
-    window: Window
-    snapshot: Snapshot
-    limit_s: float
-    divisible: Callable[[], bool] = lambda: False
 
 
 class Trial:
@@ -63,7 +37,7 @@ class Trial:
         self._compiled = compiled
         self._parameters = parameters
         self._ask = ask
-        snapshot, window = ask.snapshot, ask.window
+        snapshot, window = cast(Snapshot, ask.snapshot), ask.window
         with phase("views"):
             self._stored = {name: snapshot.stored(name) for name in compiled.stored}
             self._new = {name: snapshot.window(name, *window.range(name)) for name in compiled.new}
@@ -130,6 +104,25 @@ class Trial:
         return texts
 
 
+class SparkQueries:
+    """Queries as Spark computes them."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def parameters(self, prepared: Prepared, sets: Mapping[int, Arguments]) -> Parameters | None:
+        return parameters_of(self._spark, cast(CompiledChannel, prepared.compiled), sets)
+
+    def tries(self, prepared: Prepared, ask: Ask, parameters: Parameters) -> Trial:
+        return Trial(self._spark, cast(CompiledChannel, prepared.compiled), ask, parameters)
+
+    def blame(self, error: Exception) -> Blame:
+        return blame(error)
+
+    def reason(self, error: Exception) -> str:
+        return reason(error)
+
+
 def parameters_of(
     spark: SparkSession, compiled: CompiledChannel, sets: Mapping[int, Arguments]
 ) -> Parameters | None:
@@ -156,7 +149,3 @@ def _chosen(
         frame = frame.where(position.isin(wanted))
     unwanted = [record.position for record in without if record.dataset == dataset]
     return frame.where(~position.isin(unwanted)) if unwanted else frame
-
-
-def phase(name: str) -> AbstractContextManager[object]:
-    return PHASE_TIME.labels(name).time()

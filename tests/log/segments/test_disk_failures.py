@@ -137,3 +137,14 @@ def test_a_cancelled_publication_leaves_the_writer_alive(tmp_path: Path) -> None
         disk.sync_gate.set()
         log.append("reports", [b'{"n":3}']).result()
         assert contents(tmp_path) == [{"n": 1}, {"n": 3}]
+
+
+def test_a_log_that_could_not_be_opened_can_be_opened_later(tmp_path: Path) -> None:
+    class FullDisk(Disk):
+        def open(self, path: Path, *, append: bool = True) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="space"):
+        log_at(tmp_path, disk=FullDisk())
+    with log_at(tmp_path) as log:
+        log.open_dataset("reports")

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from operator import methodcaller
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -54,9 +55,11 @@ class PublicationLog:
         *,
         clock: Callable[[], float] = time.time,
         not_before_us: int = 0,
+        own_thread: bool = True,
         most_waiting_bytes: int = MOST_WAITING_BYTES,
     ) -> None:
-        """`not_before_us`: every record will be stamped later than this."""
+        """`not_before_us`: every record will be stamped later than this. Without a thread of its
+        own, whoever made it calls `step` after appending; all else is done when it is called."""
         self._most_waiting_bytes = most_waiting_bytes
         self._waiting_bytes = 0
         self._medium = medium
@@ -69,8 +72,10 @@ class PublicationLog:
         self._watchers: tuple[Callable[[], None], ...] = ()  # replaced, never changed
         self._gate = Lock()  # nothing is queued behind the mark that ends the thread
         self._show_ends()
-        self._thread = Thread(target=self._run, name="publication-log", daemon=True)
-        self._thread.start()
+        self._thread: Thread | None = None
+        if own_thread:
+            self._thread = Thread(target=self._run, name="publication-log", daemon=True)
+            self._thread.start()
 
     @property
     def address(self) -> str:
@@ -155,7 +160,10 @@ class PublicationLog:
                 return
             self._closed = True
             self._queue.put(None)
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
+        else:
+            self.step()
         for log in self._logs.values():
             log.close()
         self._medium.close()
@@ -186,32 +194,39 @@ class PublicationLog:
     def _command(self, run: Callable[[], _T]) -> _T:
         future: Future[_T] = Future()
         self._put(_Command(run, future))
+        if self._thread is None:
+            self.step()
         return future.result()
 
     # From here on: the writer thread.
 
     def _run(self) -> None:
+        while self.step(wait=True):
+            pass
+
+    def step(self, *, wait: bool = False) -> bool:
+        """One round: carry out all that is queued, in order. False: the log was closed. Waits for
+        something to do if it is to."""
+        taken: list[_Append | _Command | None] = []
+        with suppress(Empty):
+            taken.append(self._queue.get(block=wait))
+            while True:
+                taken.append(self._queue.get_nowait())
         running = True
-        while running:
-            taken = [self._queue.get()]
-            try:
-                while True:
-                    taken.append(self._queue.get_nowait())
-            except Empty:
-                pass
-            waiting: list[_Append] = []
-            for item in taken:
-                if item is None:
-                    running = False
-                elif not item.future.set_running_or_notify_cancel():
-                    continue  # the publisher went away before anything was written
-                elif isinstance(item, _Append):
-                    waiting.append(item)
-                else:
-                    self._commit(waiting)
-                    waiting = []
-                    self._execute(item)
-            self._commit(waiting)
+        waiting: list[_Append] = []
+        for item in taken:
+            if item is None:
+                running = False
+            elif not item.future.set_running_or_notify_cancel():
+                continue  # the publisher went away before anything was written
+            elif isinstance(item, _Append):
+                waiting.append(item)
+            else:
+                self._commit(waiting)
+                waiting = []
+                self._execute(item)
+        self._commit(waiting)
+        return running
 
     def _execute(self, command: _Command) -> None:
         try:

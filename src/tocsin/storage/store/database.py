@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import Connection, event, exc, select
+from sqlalchemy import Connection, Engine, event, exc, select
 
 from tocsin.errors import Conflict, SettingError, TocsinError, Unavailable
 from tocsin.storage.store import schema
@@ -70,6 +70,11 @@ class Database:
 
     def use_clock(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+
+    @property
+    def engine(self) -> Engine:
+        """For those who watch what is committed, and break it: the fault simulation."""
+        return self._engine
 
     @property
     def shown(self) -> str:

@@ -3,17 +3,20 @@
 Ships with the product, so that whoever writes a policy can see it hold the promises under lost
 notices, crashes and moves: `World(seed, policies=["mine"]).run(60)` raises `BrokenPromise` if not.
 `World` has two brokers and channels, `NetworkWorld` a tree of brokers that also routes records, and
-in a `PageWorld` results mention attachments.
+in a `PageWorld` results mention attachments. These model the cluster; in a `ClusterWorld` it is the
+real one, on a disk that breaks. `mutants` has the bugs that all this must find.
 Imported by tests and tools only.
 """
 
 from tocsin.testing.simulation.checkers import BrokenPromise
+from tocsin.testing.simulation.cluster import ClusterWorld
 from tocsin.testing.simulation.network import NetworkWorld
 from tocsin.testing.simulation.pages import PageWorld
 from tocsin.testing.simulation.world import World
 
-KINDS: dict[str, type[World] | type[NetworkWorld] | type[PageWorld]] = {
+KINDS: dict[str, type[World]] = {
     "channels": World,
+    "cluster": ClusterWorld,
     "network": NetworkWorld,
     "pages": PageWorld,
 }

@@ -23,9 +23,11 @@ class Agenda:
         self.at(self.now + delay_s, do)
 
     def run(self, until: float = float("inf")) -> None:
-        """Without an end: until there is nothing left to do."""
+        """Without an end: until there is nothing left to do. An action may run the agenda itself,
+        to wait while everything else goes on."""
         while self._due and self._due[0][0] <= until:
-            self.now, _, do = heapq.heappop(self._due)
+            at_s, _, do = heapq.heappop(self._due)
+            self.now = max(self.now, at_s)
             do()
         if until < float("inf"):
-            self.now = until
+            self.now = max(self.now, until)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,6 +33,7 @@ class DeliveryChecker:
     count: int = 0
     gaps: int = 0
     ends: int = 0
+    on_begin: Callable[[str], None] = lambda epoch: None
 
     def began(self, client: str, subscription: int, epoch: str, position: int) -> None:
         """The client was told that it has all up to there."""
@@ -40,6 +41,7 @@ class DeliveryChecker:
         may = max(begin, self.acknowledged.get((subscription, epoch), 0))
         promise(position <= may, f"{client}, {subscription}: begins at {position}, not at {may}")
         self.beginnings[client, subscription, epoch] = position
+        self.on_begin(epoch)
         self.delivered.setdefault((client, subscription), (epoch, position))
 
     def forgotten(self, client: str, subscription: int) -> None:

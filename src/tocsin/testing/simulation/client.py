@@ -8,6 +8,7 @@ from typing import Any
 
 from tocsin.broker.machine.effects import Answer, SendInline, Signal
 from tocsin.client.feed import Feed, Wanted
+from tocsin.client.feed import Result as Taken
 from tocsin.model import Result, Subscription
 from tocsin.protocol.client import Missing, ResultInfo, ResultsFrame, SubscriptionInfo
 from tocsin.testing.simulation.checkers import DeliveryChecker, promise
@@ -35,6 +36,7 @@ class SimulatedClient:
         self._send = send
         self._acks = acks
         self._gets: dict[int, tuple[int, Feed, Wanted]] = {}  # under way
+        self._taken: dict[int, Taken] = {}  # the newest of each subscription
 
     def backend(self, number: int) -> int:
         info = self.feeds[number].info
@@ -70,6 +72,7 @@ class SimulatedClient:
 
     def forget(self, number: int) -> None:
         del self.feeds[number]
+        self._taken.pop(number, None)
         self._checker.forgotten(self.name, number)
 
     def restart(self) -> None:
@@ -148,12 +151,20 @@ class SimulatedClient:
         for number, feed in self.feeds.items():
             while not self.stalled and (result := feed.take()) is not None:
                 self._checker.got(self.name, number, self.backend(number), result)
+                self._taken[number] = result
                 if self._acks():
                     feed.acknowledge(result)
             acknowledgement = feed.acknowledgement()
             if acknowledgement is not None:
                 self._send(("ack", number, *acknowledgement))
             self._ask(number, feed)
+
+    def acknowledge_all(self) -> None:
+        """What it has taken so far."""
+        for number, feed in self.feeds.items():
+            if number in self._taken:
+                feed.acknowledge(self._taken[number])
+        self.go_on()
 
     def _ask(self, number: int, feed: Feed) -> None:
         wanted = feed.wanted()

@@ -51,7 +51,7 @@ class World:
         self.restarts = 0  # of brokers that found another store
         # By broker, its arrival and incarnation: the connection that an attach is for.
         self.arriving: dict[tuple[str, int, int], int] = {}
-        self.cluster = ModelCluster()
+        self.cluster = self._new_cluster()
         self.delivery = DeliveryChecker(self.cluster)
         self.in_step = StepChecker(self.cluster)
         self._connections = 0
@@ -60,6 +60,9 @@ class World:
         self.channels, self.backends = list(channels), [*channels, *filters]
         self.brokers = [SimulatedBroker(self, name) for name in names]
         self.clients = [self._client(f"client-{n}") for n in range(self.random.randint(1, 5))]
+
+    def _new_cluster(self) -> ModelCluster:
+        return ModelCluster()
 
     def _client(self, name: str) -> SimulatedClient:
         inline = self.random.random() < 0.4

@@ -10,9 +10,10 @@ from pathlib import Path
 
 
 class Disk:
-    def open(self, path: Path) -> int:
-        """Open for appending, creating the file if it is missing."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    def open(self, path: Path, *, append: bool = True) -> int:
+        """Open for appending, or for writing in place; the file is created if it is missing."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else 0)
+        return os.open(path, flags, 0o644)
 
     def close(self, handle: int) -> None:
         os.close(handle)
@@ -22,6 +23,10 @@ class Disk:
         view = memoryview(data)
         while view:
             view = view[os.write(handle, view) :]
+
+    def overwrite(self, handle: int, data: bytes) -> None:
+        """Put `data` at the beginning of a file that was opened for writing in place."""
+        os.pwrite(handle, data, 0)
 
     def sync(self, handle: int) -> None:
         """Return when the file's bytes and size survive a power cut."""

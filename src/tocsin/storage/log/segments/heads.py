@@ -25,6 +25,7 @@ from zlib import crc32
 import msgspec
 
 from tocsin.errors import Unavailable
+from tocsin.storage.log.segments.disk import Disk
 
 NAME = "heads"
 _FRAME_BYTES = 18
@@ -41,18 +42,19 @@ class Heads(msgspec.Struct, frozen=True):
 class HeadsFile:
     """The writer's side; one per log directory."""
 
-    def __init__(self, directory: Path) -> None:
-        self._handle = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        self._disk = disk
+        self._handle = disk.open(directory / NAME, append=False)
 
     def write(self, heads: Heads, *, sync: bool = False) -> None:
         # What an older, longer text left behind lies beyond the frame's length: readers ignore it.
         body = msgspec.json.encode(heads)
-        os.pwrite(self._handle, b"%08x %08d %b" % (crc32(body), len(body), body), 0)
+        self._disk.overwrite(self._handle, b"%08x %08d %b" % (crc32(body), len(body), body))
         if sync:
-            os.fdatasync(self._handle)
+            self._disk.sync(self._handle)
 
     def close(self) -> None:
-        os.close(self._handle)
+        self._disk.close(self._handle)
 
 
 def read(directory: Path) -> Heads:

@@ -25,10 +25,14 @@ class Segments:
         self._disk = disk or Disk()
         durable.make_directory(directory)
         self._lock = lock(directory)
-        known = heads.read_once(directory)
+        try:
+            known = heads.read_once(directory)
+            self._heads = heads.HeadsFile(directory, self._disk)
+        except BaseException:  # whoever tries again must not find it taken
+            os.close(self._lock)
+            raise
         self._known_us = known.last_us if known is not None else 0
         self._unopened = known.ends | known.unopened if known is not None else {}
-        self._heads = heads.HeadsFile(directory)
 
     @property
     def address(self) -> str:

@@ -1,0 +1,250 @@
+"""A world whose cluster is the real one: publication log, store, runs, housekeeping and notices, on
+a disk that loses what was not synced, with clocks that are set, and killed at any operation.
+
+Which kinds of fault there are is drawn for each seed. In the end they cease, and without anybody
+publishing or subscribing anew everything that was promised must be there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from tocsin.broker.machine.events import NewHead
+from tocsin.errors import NotFound, Unavailable
+from tocsin.model import Departure
+from tocsin.spark.asking import Overlong
+from tocsin.testing.simulation.broker import SimulatedBroker
+from tocsin.testing.simulation.checkers import BrokenPromise, promise
+from tocsin.testing.simulation.client import SimulatedClient
+from tocsin.testing.simulation.cluster_process import ClusterProcess
+from tocsin.testing.simulation.created import created
+from tocsin.testing.simulation.disk import SimulatedDisk
+from tocsin.testing.simulation.history import HistoryChecker
+from tocsin.testing.simulation.observed import ObservedCluster
+from tocsin.testing.simulation.publishers import Publishers
+from tocsin.testing.simulation.questions import INTERESTS, POISON, SparkIsGone
+from tocsin.testing.simulation.world import World
+
+KINDS = ("a", "b", "c")
+FAULTS = ("crash", "power", "disk", "network", "clock", "spark", "brokers", "rot")
+HEALING_S = 120.0  # within which everything must have come true
+
+
+class ClusterWorld(World):
+    cluster: ObservedCluster
+
+    def __init__(self, seed: int, policies: Sequence[str] = ()) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="tocsin-simulation-", dir=_memory()))
+        super().__init__(seed, policies, channels=range(len(INTERESTS)))
+        self.scale = 1.0
+        self.closed = False
+        draw = self.random
+        count = draw.choice([1, 2, len(FAULTS)])
+        self.faults = set(draw.sample(FAULTS, count))
+        self.publishers = Publishers(
+            self.process, self.agenda, draw, lambda: self._now("network"), self.delay_s
+        )
+        self.history = HistoryChecker(self.cluster, self.publishers)
+        self.delivery.on_begin = lambda epoch: self.history.subscribed(epoch, self.now)
+
+    def _new_cluster(self) -> ObservedCluster:
+        self.disk = SimulatedDisk(self.random)
+        self.process = ClusterProcess(self, self.directory, self.disk)
+        return ObservedCluster(process=self.process)
+
+    def _now(self, kind: str) -> bool:
+        """Whether there are faults of that kind now."""
+        return self.faulty and kind in self.faults
+
+    def delay_s(self) -> float:
+        slow = self._now("network") and self.random.random() < 0.1
+        return self.random.expovariate(1.0 if slow else 20.0)
+
+    # -- what the cluster is in -------------------------------------------------------------------
+
+    def committed(self) -> None:
+        self.cluster.look()
+
+    def cluster_died(self) -> None:
+        self.cluster.lost_sight()
+        if not self.closed:
+            self.later(self.random.random() * 2.0, self.process.start)
+
+    def notify(
+        self, broker: str, store_id: str, heads: list[NewHead], gone: list[Departure]
+    ) -> None:
+        (target,) = [known for known in self.brokers if known.name == broker]
+        for _ in range(self.random.choice([0, 1, 1, 2]) if self._now("network") else 1):
+            late = self.random.choice([1, 1, 10]) if self._now("network") else 1
+            self.later(self.delay_s() * late, lambda: target.notice(store_id, heads, gone))
+
+    def query_s(self) -> float:
+        if self._now("spark"):
+            draw = self.random.random()
+            if draw < 0.1:
+                raise SparkIsGone("Spark's Java process does not answer")
+            if draw < 0.15:
+                raise Overlong("it took longer than it may")
+        slow = self.faulty and self.random.random() < 0.2
+        return self.random.expovariate(0.5 if slow else 10.0)
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    def publish(self, backend: int) -> None:
+        records = []
+        for _ in range(self.random.choice([1, 1, 2, 5])):
+            who = POISON if self.random.random() < 0.02 else self.random.randrange(4)
+            records.append({"id": 0, "kind": self.random.choice(KINDS), "who": who})
+        self.publishers.publish("reports", records)
+
+    def _move_user(self) -> None:
+        record = {"who": self.random.randrange(4), "place": self.random.randrange(100)}
+        self.publishers.publish("users", [record])
+
+    def happen(self) -> None:
+        draw, choose = self.random.random(), self.random.choice
+        client, broker = choose(self.clients), choose(self.brokers)
+        with suppress(Unavailable):  # the cluster is down: whoever asked knows
+            if draw < 0.45:
+                self.publish(0)
+            elif draw < 0.60:
+                self._move_user()
+            elif draw < 0.75:
+                self._subscribers_act(client, broker)
+            else:
+                self._break_something(client, broker)
+
+    def _subscribers_act(self, client: SimulatedClient, broker: SimulatedBroker) -> None:
+        draw, choose = self.random.random(), self.random.choice
+        if draw < 0.5:
+            self.to_broker(client, ("subscribe", choose(self.backends)))
+        elif draw < 0.6 and client.feeds:
+            number = choose(sorted(client.feeds))
+            client.forget(number)
+            self.to_broker(client, ("unsubscribe", number))
+        elif draw < 0.7 and self.cluster.frontends:
+            subscription = choose(sorted(self.cluster.frontends))
+            with suppress(NotFound):  # it has just ended
+                self.cluster.move(subscription, broker.name)
+        elif draw < 0.8:
+            client.stalled = not client.stalled
+            client.go_on()
+        elif client.connection is not None:
+            self.break_connection(client.connection)
+
+    def _break_something(self, client: SimulatedClient, broker: SimulatedBroker) -> None:
+        choose, random = self.random.choice, self.random
+        kind = choose(sorted(self.faults))
+        process, disk = self.process, self.disk
+        if kind in ("crash", "power"):
+            draw = random.random()
+            if draw < 0.4 and process.alive:
+                process.fall(power=kind == "power")
+            elif draw < 0.8:
+                disk.crash_in = random.randrange(30)
+            else:
+                process.crash_at_commit = random.randrange(5)
+        elif kind == "disk":
+            draw = random.random()
+            if draw < 0.4:
+                disk.room = random.randrange(500)
+                self.later(random.expovariate(0.5), self._make_room)
+            elif draw < 0.7:
+                disk.failing_syncs = random.choice([1, 1, 3])
+            else:
+                disk.slow_s = random.choice([0.0, 0.3, 1.5])
+        elif kind == "clock":
+            process.skew_s += random.choice([-3600.0, -2.0, -0.5, 0.5, 2.0, 60.0])
+        elif kind == "brokers" and broker.machine is not None:
+            broker.crash()
+            self.later(random.random(), broker.start)
+        elif kind == "rot" and process.alive:
+            self._rot()
+
+    def _make_room(self) -> None:
+        self.disk.room = None
+
+    def _rot(self) -> None:
+        """A bit of the log is flipped; it is read again after a restart at the latest."""
+        segments = sorted((self.directory / "log" / "reports").glob("*.log"))
+        segments = [path for path in segments if path.stat().st_size > 0]
+        if segments:
+            self.process.fall(power=False)
+            self.disk.flip_bit(self.random.choice(segments))
+
+    # -- the course of it -------------------------------------------------------------------------
+
+    def run(self, happenings: int) -> None:
+        try:
+            with capture_logs():
+                self._run(happenings)
+        finally:
+            self.closed = True
+            if self.process.alive:
+                self.process.fall(power=False)
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _run(self, happenings: int) -> None:
+        faulty, self.faulty = self.faulty, False
+        self.process.create(created())
+        self.cluster.look()
+        for broker in self.brokers:
+            broker.start()
+        for user in range(4):
+            self.publishers.publish("users", [{"who": user, "place": 0}])
+        self.run_until(1.0)
+        for client in self.clients:
+            self.connect(client)
+            for interest in self.random.sample(self.backends, 2):
+                self.later(0.5, lambda c=client, i=interest: self.to_broker(c, ("subscribe", i)))  # type: ignore[misc]
+        self.run_until(2.0)
+        self.faulty = faulty
+        for _ in range(happenings):
+            self.run_until(self.now + self.random.expovariate(5.0))
+            self.happen()
+        self.quieten()
+
+    def quieten(self) -> None:
+        """No more faults, and nobody publishes or subscribes: what was promised comes true."""
+        self.faulty = False
+        self._make_room()
+        self.disk.slow_s, self.disk.failing_syncs, self.disk.crash_in = 0.0, 0, None
+        self.process.crash_at_commit = None
+        for client in self.clients:
+            client.stalled = False
+            client.go_on()
+        until = self.now + HEALING_S
+        while self.now < until:
+            self.run_until(self.now + 3.0)
+            for client in self.clients:
+                client.acknowledge_all()
+            with suppress(BrokenPromise):  # not yet
+                self._check_all()
+                return
+        self._check_all()
+
+    def _check_all(self) -> None:
+        promise(self.process.alive, "the cluster did not come back")
+        self.cluster.look()
+        for request in self.publishers.requests:
+            promise(request.place is not None, f"{request} was never taken")
+        self.history.check()
+        self.in_step.check(self.brokers)
+        for client in self.clients:
+            promise(client.connection is not None, f"{client.name} is not connected")
+            assert client.connection is not None
+            broker = self._pipes[client.connection][1].name
+            for number, feed in client.feeds.items():
+                self.delivery.everything_delivered(client.name, number, broker)
+                del feed
+
+
+def _memory() -> str | None:
+    """Files in memory are quicker; nothing here relies on a disk."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
