@@ -45,6 +45,10 @@ class Killed(BaseException):
     """What happens to a process happens to it between two statements."""
 
 
+# Threads of the process end as it does, and say so.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+
 @contextmanager
 def killed_after(statements: int) -> Iterator[None]:
     left = statements
@@ -62,13 +66,17 @@ def killed_after(statements: int) -> Iterator[None]:
         event.remove(Engine, "before_cursor_execute", count)
 
 
+LEASE_S = 0.3
+"""Who is killed here lives on as far as others can see: they wait until the lease is over."""
+
+
 def open_at_last(url: str, step: int) -> None:
     """Open the store again and again, killed a little later each time."""
     statements = 0
     while True:
         try:
             with killed_after(statements):
-                Store.open(url).close()
+                Store.open(url, lease_s=LEASE_S).close()
         except Killed:
             statements += step
         else:

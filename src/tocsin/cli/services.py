@@ -114,7 +114,7 @@ async def _up(settings: Settings, brokers: int) -> None:
         if takes_secret(settings):
             token = system.token("me", *scopes)
             out.print(f"token        {token}", soft_wrap=True)
-            if not await _grants_decide(system.cluster_url, token):
+            if not await _grants_decide(system.cluster_url, token, settings.authority):
                 out.print(f"grants       {NOTHING_GRANTED}", soft_wrap=True)
         out.print("\nready. Stop with Ctrl-C; everything is there again at the next start.")
         await stopped
@@ -126,10 +126,10 @@ async def _up(settings: Settings, brokers: int) -> None:
         await system.stop()
 
 
-async def _grants_decide(cluster_url: str, token: str) -> bool:
+async def _grants_decide(cluster_url: str, token: str, authority: str) -> bool:
     from tocsin.client.cluster import Cluster
 
-    cluster = Cluster(cluster_url, token)
+    cluster = Cluster(cluster_url, token, authority=authority)
     try:
         (roles,) = await cluster.sql("SHOW ROLES")
     finally:

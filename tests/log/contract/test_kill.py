@@ -20,7 +20,10 @@ PER_REQUEST = 4
 # first of its requests that was not: under the same key.
 WRITER = f"""
 import os, sys, threading
+from tocsin.service.logs import configure_logs
 from tocsin.storage.log import open_log
+
+configure_logs("warning", "json")
 
 log = open_log(sys.argv[1], segment_bytes=5000)
 log.open_dataset("reports")

@@ -113,9 +113,11 @@ class Database:
             self._lock.acquire()
         try:
             self._closed = True
-            self.lease.end()
-            self._writer.close()
-            self._engine.dispose()
+            try:
+                self.lease.end()
+            finally:  # whatever ends us meanwhile: the claim must not outlive us
+                self._writer.close()
+                self._engine.dispose()
         finally:
             self._lock.release()
 

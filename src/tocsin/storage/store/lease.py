@@ -191,14 +191,16 @@ class Lease:
             return
         in_time = threading.Timer(self._length_s / _BEATS, self._hang_up)
         in_time.start()
-        with self._renewing:
-            if self._taken is None and self._left_s() > 0:
-                with contextlib.suppress(Exception):
-                    self._put(self._terms._replace(place=""))
-            self._disconnect()
-        in_time.cancel()
         assert self._engine is not None
-        self._engine.dispose()
+        try:
+            with self._renewing:
+                if self._taken is None and self._left_s() > 0:
+                    with contextlib.suppress(Exception):
+                        self._put(self._terms._replace(place=""))
+        finally:
+            self._disconnect()
+            in_time.cancel()
+            self._engine.dispose()
 
     def _left_s(self) -> float:
         return self._sent_at + HELD * self._length_s - self._steady()
