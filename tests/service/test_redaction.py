@@ -89,7 +89,7 @@ async def test_no_line_of_a_service_holds_a_planted_token(
             await reader.read()
             writer.close()
     logging.getLogger("uvicorn.error").error("cannot parse /v1/open?token=%s", planted)
-    logging.getLogger("some.library").warning("cannot fetch http://h/?token=%s", spoilt)
+    logging.getLogger("some.client").warning("cannot fetch http://h/?token=%s", spoilt)
     structlog.get_logger().warning("odd", query={"token": planted}, url=f"/x?token={planted}")
     told = capfd.readouterr()
     lines = told.err + told.out
