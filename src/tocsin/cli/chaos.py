@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tocsin import extras
+from tocsin.cli.demo import company_servers
 from tocsin.cli.jars import ensure_jars
 from tocsin.cli.options import Config, Profile, Set, settings_from
 from tocsin.cli.output import complain, err, show_table
-from tocsin.cli.progress import Watch
 from tocsin.errors import Unavailable
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 
@@ -55,10 +54,9 @@ def chaos(
             until.callback(err.print, f"the logs are in {folder}/data/logs", soft_wrap=True)
         else:
             until.callback(shutil.rmtree, folder, ignore_errors=True)
-        servers = _servers(until) if profile == "company" else []
-        place = _place(folder, servers, until)
-        urls = [server.url for server in servers] or ["", ""]
-        addresses = dict(zip(("log", "store"), urls, strict=True))
+        servers = company_servers(until) if profile == "company" else {}
+        place = _place(folder, list(servers.values()), until)
+        addresses = {setting: server.url for setting, server in servers.items()}
         flags = {"profile": profile, **DEFAULTS, **addresses}
         settings = settings_from(config, set_, **flags, data=(place.disk or folder) / "data")
         if tls:
@@ -94,22 +92,6 @@ DEFAULTS = {
     "log_level": "warning",
 }
 """Quick to start, soon busy with its files, and not patient with Java that hangs."""
-
-
-def _servers(until: ExitStack) -> list[Server]:
-    """Kafka and PostgreSQL, for as long as the run lasts."""
-    extras.require("kafka")
-    extras.require("postgresql")
-    from tocsin.dev.kafka import Kafka
-    from tocsin.dev.postgresql import PostgreSQL
-    from tocsin.dev.throwaway import Throwaway
-
-    with Watch(err) as watch:
-        for kind in (Kafka, PostgreSQL):
-            kind.install(watch)
-        throwaway = until.enter_context(Throwaway())
-        watch.begin("starting Kafka and PostgreSQL", 0)
-        return [throwaway.start(Kafka), throwaway.start(PostgreSQL)]
 
 
 def _place(folder: Path, servers: list[Server], until: ExitStack) -> Place:

@@ -26,14 +26,16 @@ from tocsin.settings import SHORT_LIVED_JAVA, Settings
 
 if TYPE_CHECKING:
     from tocsin.demo.driver import Report
+    from tocsin.dev.server import Server
 
 
 def register(app: typer.Typer) -> None:
     app.command()(command(demo))
 
 
-def company_servers(until: ExitStack) -> dict[str, str]:
-    """Kafka and PostgreSQL for as long as the demo lasts, installed if they are not there."""
+def company_servers(until: ExitStack) -> dict[str, Server]:
+    """Kafka and PostgreSQL until then, installed if they are not there; by the setting that names
+    each."""
     extras.require("kafka")
     extras.require("postgresql")
     from tocsin.dev.kafka import Kafka
@@ -45,7 +47,7 @@ def company_servers(until: ExitStack) -> dict[str, str]:
             kind.install(watch)
         throwaway = until.enter_context(Throwaway())
         watch.begin("starting Kafka and PostgreSQL", 0)
-        return {"log": throwaway.start(Kafka).url, "store": throwaway.start(PostgreSQL).url}
+        return {"log": throwaway.start(Kafka), "store": throwaway.start(PostgreSQL)}
 
 
 Subscribers = Annotated[int, typer.Option(min=1, help="people in the city")]
@@ -91,7 +93,8 @@ def demo(
     """Play a busy hour of a city in a minute, and check that nobody missed anything."""
     files.check()
     with ExitStack() as servers:
-        addresses = company_servers(servers) if profile == "company" else {}
+        started = company_servers(servers) if profile == "company" else {}
+        addresses = {setting: server.url for setting, server in started.items()}
         flags = {"profile": profile, "master": master, **addresses, **caching.flags()}
         data = files.data or Path(tempfile.mkdtemp(prefix="tocsin-demo-"))
         settings = short_lived(settings_from(config, set_, **flags, data=data))
