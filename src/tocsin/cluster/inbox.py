@@ -18,13 +18,13 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from tocsin import durable
 from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.formats import RawRecord, Unreadable, format_of_file, read
 from tocsin.cluster.intake import OWNED, Intake
 from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import Dataset
 from tocsin.protocol.publishing import Rejection
-from tocsin.storage import durable
 
 log = structlog.get_logger()
 
@@ -128,7 +128,7 @@ class Inbox:
         durable.make_directory(refused)
         target = _free(refused / file.name)
         durable.move(file, target)
-        target.with_name(target.name + ".reason").write_text(str(error) + "\n")
+        durable.write(target.with_name(target.name + ".reason"), f"{error}\n".encode())
         log.warning("a dropped file was refused", file=file.name, reason=str(error))
 
     def _tell(self, file: Path, rejections: list[Rejection]) -> None:

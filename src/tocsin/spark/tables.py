@@ -19,6 +19,7 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tocsin import durable
 from tocsin.errors import NotFound
 from tocsin.model import Dataset
 from tocsin.protocol.columns import POSITION
@@ -33,7 +34,6 @@ from tocsin.spark.records import (
     schema_of,
 )
 from tocsin.spark.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
-from tocsin.storage import durable
 from tocsin.storage.log import Reader
 from tocsin.storage.store.data_file import DataFile
 
