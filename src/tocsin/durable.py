@@ -7,12 +7,16 @@ nothing is left of it if there is no room.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tocsin.errors import Unavailable
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 EVERYBODY = 0o644
 OWNER = 0o600
 
@@ -54,6 +58,14 @@ def create(path: Path, data: bytes, *, mode: int = EVERYBODY) -> None:
         os.link(fresh, path)
         fresh.unlink()
         sync(path.parent)
+
+
+def not_written(what: str, error: OSError, again: str = "try again") -> Unavailable:
+    """What whoever wanted it written hears."""
+    return Unavailable(
+        f"{what} cannot be written: {error.strerror or error}",
+        hint=f"free disk space and {again}" if error.errno in FULL else again,
+    )
 
 
 @contextmanager

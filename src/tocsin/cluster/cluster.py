@@ -51,6 +51,7 @@ from tocsin.protocol.publishing import Published
 from tocsin.service.addresses import checked_address
 from tocsin.service.keys.notices import NoticeSecrets
 from tocsin.service.keys.verifier import TokenVerifier
+from tocsin.service.room import full_disks
 from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
 from tocsin.spark.asking import Record
@@ -62,7 +63,7 @@ from tocsin.storage.content import open_content
 from tocsin.storage.data_directory import DataDirectory
 from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.log.kafka import KafkaAddress
-from tocsin.storage.store.incarnation import read_note, write_note
+from tocsin.storage.store.incarnation import Seen, read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 
@@ -104,6 +105,12 @@ class Cluster:
             clock=self.clock.now,
         )
         self.attachments = self._open_attachments(data)
+        self._directories = (
+            data,
+            None if "://" in log_address else Path(log_address),
+            store.directory,
+            self.attachments.content.incoming,
+        )
         self.intake = Intake(
             self.log, self.store.catalog.dataset, settings.record_limit_bytes, self.attachments
         )
@@ -146,8 +153,11 @@ class Cluster:
                 meaning="what was found since the backup is found again, as far as records are"
                 " kept; subscriptions and markers are those of the backup",
             )
-        self._noted = self.store.incarnation.seen()
-        write_note(self._data, self._noted)
+        self._noted: Seen | None = None
+        try:
+            self._note()
+        except OSError as error:  # a full disk: next time
+            log.warning("how far the store is was not noted", reason=str(error))
 
     def _note(self) -> None:
         seen = self.store.incarnation.seen()
@@ -306,6 +316,8 @@ class Cluster:
         lasting = [
             *([] if of_lease is None else [of_lease]),
             *([] if of_spark is None else [of_spark]),
+            *full_disks(self._directories),
+            *(f"dropped file {trouble}" for trouble in self.inbox.troubles.lasting()),
             *([] if self._matches is None else self._matches.troubles.lasting()),
             *(f"dataset {trouble}" for trouble in self.feeds.troubles.lasting()),
             *(f"delivery of channel {trouble}" for trouble in self.deliveries.troubles.lasting()),

@@ -40,4 +40,6 @@ def write_whole(path: Path, text: str, *, mode: int) -> None:
         durable.make_directory(path.parent)
         durable.write(path, text.encode(), mode=mode)
     except OSError as error:
+        if error.errno in durable.FULL:
+            raise durable.not_written(str(path), error) from None
         raise InvalidInput(f"cannot write {path}: {error.strerror}", field="file") from None
