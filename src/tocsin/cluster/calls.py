@@ -330,6 +330,7 @@ class Calls:
             store_id=self._store.shown_id,
             waits_for=self._store.waits_for,
             trouble=self._cluster.trouble,
+            warnings=self._cluster.warnings,
         )
 
 

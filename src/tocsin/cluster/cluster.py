@@ -154,10 +154,8 @@ class Cluster:
                 " kept; subscriptions and markers are those of the backup",
             )
         self._noted: Seen | None = None
-        try:
-            self._note()
-        except OSError as error:  # a full disk: next time
-            log.warning("how far the store is was not noted", reason=str(error))
+        self._unnoted: str | None = None  # why it cannot be noted
+        self._try_to_note()
 
     def _note(self) -> None:
         seen = self.store.incarnation.seen()
@@ -165,15 +163,24 @@ class Cluster:
             write_note(self._data, seen)
             self._noted = seen
 
+    def _try_to_note(self) -> None:
+        try:
+            self._note()
+        except Exception as error:  # a full disk, or the store is away: next time
+            report = log.exception if is_bug(error) else log.warning
+            report("how far the store is was not noted", reason=str(error))
+            self._unnoted = (
+                f"how far the store is cannot be noted in {self._data}, so that one restored from"
+                f" a backup might not be known as such: {error}; let it be written"
+            )
+        else:
+            self._unnoted = None
+
     async def _keep_note(self) -> None:
         """Of how far the store is, from which a restored one is known."""
         while True:
             await asyncio.sleep(NOTE_EVERY_S)
-            try:
-                await asyncio.to_thread(self._note)
-            except Exception as error:  # a full disk, or the store is away: next time
-                report = log.exception if is_bug(error) else log.warning
-                report("how far the store is was not noted", reason=str(error))
+            await asyncio.to_thread(self._try_to_note)
 
     def _match_consumer(self) -> MatchConsumer | None:
         if not runs_in_real_time(self.settings):
@@ -323,6 +330,16 @@ class Cluster:
             *(f"delivery of channel {trouble}" for trouble in self.deliveries.troubles.lasting()),
         ]
         return "; ".join(lasting) or None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What may lose what was acknowledged, and what to do: records flow all the same."""
+        risk, unnoted = self.store.risk, self._unnoted
+        return [
+            *([] if risk is None else [f"the store may lose commits at a power cut: {risk}"]),
+            *([] if unnoted is None else [unnoted]),
+            *self.log.warnings,
+        ]
 
     @property
     def matches_waiting(self) -> int:

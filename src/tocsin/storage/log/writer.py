@@ -82,6 +82,11 @@ class PublicationLog:
         """By which `open_reader` finds it, from any process."""
         return self._medium.address
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """How the medium is set to lose what was acknowledged, and what to do about it."""
+        return self._medium.warnings
+
     def append(
         self, dataset: str, records: Sequence[Record], key: str | None = None
     ) -> Future[Appended]:

@@ -38,6 +38,10 @@ class Segments:
     def address(self) -> str:
         return str(self._directory)
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        return ()
+
     def known_us(self) -> int:
         return self._known_us
 
