@@ -55,7 +55,6 @@ class Store:
         self.results = Results(database)
         self.deliveries = Deliveries(database)
         self.files = DatasetFiles(database)
-        self.gaps = Gaps(database)
         self.feeds = Feeds(database)
 
     @classmethod
