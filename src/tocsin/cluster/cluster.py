@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -56,6 +56,7 @@ from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
 from tocsin.spark.asking import Record
 from tocsin.spark.engine import Engine
+from tocsin.spark.java_environment import kill_java
 from tocsin.spark.session import runs_in_real_time
 from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
@@ -72,8 +73,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 COLLECT_EVERY_S = 3600.0
 NOTE_EVERY_S = 10.0
+KILL_EVERY_S = 0.1
 STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure starts small
 
 
@@ -268,11 +272,10 @@ class Cluster:
 
     async def _run_engine(self) -> None:
         """Until it is dead."""
-        engine = await asyncio.to_thread(
-            Engine, self.settings, self.store, self.log, self._committed, self._bury, self.clock
-        )
+        given = self.settings, self.store, self.log, self._committed, self._bury, self.clock
+        engine = await _starting(lambda: Engine(*given))
         try:
-            await asyncio.to_thread(engine.start)
+            await _starting(engine.start)
             self._engine = engine
             self._engine_starts += 1
             log.info("ready", spark=self.settings.master)
@@ -456,6 +459,20 @@ class Cluster:
         return await self.intake.publish(
             dataset, records, publisher=publisher, source=source, key=key, elsewhere=elsewhere
         )
+
+
+async def _starting(start: Callable[[], T]) -> T:
+    """What starts Spark, on a thread of its own. Who is asked to stop does not wait for Spark:
+    without Java the thread soon ends."""
+    starting = asyncio.create_task(asyncio.to_thread(start))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        while not starting.done():  # Java may be about to be started
+            kill_java()
+            await asyncio.wait({starting}, timeout=KILL_EVERY_S)
+        starting.exception()
+        raise
 
 
 def _refuse_shared_private(channel: Channel) -> None:
