@@ -100,9 +100,9 @@ class Site:
         subscription = (await self.subscriptions())[-1]["subscription"]
         return await self.http.delete(f"/v1/subscriptions/{subscription}")
 
-    async def execute(self) -> httpx.Response:
-        statement = f"CREATE ROLE role_{next(self._numbers)}"
-        return await self.http.post("/v1/statements", json={"sql": statement})
+    async def execute(self, statement: str) -> httpx.Response:
+        sql = statement.format(next(self._numbers))
+        return await self.http.post("/v1/statements", json={"sql": sql})
 
     async def revoke(self) -> httpx.Response:
         subjects = [f"somebody {next(self._numbers)}"]
@@ -136,7 +136,8 @@ CALLS: list[Callable[[Site], Coroutine[Any, Any, httpx.Response]]] = [
     Site.run,
     Site.acknowledge,
     Site.unsubscribe,
-    Site.execute,
+    partial(Site.execute, statement="CREATE ROLE role_{}"),
+    partial(Site.execute, statement="CREATE DATASET dataset_{} (n INT)"),
     Site.revoke,
 ]
 

@@ -198,13 +198,17 @@ class _Spool:
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(_COMING_BYTES)  # noqa: SIM115 (see close)
+        self._come_bytes = 0
 
     def reserve(self, size_bytes: int) -> None:
-        """Memory, for most; the rest is seen when it comes."""
+        if size_bytes > _COMING_BYTES:
+            self._file.rollover()
+            os.posix_fallocate(self._file.fileno(), 0, size_bytes)
 
     def write(self, data: bytes) -> None:
-        self._file.seek(0, os.SEEK_END)
+        self._file.seek(self._come_bytes)
         self._file.write(data)
+        self._come_bytes += len(data)
 
     def read(self, start: int, most_bytes: int) -> bytes:
         self._file.seek(start)
