@@ -28,6 +28,7 @@ from tocsin.errors import (
 from tocsin.model import Channel, Dataset
 from tocsin.protocol.client import SubscriptionInfo, SubscriptionList
 from tocsin.protocol.cluster import (
+    Arrived,
     AttachRequest,
     BoundFilter,
     BrokerSubscriptions,
@@ -68,6 +69,7 @@ def routes(cluster: Cluster) -> list[Route]:
     attachments = AttachmentCalls(
         cluster.attachments,
         AttachmentAccess(cluster.store, cluster.routing),
+        cluster.throttle,
         settings.attachment_limit_bytes,
     )
     return [
@@ -138,9 +140,7 @@ def _broker_routes(c: Calls) -> list[Route]:
             "the frontend subscriptions that a broker serves",
             answers=BrokerSubscriptions,
         ),
-        Route(
-            "POST", mine + "/attach", c.attach, broker, arriving, AttachRequest, SubscriptionList
-        ),
+        Route("POST", mine + "/attach", c.attach, broker, arriving, AttachRequest, Arrived),
         Route("GET", mine + "/news", c.news, broker, news, answers=News, query=NewsQuery),
     ]
 

@@ -27,7 +27,8 @@ class RelayCalls:
     async def publish(self, call: Call) -> Response:
         form = is_form(call.request.headers.get("content-type"))  # with attachments: as it comes
         body = call.request.stream() if form else await call.bytes()
-        headers = _passed_on(call, "content-type", "idempotency-key")
+        names = ("content-length",) if form else ()
+        headers = _passed_on(call, "content-type", "idempotency-key", *names)
         return await _relayed(self._link.publish(call.path["name"], body, headers))
 
     async def upload(self, call: Call) -> Response:
@@ -49,7 +50,8 @@ async def _relayed(answer: Awaitable[Relayed]) -> Response:
         relayed = await answer
     except ClientDisconnect:
         raise InvalidInput("the body was cut short", field="body") from None
-    return Response(relayed.body, relayed.status, media_type=relayed.media_type)
+    later = None if relayed.retry_after is None else {"retry-after": relayed.retry_after}
+    return Response(relayed.body, relayed.status, later, relayed.media_type)
 
 
 def relay_routes(calls: RelayCalls) -> list[Route]:
