@@ -176,8 +176,22 @@ async def test_a_request_larger_than_a_second_passes_and_is_paid_off(
     assert (await called(cluster, ANN, "POST", RECORDS, many)).status_code == 200
     refused = await called(cluster, ANN, "POST", RECORDS, {"n": 1})
     assert refused.headers["retry-after"] == "10"
-    after(cluster, 10)
+    after(cluster, 9.75)
+    assert (await called(cluster, ANN, "POST", RECORDS, [{"n": 1}] * 4)).status_code == 429
+    after(cluster, 0.25)
     assert (await called(cluster, ANN, "POST", RECORDS, many)).status_code == 200
+
+
+async def test_a_large_body_is_refused_whole_when_it_has_been_read(
+    cluster: SparklessCluster,
+) -> None:
+    await sql(cluster, "SET QUOTA publications = 10000 PER SECOND FOR EVERYBODY")
+    many = [{"n": number} for number in range(8000)]
+    assert (await called(cluster, ANN, "POST", RECORDS, many)).status_code == 200
+    end = cluster.log.ends()["reports"]
+    assert (await called(cluster, ANN, "POST", RECORDS, many)).status_code == 429
+    assert cluster.log.ends()["reports"] == end
+    assert (await called(cluster, ANN, "POST", RECORDS, many[:1000])).status_code == 200
 
 
 async def test_bytes_are_those_of_bodies_statements_and_attachments(

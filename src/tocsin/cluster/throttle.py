@@ -21,6 +21,7 @@ from tocsin.storage.store.quotas import Quotas
 
 T = TypeVar("T")
 
+ANY_NUMBER = 10**12  # of records, before they are read
 _FREE = frozenset({"admin", "broker"})
 
 
@@ -44,12 +45,14 @@ class Throttle:
 
     def require(self, identity: Identity, size_bytes: int) -> None:
         """Raise unless a publication of so many bytes could be taken now. Takes nothing: how many
-        records there are is known when they have been read."""
-        self._check(self._rates.refused, identity, 1, size_bytes)
+        records there are is known when they have been read. Whoever comes again when they are told
+        to finds room for any number."""
+        if self._refused(self._rates.refused, identity, 1, size_bytes) is not None:
+            _refuse(self._refused(self._rates.refused, identity, ANY_NUMBER, size_bytes))
 
     def take(self, identity: Identity, publications: int, size_bytes: int) -> None:
         """Raise unless there is room for all of it."""
-        self._check(self._rates.take, identity, publications, size_bytes)
+        _refuse(self._refused(self._rates.take, identity, publications, size_bytes))
 
     def upload(self, identity: Identity, publications: int, size_bytes: int | None) -> None:
         """The same for what is stored as it comes, so that it must say first how much it is."""
@@ -69,13 +72,13 @@ class Throttle:
             yield record
         self.take(identity, count, size_bytes)
 
-    def _check(
+    def _refused(
         self,
         ask: Callable[[str, dict[QuotaName, int], int], Refused | None],
         identity: Identity,
         publications: int,
         size_bytes: int,
-    ) -> None:
+    ) -> QuotaExceeded | None:
         amounts: dict[QuotaName, int] = {"publications": publications, "bytes": size_bytes}
         sizes = {name: self.size(name, identity) for name in amounts}
         costs = {
@@ -83,18 +86,24 @@ class Throttle:
             for name, size in sizes.items()
             if size is not None and amounts[name]
         }
+        if not costs:
+            return None
         with self._lock:
-            refused = ask(identity.subject, costs, self._clock()) if costs else None
-        if refused is not None:
-            raise refusal(_exceeded(identity.subject, refused, sizes[refused.name]))
+            refused = ask(identity.subject, costs, self._clock())
+        return None if refused is None else _exceeded(identity, refused, sizes[refused.name])
 
 
-def _exceeded(subject: str, refused: Refused, size: int | None) -> QuotaExceeded:
+def _exceeded(identity: Identity, refused: Refused, size: int | None) -> QuotaExceeded:
     wait_s = -(-refused.wait // SECOND)
     return QuotaExceeded(
-        f"{subject} may publish {size} {refused.name} a second, and has used them up",
+        f"{identity.subject} may publish {size} {refused.name} a second, and has used them up",
         retry_after_s=wait_s,
         field=refused.name,
         hint=f"come again in {wait_s} s, or have an admin say:"
         f" SET QUOTA {refused.name} = … PER SECOND FOR ROLE …",
     )
+
+
+def _refuse(error: QuotaExceeded | None) -> None:
+    if error is not None:
+        raise refusal(error)

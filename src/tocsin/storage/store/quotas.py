@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from sqlalchemy import Connection, delete, func, insert, select
 
-from tocsin.errors import QuotaExceeded
+from tocsin.errors import Forbidden, QuotaExceeded
 from tocsin.model import EVERYBODY, Quota, QuotaName
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, reads, writes
 from tocsin.storage.store.grants import Credentials
 from tocsin.storage.store.names import require
 
+_COUNTED: tuple[QuotaName, ...] = ("subscriptions", "parameter_sets")
 _quotas = schema.quotas
 _backend = schema.backend_subscriptions
 _frontend = schema.frontend_subscriptions
@@ -81,12 +82,14 @@ class Quotas:
         wanted: Mapping[str, Mapping[str, int]],
     ) -> None:
         """Raise unless all that is `wanted` has room: by subscriber, new subscriptions to each
-        channel. Who has `shown` nothing has no role."""
-        if shown is not None and shown.admin:
+        channel."""
+        if shown is None:
+            self._refuse_unknown()
             return
-        roles = () if shown is None else shown.roles
-        most = self.sizes.of("subscriptions", roles)
-        most_sets = self.sizes.of("parameter_sets", roles)
+        if shown.admin:
+            return
+        most = self.sizes.of("subscriptions", shown.roles)
+        most_sets = self.sizes.of("parameter_sets", shown.roles)
         if most is None and most_sets is None:
             return
         for subscriber, by_channel in wanted.items():
@@ -95,6 +98,15 @@ class Quotas:
             for channel, count in by_channel.items():
                 whose = f"{subscriber} in {channel}"
                 _require("parameter_sets", whose, used[channel], count, most_sets)
+
+    def _refuse_unknown(self) -> None:
+        """Where roles decide, a broker must say who asks."""
+        if any(name in _COUNTED for name, _ in self.sizes.by_role):
+            raise Forbidden(
+                "subscriptions have quotas here, and the broker does not say who asks",
+                field="role",
+                hint="upgrade the broker",
+            )
 
     def _change(self, write: Write) -> None:
         sizes = _sizes(write.connection)
