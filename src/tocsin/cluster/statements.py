@@ -100,7 +100,7 @@ async def execute(
         else:
             (statement,) = run
             with placed(statement):
-                results = [await _HANDLERS[type(statement)](session, statement)]
+                results = [await _HANDLERS[type(statement)][1](session, statement)]
         done += results
         rows += sum(len(result.rows) for result in results)
     return done
@@ -148,7 +148,8 @@ def _allowed(text: str, identity: Identity) -> list[sql.Statement]:
     """All statements, read one by one: what comes behind the first that is not allowed is not."""
     statements = []
     for statement in sql.statements_of(text):
-        identity.require(*_SCOPES[type(statement)])
+        scopes, _ = _HANDLERS.get(type(statement)) or _WISHES[type(statement)]
+        identity.require(*scopes)
         statements.append(statement)
     return statements
 
@@ -221,7 +222,7 @@ async def _subscribe_all(
     wishes = []
     for statement in statements:
         with placed(statement):
-            wishes.append(await _WISHES[type(statement)](session, statement))
+            wishes.append(await _WISHES[type(statement)][1](session, statement))
     subscriptions = await session.cluster.subscriptions.subscribe_all(wishes, session.asker)
     present = await asyncio.to_thread(session.cluster.routing.present, subscriptions)
     return [
@@ -375,34 +376,27 @@ async def _query(session: Session, statement: sql.Query) -> StatementResult:
 
 
 _Handler = Callable[[Session, Any], Awaitable[StatementResult]]
-_HANDLERS: dict[type[sql.Statement], _Handler] = {
-    sql.CreateDataset: _create_dataset,
-    sql.CreateChannel: _create_channel,
-    sql.CreateBroker: _create_broker,
-    sql.CreateRole: create_role,
-    sql.GrantPrivileges: grant,
-    sql.RevokePrivileges: revoke,
-    sql.SetQuota: set_quota,
-    sql.DropQuota: drop_quota,
-    sql.Drop: _drop,
-    sql.Unsubscribe: _unsubscribe,
-    sql.ChangeSubscription: _change_subscription,
-    sql.Insert: _insert,
-    sql.Show: _show,
-    sql.ShowGrants: show_grants,
-    sql.ShowQuotas: show_quotas,
-    sql.Describe: _describe,
-    sql.Query: _query,
+_HANDLERS: dict[type[sql.Statement], tuple[tuple[str, ...], _Handler]] = {
+    sql.CreateDataset: (("admin",), _create_dataset),
+    sql.CreateChannel: (("admin",), _create_channel),
+    sql.CreateBroker: (("admin", "broker"), _create_broker),
+    sql.CreateRole: (("admin",), create_role),
+    sql.GrantPrivileges: (("admin",), grant),
+    sql.RevokePrivileges: (("admin",), revoke),
+    sql.SetQuota: (("admin",), set_quota),
+    sql.DropQuota: (("admin",), drop_quota),
+    sql.Drop: (("admin",), _drop),
+    sql.Unsubscribe: (("subscribe", "admin"), _unsubscribe),
+    sql.ChangeSubscription: (("subscribe", "admin"), _change_subscription),
+    sql.Insert: (("publish",), _insert),
+    sql.Show: ((), _show),
+    sql.ShowGrants: ((), show_grants),
+    sql.ShowQuotas: ((), show_quotas),
+    sql.Describe: ((), _describe),
+    sql.Query: (("admin",), _query),
 }
-_WISHES: dict[type[sql.Statement], Callable[[Session, Any], Awaitable[Wish]]] = {
-    sql.Subscribe: _wish,
-    sql.SubscribeToDataset: _wish_for_records,
+_Wisher = Callable[[Session, Any], Awaitable[Wish]]
+_WISHES: dict[type[sql.Statement], tuple[tuple[str, ...], _Wisher]] = {
+    sql.Subscribe: (("subscribe", "admin"), _wish),
+    sql.SubscribeToDataset: (("subscribe", "admin"), _wish_for_records),
 }
-_SCOPES: dict[type[sql.Statement], tuple[str, ...]] = {
-    **dict.fromkeys((*_HANDLERS, *_WISHES), ("admin",)),
-    **dict.fromkeys((*_WISHES, sql.Unsubscribe, sql.ChangeSubscription), ("subscribe", "admin")),
-    **dict.fromkeys((sql.Show, sql.ShowGrants, sql.ShowQuotas, sql.Describe), ()),
-    sql.CreateBroker: ("admin", "broker"),
-    sql.Insert: ("publish",),
-}
-"""Any of them suffices; empty: any valid token."""
