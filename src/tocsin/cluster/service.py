@@ -21,6 +21,7 @@ from tocsin.errors import (
     Conflict,
     Damaged,
     NotFound,
+    QuotaExceeded,
     RecordError,
     StatementError,
     Unconfirmed,
@@ -105,7 +106,7 @@ def _publishing_routes(c: Calls) -> list[Route]:
             "run statements; each needs its own scope",
             Statements,
             StatementResults,
-            errors=(StatementError, NotFound, Conflict, Unconfirmed),
+            errors=(StatementError, NotFound, Conflict, QuotaExceeded, Unconfirmed),
         ),
         Route(
             "POST",
@@ -116,7 +117,7 @@ def _publishing_routes(c: Calls) -> list[Route]:
             Media("application/x-ndjson"),
             Published,
             also={422: Published},
-            errors=(RecordError, Unconfirmed),
+            errors=(RecordError, QuotaExceeded, Unconfirmed),
             limit_bytes=None,
         ),
     ]
@@ -210,7 +211,7 @@ def _subscription_routes(c: Calls) -> list[Route]:
             "subscribe; a repeat gives the same subscription",
             SubscriptionRequest,
             SubscriptionInfo,
-            errors=(NotFound,),
+            errors=(NotFound, QuotaExceeded),
         ),
         Route(
             "DELETE", path, c.unsubscribe, subscribing, ending, None, Done, query=SubscriberQuery

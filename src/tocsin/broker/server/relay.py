@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tocsin.broker.server.cluster_link import ClusterLink, Relayed
-from tocsin.errors import InvalidInput, RecordError, Unconfirmed
+from tocsin.errors import InvalidInput, QuotaExceeded, RecordError, Unconfirmed
 from tocsin.model import Attachment
 from tocsin.protocol.publishing import Published
 from tocsin.service.content import ANY_BYTES
@@ -70,7 +70,7 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Media("application/x-ndjson"),
             Published,
             also={422: Published},
-            errors=(RecordError, Unconfirmed),
+            errors=(RecordError, QuotaExceeded, Unconfirmed),
             limit_bytes=None,
         ),
         Route(
@@ -83,6 +83,7 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Attachment,
             201,
             also,
+            (QuotaExceeded,),
             limit_bytes=None,
         ),
         Route(
@@ -95,6 +96,7 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Attachment,
             201,
             also,
+            (QuotaExceeded,),
             limit_bytes=None,
         ),
     ]

@@ -14,7 +14,7 @@ from tocsin.cluster.attachments.access import FREE, AttachmentAccess
 from tocsin.cluster.attachments.attachment_store import AttachmentStore
 from tocsin.cluster.attachments.receiving import Receiving, cut_short, too_large
 from tocsin.cluster.throttle import Throttle
-from tocsin.errors import TocsinError
+from tocsin.errors import QuotaExceeded, TocsinError
 from tocsin.model import Attachment, check_attachment_id
 from tocsin.protocol.cluster import AttachmentReading
 from tocsin.protocol.queries import LedByQuery
@@ -123,6 +123,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            errors=(QuotaExceeded,),
             limit_bytes=None,
         ),
         Route(
@@ -135,6 +136,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            errors=(QuotaExceeded,),
             limit_bytes=None,
         ),
         Route(
