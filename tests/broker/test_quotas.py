@@ -43,7 +43,7 @@ class City:
     def __init__(self, cluster: SparklessCluster, broker: Broker, http: httpx.AsyncClient) -> None:
         self.cluster = cluster
         self.broker = broker
-        self._http = http
+        self.http = http
         self._stack = contextlib.AsyncExitStack()
 
     async def sql(self, text: str) -> None:
@@ -53,7 +53,7 @@ class City:
         self, url: str, shown: str, method: str, path: str, body: Any = None
     ) -> httpx.Response:
         headers = {"authorization": f"Bearer {shown}"}
-        return await self._http.request(method, url + path, json=body, headers=headers)
+        return await self.http.request(method, url + path, json=body, headers=headers)
 
     async def wire(self, shown: str) -> Wire:
         """A connection, whose first frame is its `welcome`, whatever that says."""
@@ -165,6 +165,33 @@ async def test_a_client_publishes_again_when_there_is_room(city: City) -> None:
     refused = await city.call(city.broker.url, token("ann"), "POST", RECORDS, records)
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) > 100
+
+
+async def test_attachments_through_a_broker_are_charged_to_who_sends_them(city: City) -> None:
+    await city.sql(
+        "CREATE DATASET photos (n INT, photo ATTACHMENT);"
+        "SET QUOTA bytes = 1000 PER SECOND FOR EVERYBODY"
+    )
+    headers = {"authorization": f"Bearer {token('ann')}"}
+    parts = {"record": b'{"n": 1}', "photo": b"x" * 10_000}
+    path = f"{city.broker.url}/v1/datasets/photos/records"
+    sent = await city.http.post(path, files=parts, headers=headers)
+    assert (sent.status_code, sent.json()["accepted"]) == (200, 1)
+    refused = await city.http.post(path, files=parts, headers=headers)
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 10
+    assert city.cluster.log.ends()["photos"] == sent.json()["end"]
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"x"
+
+    unannounced = await city.http.post(
+        f"{city.broker.url}/v1/attachments", content=pieces(), headers=headers
+    )
+    assert (unannounced.status_code, unannounced.json()["error"]["field"]) == (
+        400,
+        "Content-Length",
+    )
 
 
 class Attack:
