@@ -82,7 +82,7 @@ def test_a_backup_that_was_cut_short_is_no_backup_and_goes_on(live: Path, tmp_pa
         assert not list(root.rglob("*.writing"))
         shutil.rmtree(root)
         steps += EVERY
-    assert steps > 15
+    assert steps > 12
 
 
 def test_a_restore_that_was_cut_short_is_noticed_and_goes_on(live: Path, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_restore_that_was_cut_short_is_noticed_and_goes_on(live: Path, tmp_pat
         open_store(Settings(data=data)).close()
         shutil.rmtree(data)
         steps += EVERY
-    assert steps > 15
+    assert steps > 12
 
 
 @pytest.mark.parametrize("folder", ["store", "datasets", "log", "attachments"])

@@ -48,13 +48,14 @@ class TableRows(Struct, frozen=True):
 
 
 class DatasetCut(Struct, frozen=True):
-    """Up to where a dataset is in the backup. Records in [first, end) are in its log, older ones in
-    Parquet."""
+    """Up to where a dataset is in the backup: Parquet up to `stored_end`, the log from there. What
+    the log has from `first` on is kept for the sake of its keys."""
 
     name: str
     first: int
+    stored_end: int
     end: int
-    log_records: int
+    log_records: int  # in [stored_end, end)
     stored_files: int
     stored_rows: int
 
@@ -80,7 +81,7 @@ class LoggedMessage(Struct, frozen=True):
 
     position: int
     value: Raw
-    key: Raw | None = None  # JSON of the record's primary key
+    key: bytes | None = None  # what Kafka keeps in order by
     part: tuple[str, int, int] | None = None
 
 

@@ -13,7 +13,7 @@ from tocsin.errors import Conflict, Gone, SettingError
 from tocsin.protocol.backup import DatasetCut, LogKind, Manifest, StoredFile
 from tocsin.storage import durable
 from tocsin.storage.backup import files
-from tocsin.storage.backup.progress import Progress
+from tocsin.storage.backup.progress import Progress, watched
 from tocsin.storage.identity import Mark, read_mark, write_mark
 from tocsin.storage.log.segments import heads, keys, lost
 from tocsin.storage.log.segments.disk import Disk
@@ -24,9 +24,11 @@ _LOOK_AGAIN_S = 0.05
 
 
 class Copied(NamedTuple):
-    """What is in the backup's folder of a dataset: its log from `first` on."""
+    """What is in the backup's folder of a dataset: its log from `first` on, and how many records of
+    it are not stored."""
 
     first: int
+    stored_end: int
     records: int
 
 
@@ -74,10 +76,12 @@ class SegmentSource:
         if not segments or segments[0][0] > (segments[0][0] if stored_end is None else stored_end):
             raise Gone(f"the log of {dataset} has let go of what was copied", field=dataset)
         first = segments[0][0]
-        # Keys last: those of closed segments are looked for there alone.
-        records = sum(1 for _ in read_lines(self._directory, dataset, first, end))
+        stored_end = first if stored_end is None else stored_end
+        positions = (position for position, _ in read_lines(self._directory, dataset, first, end))
+        records = sum(position >= stored_end for position in positions)
         for begin, path in segments:
             files.write(folder / path.name, files.pieces(path, end - begin))
+        # Keys last: those of closed segments are looked for there alone.
         source = self._directory / dataset
         if (source / keys.NAME).exists():
             known = msgspec.json.decode(
@@ -87,7 +91,7 @@ class SegmentSource:
             files.write(folder / keys.NAME, [msgspec.json.encode(whole)])
         if (source / lost.NAME).exists():
             files.write(folder / lost.NAME, files.pieces(source / lost.NAME))
-        return Copied(first, records)
+        return Copied(first, stored_end, records)
 
     def close(self) -> None:
         pass
@@ -120,22 +124,24 @@ class LogTarget(Protocol):
     def require_empty(self, refuse: Callable[[str, Mark | None, str], None]) -> None:
         """SettingError if somebody has used it; `refuse` raises it for whose mark is there."""
 
-    def restore(self, root: Path, manifest: Manifest, progress: Progress) -> None:
+    def restore(self, root: Path, progress: Progress) -> None:
         """All that the backup has; again after a part of it."""
 
     def look(self, cut: DatasetCut) -> tuple[int, str]:
-        """How many records are there, and a hash of them."""
+        """How many records are there that are not stored, and a hash of all that was restored."""
 
-    def expected(self, manifest: Manifest, cut: DatasetCut) -> str:
+    def expected(self, cut: DatasetCut) -> str:
         """The hash that `look` gives if all is there."""
 
-    def mark(self, mark: Mark) -> None:
-        """Whose it is."""
+    def mark(self) -> None:
+        """Say whose it is."""
 
 
 class SegmentTarget:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, manifest: Manifest, owner: Mark) -> None:
         self._directory = directory
+        self._manifest = manifest
+        self._owner = owner
 
     def require_empty(self, refuse: Callable[[str, Mark | None, str], None]) -> None:
         refuse(f"the log in {self._directory}", read_mark(self._directory), "log")
@@ -146,32 +152,31 @@ class SegmentTarget:
                 hint="name a directory that does not exist yet",
             )
 
-    def restore(self, root: Path, manifest: Manifest, progress: Progress) -> None:
+    def restore(self, root: Path, progress: Progress) -> None:
         """With the ends that the log has to have when it is opened."""
         durable.make_directory(self._directory)
-        progress.begin("logs of datasets", len(manifest.datasets))
-        for cut in manifest.datasets:
-            for file in _files_of(manifest, cut):
+        for cut in watched(progress, "logs of datasets", self._manifest.datasets):
+            for file in files_of(self._manifest, cut):
                 files.copy(root, file, self._directory / file.path.removeprefix("log/"))
-            progress.advance(1)
-        ends = {cut.name: cut.end for cut in manifest.datasets}
+        ends = {cut.name: cut.end for cut in self._manifest.datasets}
         written = heads.HeadsFile(self._directory, Disk())
-        written.write(heads.Heads({}, manifest.last_us, ends), sync=True)
+        written.write(heads.Heads({}, self._manifest.last_us, ends), sync=True)
         written.close()
 
     def look(self, cut: DatasetCut) -> tuple[int, str]:
-        count = sum(1 for _ in read_lines(self._directory, cut.name, cut.first, cut.end))
-        there = sorted(path.name for path in (self._directory / cut.name).iterdir())
+        lines = read_lines(self._directory, cut.name, cut.first, cut.end)
+        count = sum(position >= cut.stored_end for position, _ in lines)
         folder = self._directory / cut.name
+        there = sorted(path.name for path in folder.iterdir())
         return count, files.sum_of(files.described(folder, name) for name in there)
 
-    def expected(self, manifest: Manifest, cut: DatasetCut) -> str:
-        return files.sum_of(_files_of(manifest, cut))
+    def expected(self, cut: DatasetCut) -> str:
+        return files.sum_of(files_of(self._manifest, cut))
 
-    def mark(self, mark: Mark) -> None:
-        write_mark(self._directory, mark.now())
+    def mark(self) -> None:
+        write_mark(self._directory, self._owner.now())
 
 
-def _files_of(manifest: Manifest, cut: DatasetCut) -> list[StoredFile]:
+def files_of(manifest: Manifest, cut: DatasetCut) -> list[StoredFile]:
     """A dataset's part of the log, by name."""
     return [file for file in manifest.files if file.path.startswith(f"log/{cut.name}/")]

@@ -28,8 +28,9 @@ from tocsin.storage import durable
 from tocsin.storage.backup import files
 from tocsin.storage.backup.log_copies import LogSource, SegmentSource
 from tocsin.storage.backup.places import Places
-from tocsin.storage.backup.progress import Progress
+from tocsin.storage.backup.progress import Progress, watched
 from tocsin.storage.content import open_medium
+from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store import dump, schema
 from tocsin.storage.store.data_file import DataFile
 
@@ -119,10 +120,8 @@ class Backup:
 
     def _round(self, source: Source, began_at: float) -> Manifest:
         with dump.snapshot(self._places.store) as connection:
-            self._progress.begin("tables of the store", len(dump.TABLES))
-            for table in dump.TABLES:
+            for table in watched(self._progress, "tables of the store", dump.TABLES):
                 self._write_rows(table, dump.rows(connection, table))
-                self._progress.advance(1)
             contents = _contents(connection)
         self._copy_stored(contents)
         last_us = self._log.last_us()
@@ -146,19 +145,16 @@ class Backup:
 
     def _copy_stored(self, contents: _Contents) -> None:
         paths = [file.path for stored in contents.stored.values() for file in stored]
-        self._progress.begin("Parquet files", len(paths))
-        for path in paths:
+        for path in watched(self._progress, "Parquet files", paths):
             source = self._places.datasets / path
             self._copy_once(
                 f"datasets/{path}", source.stat().st_size, partial(files.pieces, source)
             )
-            self._progress.advance(1)
 
     def _copy_logs(self, contents: _Contents) -> list[DatasetCut]:
         """What feeds had taken is said anew: of the moment at which each log ended."""
         cuts, taken = [], []
-        self._progress.begin("logs of datasets", len(contents.datasets))
-        for dataset in contents.datasets:
+        for dataset in watched(self._progress, "logs of datasets", contents.datasets):
             end, rows = self._end(dataset)
             taken += rows
             name = dataset.name
@@ -170,9 +166,17 @@ class Backup:
                 self._note(path.relative_to(self._root).as_posix())
             stored = contents.stored[name]
             stored_rows = sum(file.rows for file in stored)
-            cut = DatasetCut(name, copied.first, end, copied.records, len(stored), stored_rows)
-            cuts.append(cut)
-            self._progress.advance(1)
+            cuts.append(
+                DatasetCut(
+                    name,
+                    first=copied.first,
+                    stored_end=copied.stored_end,
+                    end=end,
+                    log_records=copied.records,
+                    stored_files=len(stored),
+                    stored_rows=stored_rows,
+                )
+            )
         self._write_rows(schema.feeds, sorted(taken))
         return cuts
 
@@ -199,8 +203,7 @@ class Backup:
         medium = open_medium(self._places.attachments, self._places.data)
         kept = list(medium.kept())
         count = 0
-        self._progress.begin("attachments", len(kept))
-        for id, size_bytes, _ in kept:
+        for id, size_bytes, _ in watched(self._progress, "attachments", kept):
             path = f"attachments/{id[:2]}/{id[2:4]}/{id}"
             try:
                 self._copy_once(path, size_bytes, partial(medium.read, id, 0, size_bytes))
@@ -213,7 +216,6 @@ class Backup:
                     f"attachment {id} is damaged in {medium.shown}",
                     hint="read it once: it is dropped then; upload the same bytes again",
                 )
-            self._progress.advance(1)
         return count
 
     def _copy_system_files(self) -> None:
@@ -244,7 +246,11 @@ class Backup:
 
 
 def _log_source(places: Places) -> LogSource:
-    return SegmentSource(Path(places.log))
+    if places.logs_in_files:
+        return SegmentSource(Path(places.log))
+    from tocsin.storage.backup.topic_copies import TopicSource
+
+    return TopicSource(KafkaAddress.parse(places.log))
 
 
 def _contents(connection: Connection) -> _Contents:

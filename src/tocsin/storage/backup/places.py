@@ -19,6 +19,7 @@ class Places(Struct, frozen=True):
     log: str  # a directory, or an address
     attachments: str  # as the setting has it
     revoked: Path
+    record_limit_bytes: int
 
     @classmethod
     def of(cls, settings: Settings) -> Places:
@@ -29,6 +30,7 @@ class Places(Struct, frozen=True):
             log=settings.log or str(data / "log"),
             attachments=settings.attachments,
             revoked=Path(settings.revocations or data / REVOKED),
+            record_limit_bytes=settings.record_limit_bytes,
         )
 
     @property

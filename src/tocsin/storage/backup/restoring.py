@@ -27,9 +27,10 @@ from tocsin.storage.backup import files
 from tocsin.storage.backup.comparison import Compared
 from tocsin.storage.backup.log_copies import LogTarget, SegmentTarget
 from tocsin.storage.backup.places import Places
-from tocsin.storage.backup.progress import Progress
+from tocsin.storage.backup.progress import Progress, watched
 from tocsin.storage.content import ContentStore, open_content, open_medium
 from tocsin.storage.identity import Mark, read_mark, write_mark
+from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store import dump, schema
 from tocsin.storage.store.database import Database
 from tocsin.storage.store.incarnation import Incarnation
@@ -87,10 +88,8 @@ def read_manifest(root: Path) -> Manifest:
 
 def check(root: Path, manifest: Manifest, progress: Progress) -> None:
     """Damaged if a file of the backup is not what was written."""
-    progress.begin("files", len(manifest.files))
-    for file in manifest.files:
+    for file in watched(progress, "files", manifest.files):
         files.check(root, file)
-        progress.advance(1)
 
 
 class Restore:
@@ -100,14 +99,14 @@ class Restore:
         self._progress = progress
         self._manifest = read_manifest(root)
         self._mark = Mark(self._manifest.source.id, dump.shown(places.store))
-        self._log = _log_target(places, self._manifest)
+        self._log = _log_target(places, self._manifest, self._mark)
 
     def run(self) -> list[Compared]:
         """Everything is there when this returns; Damaged if something of it is not."""
         note = self._begin()
         self._copy_attachments()
         self._copy("datasets", self._places.datasets)
-        self._log.restore(self._root, self._manifest, self._progress)
+        self._log.restore(self._root, self._progress)
         self._copy_system_files()
         self._load(note)
         compared = list(self._compared())
@@ -174,11 +173,9 @@ class Restore:
     def _copy_attachments(self) -> None:
         content = open_content(self._places.attachments, self._places.data, owner=self._mark)
         attachments = self._in("attachments")
-        self._progress.begin("attachments", len(attachments))
-        for file in attachments:
+        for file in watched(self._progress, "attachments", attachments):
             if content.info(file.sha256) is None:
                 self._put(content, file)
-            self._progress.advance(1)
 
     def _put(self, content: ContentStore, file: StoredFile) -> None:
         incoming = content.receive()
@@ -196,10 +193,8 @@ class Restore:
     def _copy(self, folder: str, target: Path) -> None:
         copied = self._in(folder)
         durable.make_directory(target)
-        self._progress.begin("Parquet files", len(copied))
-        for file in copied:
+        for file in watched(self._progress, "Parquet files", copied):
             files.copy(self._root, file, target / file.path.removeprefix(f"{folder}/"))
-            self._progress.advance(1)
 
     def _copy_system_files(self) -> None:
         targets = self._places.system_files
@@ -222,7 +217,7 @@ class Restore:
             incarnation = Incarnation(database)
             incarnation.begin(incarnation.seen(), with_log=True)
         write_mark(self._places.data, self._mark.now())
-        self._log.mark(self._mark)
+        self._log.mark()
         (self._places.data / NOTE).unlink()
         durable.sync(self._places.data)
 
@@ -230,9 +225,8 @@ class Restore:
         """By reading again what was written."""
         wanted = {file.path: file for file in self._manifest.files}
         with dump.snapshot(self._places.store) as connection:
-            self._progress.begin("comparing tables", len(dump.TABLES))
             counts = {table.name: table.rows for table in self._manifest.tables}
-            for table in dump.TABLES:
+            for table in watched(self._progress, "comparing tables", dump.TABLES):
                 digest, count = hashlib.sha256(), 0
                 for line in dump.rows(connection, table):
                     digest.update(line)
@@ -241,9 +235,7 @@ class Restore:
                 yield Compared(
                     "table", table.name, counts[table.name], sha256, count, digest.hexdigest()
                 )
-                self._progress.advance(1)
-        self._progress.begin("comparing datasets", len(self._manifest.datasets))
-        for cut in self._manifest.datasets:
+        for cut in watched(self._progress, "comparing datasets", self._manifest.datasets):
             stored = self._in(f"datasets/{cut.name}")
             there = [
                 files.described(self._places.datasets, file.path.removeprefix("datasets/"))
@@ -257,23 +249,20 @@ class Restore:
                 "stored", cut.name, cut.stored_rows, files.sum_of(stored), rows, files.sum_of(there)
             )
             count, sha256 = self._log.look(cut)
-            logged = self._log.expected(self._manifest, cut)
+            logged = self._log.expected(cut)
             yield Compared("log", cut.name, cut.log_records, logged, count, sha256)
-            self._progress.advance(1)
         yield self._compared_attachments()
 
     def _compared_attachments(self) -> Compared:
         medium = open_medium(self._places.attachments, self._places.data)
         attachments = self._in("attachments")
         there = []
-        self._progress.begin("comparing attachments", len(attachments))
-        for file in attachments:
+        for file in watched(self._progress, "comparing attachments", attachments):
             digest = hashlib.sha256()
             with contextlib.suppress(FileNotFoundError):
                 for piece in medium.read(file.sha256, 0, file.size_bytes):
                     digest.update(piece)
                 there.append(msgspec.structs.replace(file, sha256=digest.hexdigest()))
-            self._progress.advance(1)
         return Compared(
             "attachments",
             "",
@@ -290,15 +279,19 @@ class Restore:
         return [file for file in self._manifest.files if file.path.startswith(f"{folder}/")]
 
 
-def _log_target(places: Places, manifest: Manifest) -> LogTarget:
-    kind: backup.LogKind = "segments" if places.logs_in_files else "kafka"
-    if kind != manifest.source.log:
-        raise SettingError(
-            f"the backup's log is of {manifest.source.log}, and the setting log names {kind}",
-            field="log",
-            hint="restore it as it was, and move it then: tocsin migrate",
-        )
-    return SegmentTarget(Path(places.log))
+def _log_target(places: Places, manifest: Manifest, mark: Mark) -> LogTarget:
+    if places.logs_in_files:
+        if manifest.source.log != "segments":
+            raise SettingError(
+                "the backup is of a log on Kafka, which cannot become one of files",
+                field="log",
+                hint="name a Kafka cluster: --log kafka://host:9092/PREFIX",
+            )
+        return SegmentTarget(Path(places.log), manifest, mark)
+    from tocsin.storage.backup.topic_copies import MovedTarget, TopicTarget
+
+    kind = TopicTarget if manifest.source.log == "kafka" else MovedTarget
+    return kind(KafkaAddress.parse(places.log), manifest, mark, places.record_limit_bytes)
 
 
 def _read_note(data: Path) -> Note | None:
