@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -46,9 +47,10 @@ def killed_after(steps: int) -> Iterator[None]:
     def stepping(step: Callable[..., None]) -> Callable[..., None]:
         def counted(*given: object, **options: object) -> None:
             nonlocal left
-            left -= 1
-            if left < 0:
-                raise Killed
+            if threading.current_thread() is threading.main_thread():
+                left -= 1
+                if left < 0:
+                    raise Killed
             step(*given, **options)
 
         return counted

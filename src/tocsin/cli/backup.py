@@ -1,4 +1,4 @@
-"""`tocsin backup`, `tocsin restore`: a whole system into a directory, and out of it."""
+"""`tocsin backup`, `restore`, `migrate`: a whole system into a directory, out of it, elsewhere."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import typer
 from tocsin.cli.options import Config, Data, Log, Set, Store, settings_from
 from tocsin.cli.output import err, out, show_table
 from tocsin.cli.progress import Watch
+from tocsin.cli.services import require_libraries
+from tocsin.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,7 @@ _HASH_DIGITS = 12
 def register(app: typer.Typer) -> None:
     app.command()(backup)
     app.command()(restore)
+    app.command()(migrate)
 
 
 def backup(
@@ -70,6 +73,31 @@ def restore(
         compared = restoring.Restore(root, Places.of(settings), watch).run()
     show_compared(compared)
     out.print("restored: the cluster can start", highlight=False)
+
+
+def migrate(
+    from_: Annotated[
+        Path, typer.Option("--from", help="data directory, or settings file, of the system")
+    ],
+    to: Annotated[Path, typer.Option("--to", help="settings file of the system that it becomes")],
+    set_: Set = None,
+) -> None:
+    """Move a system of files, which is stopped, to Kafka and a database. Interrupted, repeat it."""
+    from tocsin.cluster.migration import Migration
+    from tocsin.spark.flushing import flush_all
+
+    if not from_.exists():
+        raise InvalidInput(
+            f"{from_} does not exist", field="from", hint="name the directory of the system's data"
+        )
+    given = {"data": from_} if from_.is_dir() else {}
+    source = settings_from(None if from_.is_dir() else from_, None, **given)
+    target = settings_from(to, set_)
+    require_libraries(target)
+    with Watch(err) as watch:
+        compared = Migration(source, target, watch, flush_all).run()
+    show_compared(compared)
+    out.print(f"moved: tocsin up --config {to}", soft_wrap=True, highlight=False)
 
 
 def show_compared(compared: Sequence[Compared]) -> None:

@@ -26,7 +26,7 @@ from tocsin.service.tls import Certificate
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
 from tocsin.storage import durable
-from tocsin.storage.backup.restoring import require_restored
+from tocsin.storage.backup.notes import require_startable
 from tocsin.storage.log import check_reachable
 from tocsin.storage.store.store import Store
 
@@ -58,7 +58,7 @@ async def opened_store(
 
 def open_store(settings: Settings) -> Store:
     data = Path(settings.data).absolute()
-    require_restored(data)
+    require_startable(data)
     durable.make_directory(data)
     check_reachable(settings.log)
     address = settings.store or f"sqlite:///{data / 'store.db'}"

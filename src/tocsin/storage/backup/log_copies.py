@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from tocsin.errors import Conflict, Gone, SettingError
+from tocsin.errors import Conflict, Gone
 from tocsin.protocol.backup import DatasetCut, LogKind, Manifest, StoredFile
 from tocsin.storage import durable
 from tocsin.storage.backup import files
 from tocsin.storage.backup.progress import Progress, watched
-from tocsin.storage.identity import Mark, read_mark, write_mark
+from tocsin.storage.identity import Mark, write_mark
 from tocsin.storage.log.segments import heads, keys, lost
 from tocsin.storage.log.segments.disk import Disk
 from tocsin.storage.log.segments.reader import list_segments, read_lines
@@ -121,9 +120,6 @@ class SegmentSource:
 
 
 class LogTarget(Protocol):
-    def require_empty(self, refuse: Callable[[str, Mark | None, str], None]) -> None:
-        """SettingError if somebody has used it; `refuse` raises it for whose mark is there."""
-
     def restore(self, root: Path, progress: Progress) -> None:
         """All that the backup has; again after a part of it."""
 
@@ -142,15 +138,6 @@ class SegmentTarget:
         self._directory = directory
         self._manifest = manifest
         self._owner = owner
-
-    def require_empty(self, refuse: Callable[[str, Mark | None, str], None]) -> None:
-        refuse(f"the log in {self._directory}", read_mark(self._directory), "log")
-        if any(self._directory.glob("*/*.log")):
-            raise SettingError(
-                f"there is a log in {self._directory} already",
-                field="log",
-                hint="name a directory that does not exist yet",
-            )
 
     def restore(self, root: Path, progress: Progress) -> None:
         """With the ends that the log has to have when it is opened."""

@@ -17,44 +17,24 @@ from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
-from msgspec import Struct
 
 from tocsin.errors import Conflict, Damaged, InvalidInput, NotFound, SettingError
 from tocsin.protocol import backup
-from tocsin.protocol.backup import Manifest, Source, StoredFile
+from tocsin.protocol.backup import Manifest, StoredFile
 from tocsin.storage import durable
-from tocsin.storage.backup import files
+from tocsin.storage.backup import files, notes
 from tocsin.storage.backup.comparison import Compared
 from tocsin.storage.backup.log_copies import LogTarget, SegmentTarget
+from tocsin.storage.backup.notes import Restoring
 from tocsin.storage.backup.places import Places
 from tocsin.storage.backup.progress import Progress, watched
+from tocsin.storage.backup.vacancy import require_empty
 from tocsin.storage.content import ContentStore, open_content, open_medium
-from tocsin.storage.identity import Mark, read_mark, write_mark
+from tocsin.storage.identity import Mark, write_mark
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store import dump, schema
 from tocsin.storage.store.database import Database
 from tocsin.storage.store.incarnation import Incarnation
-
-NOTE = "restoring"
-
-
-class Note(Struct, frozen=True):
-    """Which backup is being restored here, and by which name the store knows that it is us."""
-
-    source: Source
-    ended_at: float
-    token: str
-
-
-def require_restored(data: Path) -> None:
-    """Conflict if a restore into the data directory has not come to its end."""
-    note = _read_note(data)
-    if note is not None:
-        raise Conflict(
-            f"the restore of {note.source.store} into {data} is unfinished",
-            field="data",
-            hint="repeat tocsin restore: it goes on; or begin with an empty directory",
-        )
 
 
 def read_manifest(root: Path) -> Manifest:
@@ -119,11 +99,11 @@ class Restore:
         self._end(note)
         return compared
 
-    def _begin(self) -> Note:
+    def _begin(self) -> Restoring:
         """Refuse whatever is in use before anything is written."""
         data = self._places.data
         source, ended_at = self._manifest.source, self._manifest.ended_at
-        note = _read_note(data)
+        note = notes.read_restoring(data)
         if note is not None:
             if (note.source, note.ended_at) != (source, ended_at):
                 raise Conflict(
@@ -132,43 +112,10 @@ class Restore:
                     hint="repeat that one, or begin with an empty directory",
                 )
             return note
-        self._require_empty()
-        note = Note(source, ended_at, secrets.token_hex(8))
-        durable.make_directory(data)
-        durable.write(data / NOTE, msgspec.json.encode(note))
+        require_empty(self._places, source)
+        note = Restoring(source, ended_at, secrets.token_hex(8))
+        notes.write(data, note)
         return note
-
-    def _require_empty(self) -> None:
-        data = self._places.data
-        self._refuse_mark(f"the data directory {data}", read_mark(data), "data")
-        for path in (data / "datasets", self._places.store_file):
-            if path is not None and path.exists():
-                raise SettingError(
-                    f"{path} is there already, and a backup is restored into an empty place",
-                    field="data",
-                    hint="name a directory that does not exist yet: --data DIRECTORY",
-                )
-        if self._places.store_file is None:
-            dump.require_unused(self._places.store)
-        self._log.require_empty(self._refuse_mark)
-        medium = open_medium(self._places.attachments, data)
-        self._refuse_mark(f"the folder of attachments {medium.shown}", medium.mark(), "attachments")
-        if next(iter(medium.kept()), None) is not None:
-            raise SettingError(
-                f"there are attachments in {medium.shown} already",
-                field="attachments",
-                hint="name another directory, or another folder of the bucket",
-            )
-
-    def _refuse_mark(self, what: str, mark: Mark | None, field: str) -> None:
-        if mark is not None:
-            ours = self._manifest.source
-            raise SettingError(
-                f"{what} belongs to {mark}, and the backup is of {ours.store} (identity"
-                f" {ours.id[:8]}): a backup is restored into an empty place",
-                field=field,
-                hint="name one that nobody uses; nothing was changed",
-            )
 
     def _copy_attachments(self) -> None:
         content = open_content(self._places.attachments, self._places.data, owner=self._mark)
@@ -203,7 +150,7 @@ class Restore:
             if target is not None:
                 files.copy(self._root, file, target, mode=0o600)
 
-    def _load(self, note: Note) -> None:
+    def _load(self, note: Restoring) -> None:
         self._progress.begin("store", 0)
         for file in self._in("store"):
             files.check(self._root, file)
@@ -211,14 +158,14 @@ class Restore:
         with contextlib.closing(Database(self._places.store)) as database:
             dump.Loading(database, note.token).load(lines)
 
-    def _end(self, note: Note) -> None:
+    def _end(self, note: Restoring) -> None:
         with contextlib.closing(Database(self._places.store)) as database:
             dump.Loading(database, note.token).forget_topics()
             incarnation = Incarnation(database)
             incarnation.begin(incarnation.seen(), with_log=True)
         write_mark(self._places.data, self._mark.now())
         self._log.mark()
-        (self._places.data / NOTE).unlink()
+        (self._places.data / notes.RESTORING).unlink()
         durable.sync(self._places.data)
 
     def _compared(self) -> Iterator[Compared]:
@@ -292,13 +239,6 @@ def _log_target(places: Places, manifest: Manifest, mark: Mark) -> LogTarget:
 
     kind = TopicTarget if manifest.source.log == "kafka" else MovedTarget
     return kind(KafkaAddress.parse(places.log), manifest, mark, places.record_limit_bytes)
-
-
-def _read_note(data: Path) -> Note | None:
-    try:
-        return msgspec.json.decode((data / NOTE).read_bytes(), type=Note)
-    except FileNotFoundError:
-        return None
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ positions.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from tocsin.storage.backup import files
 from tocsin.storage.backup.log_copies import Copied, files_of
 from tocsin.storage.backup.progress import Progress, watched
 from tocsin.storage.identity import Mark
-from tocsin.storage.log.kafka import Kafka, KafkaAddress, KafkaReader, Topics
+from tocsin.storage.log.kafka import Kafka, KafkaAddress, KafkaReader
 from tocsin.storage.log.kafka.bases import encode_bases
 from tocsin.storage.log.segments import keys
 
@@ -86,23 +86,6 @@ class TopicTarget:
         self._owner = owner
         self._record_limit_bytes = record_limit_bytes
 
-    def require_empty(self, refuse: Callable[[str, Mark | None, str], None]) -> None:
-        topics = Topics(self._address)
-        with closing(KafkaReader(self._address)) as reader:
-            where = f"the prefix {self._address.prefix} of Kafka at {self._address.shown}"
-            if topics.describe(self._address.owner_topic) is not None:
-                first, end = reader.bounds(self._address.owner_topic)
-                for message in reader.messages(self._address.owner_topic, first, min(end, 1)):
-                    refuse(where, Mark.decode(message.value() or b""), "log")
-            for cut in self._manifest.datasets:
-                topic = self._address.topic(cut.name)
-                if topics.describe(topic) is not None and reader.bounds(topic)[1]:
-                    raise SettingError(
-                        f"{where} has a topic {topic} with messages already",
-                        field="log",
-                        hint="name a prefix that nobody uses",
-                    )
-
     def restore(self, root: Path, progress: Progress) -> None:
         medium = Kafka(
             self._address, owner=self._owner, record_limit_bytes=self._record_limit_bytes
@@ -151,8 +134,11 @@ class MovedTarget(TopicTarget):
     """Topics for datasets that are Parquet up to their ends. They begin behind these: first with an
     empty message for each request that the log knew by its key, which is known by it here, too."""
 
-    def require_empty(self, refuse: Callable[[str, Mark | None, str], None]) -> None:
-        for cut in self._manifest.datasets:
+    def __init__(
+        self, address: KafkaAddress, manifest: Manifest, owner: Mark, record_limit_bytes: int
+    ) -> None:
+        super().__init__(address, manifest, owner, record_limit_bytes)
+        for cut in manifest.datasets:
             if cut.log_records:
                 raise SettingError(
                     f"{cut.log_records} records of dataset {cut.name} are in a log of files, whose"
@@ -160,7 +146,6 @@ class MovedTarget(TopicTarget):
                     field="log",
                     hint="tocsin migrate moves a system to Kafka: it stores these records first",
                 )
-        super().require_empty(refuse)
 
     def look(self, cut: DatasetCut) -> tuple[int, str]:
         with closing(KafkaReader(self._address)) as reader:
