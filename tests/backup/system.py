@@ -67,8 +67,8 @@ def put(attachments: AttachmentStore, data: bytes) -> None:
     attachments.commit(incoming, None)
 
 
-def subscribe(cluster: SparklessCluster, subscriber: str) -> int:
-    made, _ = cluster.store.subscriptions.subscribe(subscriber, "c", FLOOD, None)
+def subscribe(cluster: SparklessCluster, subscriber: str, arguments: Any = FLOOD) -> int:
+    made, _ = cluster.store.subscriptions.subscribe(subscriber, "c", arguments, None)
     return made.id
 
 
