@@ -56,12 +56,13 @@ async def test_a_log_on_kafka_is_restored_under_another_prefix(
     first, second, third = prefixes
     live, root = tmp_path / "live", tmp_path / "backup"
     live.mkdir()
-    async with sparkless(live, log=first) as cluster:
+    given = {"log": first, "attachments": f"memory://{uuid.uuid4().hex}"}
+    async with sparkless(live, **given) as cluster:
         await furnish(cluster)
         ann = subscribe(cluster, "ann")
         await send_again(cluster, "early")
     write_into(first, "reports")
-    async with sparkless(live, log=first) as cluster:
+    async with sparkless(live, **given) as cluster:
         find(cluster, ann, b'{"n":1}')
         acknowledge(cluster, ann)
         find(cluster, ann, b'{"n":2}')
@@ -69,7 +70,7 @@ async def test_a_log_on_kafka_is_restored_under_another_prefix(
         Topics(KafkaAddress.parse(first)).delete_records(
             KafkaAddress.parse(first).topic("reports"), 7
         )
-        manifest = back_up(live, root, log=first)
+        manifest = back_up(live, root, **given)
         there = records(cluster, REPORTS)
     write_into(first, "reports")
     (cut,) = [cut for cut in manifest.datasets if cut.name == "reports"]
@@ -78,13 +79,18 @@ async def test_a_log_on_kafka_is_restored_under_another_prefix(
         restore(root, tmp_path / "refused")
     with pytest.raises(SettingError, match=manifest.source.id[:8]):
         restore(root, tmp_path / "refused", log=first)
+    with pytest.raises(SettingError, match="the folder of attachments memory://"):
+        restore(root, tmp_path / "refused", log=second, attachments=given["attachments"])
     assert not (tmp_path / "refused" / "store.db").exists()
 
     elsewhere = tmp_path / "elsewhere"
-    assert not finished(lambda: restore(root, elsewhere, log=second), 6)
-    assert all(part.equal for part in restore(root, elsewhere, log=second))  # goes on
+    new = {"log": second, "attachments": f"memory://{uuid.uuid4().hex}"}
+    assert not finished(lambda: restore(root, elsewhere, **new), 6)
+    compared = restore(root, elsewhere, **new)  # goes on
+    assert all(part.equal for part in compared)
+    assert compared[-1].restored_count == 1
     assert placed(second) == placed(first)
-    async with sparkless(elsewhere, log=second) as cluster:
+    async with sparkless(elsewhere, **new) as cluster:
         assert records(cluster, REPORTS) == there
         assert records(cluster, ROUTED) == list(range(5))
         assert [result.payload for result in missed(cluster, ann)] == [b'{"n":2}']
@@ -94,12 +100,12 @@ async def test_a_log_on_kafka_is_restored_under_another_prefix(
         assert records(cluster, REPORTS) == [*there, -1]
         cluster.store_away(REPORTS)
         assert records(cluster, REPORTS) == [*there, -1]
-    async with sparkless(elsewhere, log=second) as cluster:  # opened again behind its base
+    async with sparkless(elsewhere, **new) as cluster:  # opened again behind its base
         await cluster.publish_all("reports", [{"n": -2}])
         assert records(cluster, REPORTS) == [*there, -1, -2]
 
     # A backup of what was restored, and moved from files: positions go on from any base.
-    back_up(elsewhere, tmp_path / "again", log=second)
+    back_up(elsewhere, tmp_path / "again", **new)
     restore(tmp_path / "again", tmp_path / "third", log=third)
     async with sparkless(tmp_path / "third", log=third) as cluster:
         assert records(cluster, REPORTS) == [*there, -1, -2]

@@ -147,7 +147,7 @@ class Restore:
         targets = self._places.system_files
         for file in self._in("system"):
             target = targets.get(file.path.removeprefix("system/"))
-            if target is not None:
+            if target is not None and not target.exists():  # what is revoked there stays revoked
                 files.copy(self._root, file, target, mode=0o600)
 
     def _load(self, note: Restoring) -> None:
