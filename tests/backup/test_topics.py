@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,24 @@ def write_into(log: str, dataset: str) -> None:
     producer.flush(10)
 
 
+def matches(log: str, *values: bytes) -> list[bytes | None]:
+    """What real-time mode has found: these now, and all that is there then."""
+    address = KafkaAddress.parse(log)
+    Topics(address).ensure(address.matches_topic)
+    producer = Producer(address.client())
+    for value in values:
+        producer.produce(address.matches_topic, value, partition=0)
+    assert producer.flush(10) == 0
+    with closing(KafkaReader(address)) as reader:
+        bounds = reader.bounds(address.matches_topic)
+        return [message.value() for message in reader.messages(address.matches_topic, *bounds)]
+
+
+def match_counters(data: Path) -> list[str]:
+    with Store.open(f"sqlite:///{data}/store.db") as store:
+        return [name for name in store.incarnation.seen().counters if "." in name]
+
+
 async def test_a_log_on_kafka_is_restored_under_another_prefix(
     prefixes: list[str], tmp_path: Path
 ) -> None:
@@ -62,7 +81,9 @@ async def test_a_log_on_kafka_is_restored_under_another_prefix(
         ann = subscribe(cluster, "ann")
         await send_again(cluster, "early")
     write_into(first, "reports")
+    matches(first, b'{"match":0}', b'{"match":1}', b"not ours", b'{"match":2}')
     async with sparkless(live, **given) as cluster:
+        cluster.store.matches.commit(KafkaAddress.parse(first).matches_topic, [], 1)
         find(cluster, ann, b'{"n":1}')
         acknowledge(cluster, ann)
         find(cluster, ann, b'{"n":2}')
@@ -90,6 +111,8 @@ async def test_a_log_on_kafka_is_restored_under_another_prefix(
     assert all(part.equal for part in compared)
     assert compared[-1].restored_count == 1
     assert placed(second) == placed(first)
+    assert matches(second) == [b'{"match":1}', b'{"match":2}']  # what the store had not taken
+    assert not match_counters(elsewhere)
     async with sparkless(elsewhere, **new) as cluster:
         assert records(cluster, REPORTS) == there
         assert records(cluster, ROUTED) == list(range(5))

@@ -3,7 +3,8 @@
 The store lies in `store/TABLE.jsonl`, a row on each line: the columns of its table in their order,
 bytes in base64. Rows come in the order of the primary key, so that equal tables are equal files,
 whichever database they came from. The publication log lies in `log/DATASET/`: segments as they
-are, or `messages.jsonl`, a topic's messages. Parquet files lie in `datasets/` under the names that
+are, or `messages.jsonl`, a topic's messages. `matches/messages.jsonl` has what real-time mode had
+found, and the store had not taken. Parquet files lie in `datasets/` under the names that
 the store knows, attachments in `attachments/` under their hash, and what else a data directory has
 in `system/`.
 
@@ -22,6 +23,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"  # written last: without it a directory is no backup
 STARTED = "started.json"  # of a backup that is not whole: a `Source`
 MESSAGES = "messages.jsonl"
+MATCHES = f"matches/{MESSAGES}"
 
 LogKind = Literal["segments", "kafka"]
 
@@ -72,11 +74,12 @@ class Manifest(Struct, frozen=True, kw_only=True):
     tables: list[TableRows]
     datasets: list[DatasetCut]
     attachments: int
+    matches: int  # of real-time mode
     files: list[StoredFile]
 
 
 class LoggedMessage(Struct, frozen=True):
-    """A message of a dataset's topic, by its position. `part`: its request's key, which part of the
+    """A message of a topic, by its position. `part`: its request's key, which part of the
     request it is, and of how many."""
 
     position: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -37,6 +38,9 @@ class LogSource(Protocol):
     def last_us(self) -> int:
         """The newest time that was handed out, as far as the medium knows."""
 
+    def copy_matches(self, counters: Mapping[str, int], file: Path) -> int:
+        """What real-time mode has found and the store, by its counters, has not taken; how many."""
+
     def end(self, dataset: str) -> int:
         """Everything below is durable; Gone if the dataset is."""
 
@@ -58,6 +62,9 @@ class SegmentSource:
 
     def last_us(self) -> int:
         return heads.read(self._directory).last_us
+
+    def copy_matches(self, counters: Mapping[str, int], file: Path) -> int:
+        return 0
 
     def end(self, dataset: str) -> int:
         try:
@@ -129,6 +136,9 @@ class LogTarget(Protocol):
     def expected(self, cut: DatasetCut) -> str:
         """The hash that `look` gives if all is there."""
 
+    def look_at_matches(self) -> tuple[int, str]:
+        """How many there are, and a hash of what would be in a backup of them."""
+
     def mark(self) -> None:
         """Say whose it is."""
 
@@ -159,6 +169,9 @@ class SegmentTarget:
 
     def expected(self, cut: DatasetCut) -> str:
         return files.sum_of(files_of(self._manifest, cut))
+
+    def look_at_matches(self) -> tuple[int, str]:
+        return 0, ""
 
     def mark(self) -> None:
         write_mark(self._directory, self._owner.now())

@@ -1,8 +1,9 @@
 """Make a backup of a system beside the cluster that runs it, which does not notice.
 
-First the store, in one reading transaction; then what its tables name: Parquet files; then the log
-from there to its ends, which lie behind every position that the store knows; then attachments,
-which were uploaded before anything mentioned them. Files do not change, and what is no longer used
+First the store, in one reading transaction; then what its tables name: Parquet files; then what
+real-time mode has found of the log, and the log from there to its ends, which lie behind every
+position that the store and matches know; then attachments, which were uploaded before anything
+mentioned them. Files do not change, and what is no longer used
 stays for a while. If something has left in spite of that, a new round begins, and copies what has
 come since.
 """
@@ -35,7 +36,7 @@ from tocsin.storage.store import dump, schema
 from tocsin.storage.store.data_file import DataFile
 
 ROUNDS = 5
-_FOLDERS = ("store", "datasets", "log", "attachments", "system")
+_FOLDERS = ("store", "datasets", "matches", "log", "attachments", "system")
 _TRIES = 200  # to see a feed between two of its steps
 _DATA_FILE = [schema.dataset_files.c[name] for name in DataFile.__struct_fields__]
 
@@ -44,6 +45,7 @@ class _Contents(Struct, frozen=True):
     """What the store says that a round has to copy."""
 
     incarnation: int
+    counters: dict[str, int]
     datasets: list[Dataset]
     stored: dict[str, list[DataFile]]
     stored_ends: dict[str, int]
@@ -124,6 +126,9 @@ class Backup:
                 self._write_rows(table, dump.rows(connection, table))
             contents = _contents(connection)
         self._copy_stored(contents)
+        matches = self._log.copy_matches(contents.counters, self._root / backup.MATCHES)
+        if matches:
+            self._note(backup.MATCHES)
         last_us = self._log.last_us()
         cuts = self._copy_logs(contents)
         attachments = self._copy_attachments()
@@ -140,6 +145,7 @@ class Backup:
             tables=[TableRows(name, count) for name, count in self._rows.items()],
             datasets=cuts,
             attachments=attachments,
+            matches=matches,
             files=sorted(self._files.values(), key=lambda file: file.path),
         )
 
@@ -262,9 +268,10 @@ def _contents(connection: Connection) -> _Contents:
     query = select(schema.dataset_files.c.dataset, *_DATA_FILE).where(live).order_by(order)
     for name, *fields in connection.execute(query):
         stored.setdefault(name, []).append(DataFile(*fields))
-    ends = connection.execute(select(schema.dataset_ends))
+    ends = {name: end for name, end in connection.execute(select(schema.dataset_ends))}
+    counters = {name: value for name, value in connection.execute(select(schema.counters))}
     incarnation = dump.meta_value(connection, "incarnation")
-    return _Contents(int(incarnation or 0), datasets, stored, {name: end for name, end in ends})
+    return _Contents(int(incarnation or 0), counters, datasets, stored, ends)
 
 
 def _require_same(theirs: Source, ours: Source, started: Path) -> None:

@@ -198,6 +198,10 @@ class Restore:
             count, sha256 = self._log.look(cut)
             logged = self._log.expected(cut)
             yield Compared("log", cut.name, cut.log_records, logged, count, sha256)
+        if self._manifest.matches:
+            count, sha256 = self._log.look_at_matches()
+            matches = wanted[backup.MATCHES].sha256
+            yield Compared("matches", "", self._manifest.matches, matches, count, sha256)
         yield self._compared_attachments()
 
     def _compared_attachments(self) -> Compared:

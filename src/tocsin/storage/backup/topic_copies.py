@@ -9,7 +9,7 @@ positions.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -20,12 +20,19 @@ from msgspec import Raw
 
 from tocsin.errors import Gone, NotFound, SettingError
 from tocsin.protocol import log_line
-from tocsin.protocol.backup import MESSAGES, DatasetCut, LoggedMessage, LogKind, Manifest
+from tocsin.protocol.backup import (
+    MATCHES,
+    MESSAGES,
+    DatasetCut,
+    LoggedMessage,
+    LogKind,
+    Manifest,
+)
 from tocsin.storage.backup import files
 from tocsin.storage.backup.log_copies import Copied, files_of
 from tocsin.storage.backup.progress import Progress, watched
 from tocsin.storage.identity import Mark
-from tocsin.storage.log.kafka import Kafka, KafkaAddress, KafkaReader
+from tocsin.storage.log.kafka import Kafka, KafkaAddress, KafkaReader, Topics
 from tocsin.storage.log.kafka.bases import encode_bases
 from tocsin.storage.log.segments import keys
 
@@ -41,10 +48,28 @@ class TopicSource:
     kind: LogKind = "kafka"
 
     def __init__(self, address: KafkaAddress) -> None:
+        self._address = address
+        self._topics = Topics(address)
         self._reader = KafkaReader(address)
 
     def last_us(self) -> int:
         return 0  # the newest record of each topic has it
+
+    def copy_matches(self, counters: Mapping[str, int], file: Path) -> int:
+        """A channel's progress may be past records whose matches are in the topic alone."""
+        topic, count = self._address.matches_topic, 0
+        if self._topics.describe(topic) is None:
+            return 0
+        first, end = self._reader.bounds(topic)
+
+        def lines() -> Iterator[bytes]:
+            nonlocal count
+            for line in _matches(self._reader, topic, max(first, counters.get(topic, 0)), end):
+                count += 1
+                yield line
+
+        files.write(file, lines())
+        return count
 
     def end(self, dataset: str) -> int:
         try:
@@ -97,6 +122,10 @@ class TopicTarget:
                 for file in files_of(self._manifest, cut):
                     files.check(root, file)
                 _fill(kafka, self._address.topic(cut.name), self._messages(root, cut))
+            if self._manifest.matches:
+                with (root / MATCHES).open("rb") as lines:
+                    matches = (_produced(_decode(line)) for line in lines)
+                    _fill(kafka, self._address.matches_topic, matches)
 
     def look(self, cut: DatasetCut) -> tuple[int, str]:
         digest, count = hashlib.sha256(), 0
@@ -111,6 +140,15 @@ class TopicTarget:
     def expected(self, cut: DatasetCut) -> str:
         (file,) = files_of(self._manifest, cut)
         return file.sha256
+
+    def look_at_matches(self) -> tuple[int, str]:
+        digest, count = hashlib.sha256(), 0
+        with closing(KafkaReader(self._address)) as reader:
+            topic = self._address.matches_topic
+            for line in _matches(reader, topic, *reader.bounds(topic)):
+                digest.update(line)
+                count += 1
+        return count, digest.hexdigest()
 
     def mark(self) -> None:
         """The prefix was claimed before anything was written."""
@@ -207,6 +245,20 @@ def _line(position: int, message: Message) -> bytes | None:
     # Somebody else may have written blanks as newlines.
     logged = LoggedMessage(position, Raw(value.replace(b"\n", b" ")), kept, placed)
     return msgspec.json.encode(logged) + b"\n"
+
+
+def _matches(reader: KafkaReader, topic: str, first: int, end: int) -> Iterator[bytes]:
+    """Numbered from 0, as they are in a topic that has no others."""
+    number = 0
+    for message in reader.messages(topic, first, end):
+        value = message.value() or b""
+        try:
+            msgspec.json.decode(value)
+        except msgspec.DecodeError:  # somebody else wrote it
+            continue
+        logged = LoggedMessage(number, Raw(value.replace(b"\n", b" ")))
+        number += 1
+        yield msgspec.json.encode(logged) + b"\n"
 
 
 def _produced(message: LoggedMessage) -> Produced:

@@ -6,9 +6,8 @@ the process that has the store, and not to what it holds, is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -25,7 +24,9 @@ TABLES: tuple[Table, ...] = tuple(schema.metadata.sorted_tables)
 _HOLDERS = ("writer", "lease")
 _RESTORING = "restoring"
 _META_OF_ITS_OWN = (*_HOLDERS, _RESTORING)
-_ROWS_AT_ONCE = 1000
+_ROWS_READ = 100  # at once; a row may have megabytes
+_ROWS_WRITTEN = 1000
+_BYTES_WRITTEN = 8 * 1024 * 1024
 _BUSY_S = 30.0
 
 _meta = schema.meta
@@ -91,7 +92,7 @@ def rows(connection: Connection, table: Table) -> Iterator[bytes]:
     query = select(table).order_by(*table.primary_key)
     if table is _meta:
         query = query.where(_meta.c.name.not_in(_META_OF_ITS_OWN))
-    streaming = {"stream_results": True, "yield_per": _ROWS_AT_ONCE}
+    streaming = {"stream_results": True, "yield_per": _ROWS_READ}
     with connection.execute(query, execution_options=streaming) as result:
         for row in result:
             yield msgspec.json.encode(tuple(row)) + b"\n"
@@ -129,17 +130,34 @@ class Loading:
                 hint="name an empty database, or a file that does not exist yet",
             )
         for table in reversed(TABLES):
-            gone = delete(table)
-            if table is _meta:
-                gone = gone.where(_meta.c.name.not_in(_HOLDERS))
-            connection.execute(gone)
+            if table is not _meta:
+                connection.execute(delete(table))
+        _clear_meta(connection)
         connection.execute(insert(_meta), {"name": _RESTORING, "value": self._token})
         for table in TABLES:
             decode = _decoder(table)
-            decoded = map(decode, lines[table.name]())
-            while batch := list(islice(decoded, _ROWS_AT_ONCE)):
-                write.insert_many(table, tuple(table.c.keys()), batch)
+            for batch in _batches(lines[table.name]()):
+                write.insert_many(table, tuple(table.c.keys()), list(map(decode, batch)))
             write.number_on(table)
+
+
+def _clear_meta(connection: Connection) -> None:
+    """By the names that are there: who renews the lease meanwhile must not have to wait."""
+    names = set(connection.execute(select(_meta.c.name)).scalars()) - set(_HOLDERS)
+    connection.execute(delete(_meta).where(_meta.c.name.in_(names)))
+
+
+def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size_bytes = 0
+    for line in lines:
+        batch.append(line)
+        size_bytes += len(line)
+        if len(batch) >= _ROWS_WRITTEN or size_bytes >= _BYTES_WRITTEN:
+            yield batch
+            batch, size_bytes = [], 0
+    if batch:
+        yield batch
 
 
 def _is_used(connection: Connection) -> bool:
