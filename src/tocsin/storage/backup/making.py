@@ -3,9 +3,8 @@
 First the store, in one reading transaction; then what its tables name: Parquet files; then what
 real-time mode has found of the log, and the log from there to its ends, which lie behind every
 position that the store and matches know; then attachments, which were uploaded before anything
-mentioned them. Files do not change, and what is no longer used
-stays for a while. If something has left in spite of that, a new round begins, and copies what has
-come since.
+mentioned them. Files do not change, and what is no longer used stays for a while. If something has
+left in spite of that, a new round begins, and copies what has come since.
 """
 
 from __future__ import annotations
