@@ -11,6 +11,7 @@ references into the shared log, and remembers in Kafka what was acknowledged.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from typing import Any, Self
@@ -30,6 +31,8 @@ from tocsin.client.log_order import LogOrder
 from tocsin.errors import InvalidInput, NotFound, Unavailable
 from tocsin.protocol.consumer_log import LogRecord, MissingResults, decode_log_record, encode
 from tocsin.storage.log.kafka import KafkaAddress, unavailable
+
+log = logging.getLogger("tocsin.client")
 
 WAIT_S = 10.0
 ASK_AGAIN_S = 3.0
@@ -189,8 +192,11 @@ class ConsumerLog:
         self._bytes_read += len(value)
         try:
             record = decode_log_record(value)
-        except msgspec.DecodeError as error:
-            raise InvalidInput(f"{self._topic} has a record that is not ours: {error}") from None
+        except msgspec.DecodeError as error:  # a result that is hidden by it is asked for again
+            log.warning(
+                "%s has a record at %d that is not Tocsin's: %s", self._topic, offset, error
+            )
+            return
         if record.expired:
             self._order.expired(record.position, offset)
         elif not record.is_result:

@@ -31,9 +31,13 @@ from tocsin.storage.store.store import Store
 log = structlog.get_logger()
 
 FILLED = Counter("tocsin_filled_total", "Records that consumers missed and got from the store")
+SET_ASIDE = Counter(
+    "tocsin_missing_set_aside_total", "Requests of consumers that cannot be answered"
+)
 
 MOST_REQUESTS = 500
-MOST_RESULTS = 1000  # for one request; a consumer asks again for the rest
+MOST_RESULTS = 1000  # for one request; a consumer asks again for the rest, as …
+MOST_BYTES = 64 * 1024 * 1024  # … for what finds no more room beside others' requests
 NEAR = 20  # results that nobody asked for are rather read along than jumped over by a further query
 WAIT_S = 0.2
 LONGEST_WAIT_S = 60.0
@@ -88,7 +92,7 @@ class Poller(Worker):
         try:
             consumer.assign([TopicPartition(address.missing_topic, 0, OFFSET_END)])
             while not self._stopping.is_set():
-                self._fill(self._requests(consumer), producer)
+                self._answer_all(self._requests(consumer), producer)
         except KafkaException as error:
             raise unavailable(address, error.args[0]) from None
         finally:
@@ -104,8 +108,23 @@ class Poller(Worker):
             try:
                 requests.add(consumer_log.decode_missing_results(message.value() or b""))
             except msgspec.DecodeError as error:  # any client may write here
+                SET_ASIDE.inc()
                 log.warning("a request for missing results cannot be read", reason=str(error))
         return requests
+
+    def _answer_all(self, requests: set[MissingResults], producer: Producer) -> None:
+        """One that cannot be answered is set aside, and keeps no other from its answer."""
+        try:
+            self._fill(requests, producer)
+        except (TocsinError, KafkaException):
+            raise
+        except Exception as error:
+            if len(requests) > 1:
+                for request in requests:
+                    self._answer_all({request}, producer)
+                return
+            SET_ASIDE.inc()
+            log.exception("a request for missing results is set aside", reason=str(error))
 
     def _fill(self, requests: set[MissingResults], producer: Producer) -> None:
         known = {
@@ -121,7 +140,7 @@ class Poller(Worker):
         )
         self._store.lease.require()
         by_backend: dict[int, _Read] = {}
-        for stored in self._store.results.read_many(ranges):
+        for stored in self._store.results.read_many(ranges, MOST_BYTES):
             if stored is not None:
                 read = by_backend.setdefault(stored.backend, _Read(stored.floor))
                 read.results.update((result.position, result) for result in stored.results)
@@ -145,7 +164,12 @@ class Poller(Worker):
         topic = self._address.consumer_topic(consumer.subscription)
 
         def put(position: int, record: bytes) -> None:
-            producer.produce(topic, record, consumer_log.encode_key(position), partition=0)
+            key = consumer_log.encode_key(position)
+            try:
+                producer.produce(topic, record, key, partition=0)
+            except BufferError:  # as many wait for Kafka as may
+                producer.flush(LONGEST_WAIT_S)
+                producer.produce(topic, record, key, partition=0)
             producer.poll(0)
 
         if stored.floor > after:
