@@ -34,6 +34,7 @@ from tocsin.protocol.fields import (
     Upto,
     about,
 )
+from tocsin.protocol.unreadable import readable
 
 SUBSCRIBER_TOKEN = "Tocsin-Subscriber-Token"
 """The header in which a broker passes on the token of the subscriber for whom it asks."""
@@ -185,9 +186,9 @@ class RoutedLine(Struct, Generic[V], frozen=True, omit_defaults=True):
 
 
 encode_lines: Callable[[Iterable[RoutedLine[Raw]]], bytes] = msgspec.json.Encoder().encode_lines
-decode_line: Callable[[bytes | str], RoutedLine[dict[str, Any]]] = msgspec.json.Decoder(
-    RoutedLine[dict[str, Any]]
-).decode
+decode_line: Callable[[bytes | str], RoutedLine[dict[str, Any]]] = readable(
+    msgspec.json.Decoder(RoutedLine[dict[str, Any]]).decode
+)
 
 
 class AttachmentReading(Struct, frozen=True):

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
 
 
-def readable(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
+def readable(decode: Callable[[Any], T]) -> Callable[[bytes | str], T]:
     """The same decoder, which raises `msgspec.DecodeError` alone."""
 
     @wraps(decode)
-    def checked(text: bytes) -> T:
+    def checked(text: bytes | str) -> T:
         try:
             return decode(text)
         except (UnicodeDecodeError, RecursionError) as error:

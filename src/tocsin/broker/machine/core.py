@@ -23,7 +23,7 @@ from tocsin.broker.machine.effects import (
     Signal,
 )
 from tocsin.broker.machine.events import AT_MARKER, Cursor, NewHead, QueryToken, RangeAnswer
-from tocsin.broker.machine.gets import Gets
+from tocsin.broker.machine.gets import Gets, unknown_subscription
 from tocsin.broker.machine.markers import Markers, refused
 from tocsin.broker.machine.members import Members
 from tocsin.broker.machine.news import NEVER, News
@@ -309,7 +309,7 @@ class BrokerCore:
         requests = [] if request is None else [request]
         frontend = self.table.frontends.get(subscription)
         if frontend is None or frontend.subscriber != subscriber:
-            return refused(subscription, connections, requests)
+            return refused(subscription, connections, requests, unknown_subscription(subscription))
         backend = frontend.backend
         position = min(position, backend.head)
         if epoch == backend.epoch and position > frontend.durable:
@@ -332,9 +332,8 @@ class BrokerCore:
                 frontend.durable = max(frontend.durable, marker.position)
         return effects
 
-    def markers_failed(self, now: float) -> list[Effect]:
-        self._markers.failed(now)
-        return []
+    def markers_failed(self, error: TocsinError, now: float) -> list[Effect]:
+        return self._markers.failed(error, now)
 
     def tick(self, now: float) -> list[Effect]:
         """Whatever time brings: markers to store, retries, news to ask for, expiry, polls to end.

@@ -366,7 +366,7 @@ class BrokerMachine:
             case AskNews():
                 effects = self.core.news_failed(now)
             case StoreMarkers():
-                effects = self.core.markers_failed(now)
+                effects = self.core.markers_failed(error, now)
             case ReadLog():
                 effects = self._fills.failed(asked, error, now)
             case OpenStream():

@@ -85,6 +85,9 @@ class ClusterCalls:
             effects = await self._answered(call)
         except TocsinError as error:
             self._failed(call, error)
+        except Exception as error:  # a fault of ours: whoever waits for the answer hears of it
+            log.exception("an answer of the cluster could not be handled", call=type(call).__name__)
+            self._failed(call, TocsinError(f"an internal error of this broker: {error}"))
         else:
             self._perform(effects)
 

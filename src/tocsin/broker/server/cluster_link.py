@@ -10,11 +10,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
+import structlog
 from msgspec import Raw, Struct
 
 from tocsin.broker.machine import events
@@ -70,7 +72,10 @@ from tocsin.protocol.queries import (
     SubscriberQuery,
     encode_query,
 )
+from tocsin.protocol.unreadable import readable
 from tocsin.service.keys.credentials import Credential
+
+log = structlog.get_logger()
 
 PUBLISH_S = 60.0
 CALLS_AT_ONCE = 4  # range calls under way; more ranges wait and travel together
@@ -351,10 +356,13 @@ class ClusterLink:
         except Unavailable as error:
             answers = [error] * len(batch)
         except TocsinError as error:
-            # One range that the cluster refuses must not harm the others.
+            # One range that is refused, or not understood, must not harm the others.
             answers = [error] if len(batch) == 1 else await self._fetch_singly(batch)
         for (fetch, done), answer in zip(wanted, answers, strict=True):
-            done(fetch, answer)
+            try:
+                done(fetch, answer)
+            except Exception:  # a fault of ours: the others have their answers all the same
+                log.exception("results could not be handled", backend=fetch.backend)
 
     async def _fetch_singly(self, batch: list[Fetch]) -> list[RangeAnswer | TocsinError]:
         answers: list[RangeAnswer | TocsinError] = []
@@ -407,10 +415,11 @@ class ClusterLink:
             self.refused = failure.message if isinstance(failure, Unauthenticated) else None
             raise failure
         self.refused = None
+        decode: Callable[[bytes | str], T] = readable(partial(msgspec.json.decode, type=kind))
         try:
-            return msgspec.json.decode(response.content, type=kind)
+            return decode(response.content)
         except msgspec.DecodeError as error:
-            raise Unavailable(
+            raise TocsinError(
                 f"the cluster's answer to {path} was not understood: {error}"
             ) from None
 

@@ -39,6 +39,7 @@ from tocsin.broker.server.cluster_link import ClusterLink, new_heads
 from tocsin.broker.server.metrics import Counts
 from tocsin.broker.server.pages import PageBytes, make_shelf
 from tocsin.broker.server.shown import ShownTokens
+from tocsin.errors import TocsinError
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.routing import Message, Relink, Send
 from tocsin.policies import parse_policy
@@ -205,13 +206,21 @@ class Driver:
         if self._performing:
             return
         self._performing = True
-        performers = self._performers
         try:
             while queue:
-                effect = queue.popleft()
-                performers[type(effect)](effect)
+                self._carry_out(queue.popleft())
         finally:
             self._performing = False
+
+    def _carry_out(self, effect: Effect) -> None:
+        """One that cannot be carried out keeps none behind it from being so; whoever waits for it
+        hears of it."""
+        try:
+            self._performers[type(effect)](effect)
+        except Exception:
+            log.exception("an effect could not be carried out", effect=type(effect).__name__)
+            asker: Asker[Any] | None = getattr(effect, "request", None)
+            _fail(Fail(asker, TocsinError("an internal error; the broker's log has the details")))
 
     def _table(self) -> dict[type, Performer]:
         connections = self.connections
