@@ -219,8 +219,11 @@ class Driver:
             self._performers[type(effect)](effect)
         except Exception:
             log.exception("an effect could not be carried out", effect=type(effect).__name__)
-            asker: Asker[Any] | None = getattr(effect, "request", None)
-            _fail(Fail(asker, TocsinError("an internal error; the broker's log has the details")))
+            error = TocsinError("an internal error; the broker's log has the details")
+            if isinstance(effect, ClusterCall):
+                self._queue.extend(self.machine.failed(effect.call, error, time.monotonic()))
+            else:
+                _fail(Fail(getattr(effect, "request", None), error))
 
     def _table(self) -> dict[type, Performer]:
         connections = self.connections
