@@ -38,6 +38,7 @@ from tocsin.broker.server.cluster_calls import MARKERS, ClusterCalls
 from tocsin.broker.server.cluster_link import ClusterLink, new_heads
 from tocsin.broker.server.metrics import Counts
 from tocsin.broker.server.pages import PageBytes, make_shelf
+from tocsin.broker.server.relay import relay_room
 from tocsin.broker.server.shown import ShownTokens
 from tocsin.errors import TocsinError
 from tocsin.overlay.filters import Filter
@@ -46,6 +47,7 @@ from tocsin.policies import parse_policy
 from tocsin.policies.message import parse_message_policy
 from tocsin.policies.page import parse_page_policy
 from tocsin.protocol.cluster import News
+from tocsin.service.room import Room
 from tocsin.settings import Settings
 
 log = structlog.get_logger()
@@ -71,6 +73,7 @@ class Driver:
     connections: ClientConnections
     machine: BrokerMachine
     pages: PageBytes
+    relaying: Room  # of publications
     shown: ShownTokens
 
     def __init__(self, settings: Settings, link: ClusterLink, url: str) -> None:
@@ -79,6 +82,7 @@ class Driver:
         self.counts = Counts()
         self.machine = BrokerMachine(_config(settings), time.monotonic())
         self.connections = ClientConnections(settings.broker_name, self.counts)
+        self.relaying = relay_room(settings.body_limit_bytes)
         self.shown = ShownTokens(lambda: self.core.table, self.connections)
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._links: LinkSender | None = None
