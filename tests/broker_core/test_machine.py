@@ -117,6 +117,47 @@ def test_a_load_of_another_store_than_that_of_the_registration_counts_nothing() 
     assert kinds(bench.machine.tick(10.1)) == [Register]
 
 
+def test_subscriptions_are_loaded_by_pages_and_news_go_on_from_the_first() -> None:
+    machine = BrokerMachine(MachineBench().machine.config, 0.0)
+    call = only(machine.tick(0.0), Register).call
+    load = only(machine.registered(call, "one", 0.0), LoadSubscriptions)
+    assert load.after == 0
+    effects = machine.loaded(load.call, "one", 10, [subscription()], 0.1, 5)
+    assert kinds(effects) == [LoadSubscriptions]  # it serves nobody yet
+    load = only(effects, LoadSubscriptions)
+    assert load.after == 5
+    effects = machine.loaded(load.call, "one", 12, [subscription(8, "bob")], 0.2)
+    assert kinds(effects) == [Synchronised, AskNews]
+    assert only(effects, AskNews).since == 10
+    assert set(machine.core.table.frontends) == {5, 8}
+
+
+def test_what_left_is_known_by_the_page_that_it_is_not_on() -> None:
+    bench = MachineBench(*(subscription(number) for number in (5, 6, 8, 9)))
+    machine = bench.machine
+    load = only(
+        machine.registered(only(machine.compare(10.0), Register).call, "one", 10.0),
+        LoadSubscriptions,
+    )
+    effects = machine.loaded(load.call, "one", 20, [subscription(5)], 10.1, 6)
+    assert set(machine.core.table.frontends) == {5, 8, 9}
+    load = only(effects, LoadSubscriptions)
+    machine.loaded(load.call, "one", 21, [subscription(9)], 10.2)
+    assert set(machine.core.table.frontends) == {5, 9}
+
+
+def test_a_page_of_another_store_begins_all_again() -> None:
+    bench = MachineBench(subscription())
+    machine = bench.machine
+    load = only(
+        machine.registered(only(machine.compare(10.0), Register).call, "one", 10.0),
+        LoadSubscriptions,
+    )
+    load = only(machine.loaded(load.call, "one", 20, [subscription(5)], 10.1, 5), LoadSubscriptions)
+    assert machine.loaded(load.call, "two", 3, [], 10.2) == []
+    assert kinds(machine.tick(10.4)) == [Register]
+
+
 def test_a_cluster_that_refuses_a_new_broker_is_not_asked_again_in_vain() -> None:
     config = MachineBench().machine.config
     machine = BrokerMachine(config, 0.0)

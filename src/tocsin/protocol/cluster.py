@@ -61,10 +61,14 @@ class AttachRequest(Struct, frozen=True):
 
 
 class BrokerSubscriptions(SubscriptionList, frozen=True, kw_only=True):
-    """All frontend subscriptions that a broker serves, as of `sequence`."""
+    """Frontend subscriptions that a broker serves, as of `sequence`: all, or a page of them, by
+    number. What changes while pages are read is news since the sequence of the first."""
 
     sequence: Sequence
     store_id: StoreId | None = None
+    upto: Annotated[
+        int | None, about("up to this number there are no others; null: nor are there behind it")
+    ] = None
 
 
 class SubscriptionRequest(Interest, frozen=True, forbid_unknown_fields=True):

@@ -239,8 +239,12 @@ class FakeCluster:
 
     async def _load(self, call: Call) -> Any:
         name = self._known(call)
-        mine = [self._json(f) for f in self.frontends.values() if f.broker == name]
-        return {"sequence": self.sequence, "subscriptions": mine}
+        query = call.request.query_params
+        after, limit = int(query.get("after", 0)), int(query.get("limit", 1 << 30))
+        mine = [f for f in self.frontends.values() if f.broker == name and f.id > after]
+        upto = mine[limit - 1].id if len(mine) > limit else None
+        page = [self._json(f) for f in mine[:limit]]
+        return {"sequence": self.sequence, "subscriptions": page, "upto": upto}
 
     def _move(self, frontend: Frontend, broker: str) -> None:
         if frontend.broker == broker:

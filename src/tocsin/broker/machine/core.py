@@ -24,6 +24,7 @@ from tocsin.broker.machine.effects import (
 )
 from tocsin.broker.machine.events import AT_MARKER, Cursor, NewHead, QueryToken, RangeAnswer
 from tocsin.broker.machine.gets import Gets, unknown_subscription
+from tocsin.broker.machine.loading import Loading
 from tocsin.broker.machine.markers import Markers, refused
 from tocsin.broker.machine.members import Members
 from tocsin.broker.machine.news import NEVER, News
@@ -54,6 +55,7 @@ class BrokerCore:
         self._markers = Markers(marker_flush_s, now)
         self._members = Members(self.cache, self.table, self._markers)
         self._news = News(news_poll_s)
+        self._loading = Loading(0, ())
 
     @property
     def query_token(self) -> QueryToken:
@@ -63,21 +65,36 @@ class BrokerCore:
     # -- what is attached here ------------------------------------------------------------------
 
     def loaded(
-        self, sequence: int, subscriptions: Sequence[Subscription], asked: QueryToken, now: float
+        self,
+        sequence: int,
+        subscriptions: Sequence[Subscription],
+        asked: QueryToken,
+        now: float,
+        *,
+        begins: bool = True,
+        upto: int | None = None,
     ) -> list[Effect]:
-        """All subscriptions that the cluster has for this broker, at start or to start anew."""
+        """The subscriptions that the cluster has for this broker, at start or to start anew: all,
+        or the next page of them. One that comes, leaves or grows behind the page that it would be
+        on is news since the first page, which is asked for when the last is here."""
         self.table.next_event()
+        if begins:
+            self._loading = Loading(sequence, self.table.frontends)
         effects: list[Effect] = []
         listed = {subscription.id for subscription in subscriptions}
         gone = [
-            frontend
-            for frontend in self.table.frontends.values()
-            if frontend.id not in listed and frontend.attached < asked.event
+            (frontend, None)
+            for number in self._loading.passed(upto)
+            if number not in listed
+            and (frontend := self.table.frontends.get(number)) is not None
+            and frontend.attached < asked.event
         ]
-        effects += self._members.depart([(frontend, None) for frontend in gone], now)
+        effects += self._members.depart(gone, now)
         for subscription in subscriptions:
             self._attach(subscription, asked, now, effects)
-        self._news.start(sequence, now)
+        if upto is not None:
+            return effects
+        self._news.start(self._loading.sequence, now)
         return effects + self._news.ask(self.table.next_event(), now)
 
     def connected(

@@ -105,10 +105,10 @@ class ClusterCalls:
                 store_id = (await link.register(self._url)).store_id
                 return machine.registered(number, store_id, time.monotonic())
             case LoadSubscriptions():
-                loaded = await link.load()
-                subscriptions = [subscription_of(info) for info in loaded.subscriptions]
-                now = time.monotonic()
-                return machine.loaded(number, loaded.store_id, loaded.sequence, subscriptions, now)
+                page = await link.load(call.after)
+                subscriptions = [subscription_of(info) for info in page.subscriptions]
+                stands, now = (page.store_id, page.sequence), time.monotonic()
+                return machine.loaded(number, *stands, subscriptions, now, page.upto)
             case AttachSubscriber():
                 infos = await link.attach(call.subscriber, call.token)
                 subscriptions = [subscription_of(info) for info in infos]

@@ -67,6 +67,7 @@ from tocsin.protocol.publishing import Published
 from tocsin.protocol.queries import (
     FilterQuery,
     LedByQuery,
+    LoadQuery,
     LogQuery,
     NewsQuery,
     SubscriberQuery,
@@ -82,6 +83,7 @@ CALLS_AT_ONCE = 4  # range calls under way; more ranges wait and travel together
 MOST_PATH_CHARACTERS = 60_000  # longer addresses are refused on the way
 RANGES_PER_CALL = 256
 RECORDS_PER_CALL = 1000
+SUBSCRIPTIONS_PER_CALL = 1000
 SILENT_S = 5.0  # the stream of records says something every second
 
 T = TypeVar("T")
@@ -103,6 +105,23 @@ class Relayed(Struct, frozen=True):
             return msgspec.json.decode(self.body, type=Published)
         except msgspec.DecodeError:
             raise Unavailable(f"the cluster answered with status {self.status}") from None
+
+
+class _Page(BrokerSubscriptions, frozen=True, kw_only=True):
+    """As it is read: each subscription by itself."""
+
+    subscriptions: list[Raw]  # type: ignore[assignment]
+
+
+_decode_info = readable(msgspec.json.Decoder(SubscriptionInfo).decode)
+
+
+def _read_info(raw: Raw) -> SubscriptionInfo | None:
+    try:
+        return _decode_info(bytes(raw))
+    except msgspec.DecodeError as error:
+        log.error("a subscription cannot be read, and is not served here", reason=str(error))
+        return None
 
 
 FetchDone = Callable[[Fetch, RangeAnswer | TocsinError], None]
@@ -180,9 +199,15 @@ class ClusterLink:
         """Whose tokens are no longer taken."""
         return await self._call("GET", "/v1/revocations", Revoked)
 
-    async def load(self) -> BrokerSubscriptions:
-        """All frontend subscriptions that are now on this broker."""
-        return await self._call("GET", self._mine + "/subscriptions", BrokerSubscriptions)
+    async def load(self, after: int) -> BrokerSubscriptions:
+        """A page of the frontend subscriptions that are now on this broker. One that cannot be read
+        is left out: it must not keep this broker from serving the others."""
+        query = encode_query(LoadQuery(after, SUBSCRIPTIONS_PER_CALL))
+        page = await self._call("GET", f"{self._mine}/subscriptions{query}", _Page)
+        subscriptions = [info for raw in page.subscriptions if (info := _read_info(raw))]
+        return BrokerSubscriptions(
+            subscriptions, sequence=page.sequence, store_id=page.store_id, upto=page.upto
+        )
 
     async def attach(self, subscriber: str, token: str) -> list[SubscriptionInfo]:
         """Move all of a subscriber's subscriptions here. `token`: the one that they showed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, delete, func, select, tuple_, update
@@ -44,6 +44,16 @@ _BACKEND_COLUMNS = (
 _FRONTEND_COLUMNS = (
     "id", "subscriber", "broker", "backend", "marker", "sequence", "credentials",
 )  # fmt: skip
+
+
+class Page(NamedTuple):
+    """Of a broker's subscriptions, and the sequence from which `news` continues. Up to `upto` there
+    are no others; None: nor are there behind it."""
+
+    sequence: int
+    subscriptions: list[Subscription]
+    upto: int | None
+
 
 Wish = tuple[str, str, Arguments, str | None]
 """Subscriber, channel, arguments, broker."""
@@ -182,6 +192,32 @@ class Subscriptions:
         require(connection, "broker", broker)
         sequence = current_sequence(connection)
         return sequence, subscriptions_where(connection, _frontend.c.broker == broker)
+
+    @reads
+    def page_of_broker(
+        self, connection: Connection, broker: str, after: int, limit: int, most_bytes: int
+    ) -> Page:
+        """The first of those behind a number; as many as have arguments of so many bytes, but at
+        least one."""
+        require(connection, "broker", broker)
+        sequence = current_sequence(connection)
+        behind = (_frontend.c.broker == broker) & (_frontend.c.id > after)
+        sizes = connection.execute(
+            select(_frontend.c.id, func.length(_backend.c.arguments))
+            .join_from(_frontend, _backend, _frontend.c.backend == _backend.c.id)
+            .where(behind)
+            .order_by(_frontend.c.id)
+            .limit(limit + 1)
+        ).all()
+        within, left_bytes = 0, most_bytes
+        while within < min(limit, len(sizes)) and (left_bytes > 0 or not within):
+            left_bytes -= sizes[within][1]
+            within += 1
+        if within == len(sizes):
+            return Page(sequence, subscriptions_where(connection, behind), None)
+        upto = sizes[within - 1][0]
+        page = subscriptions_where(connection, behind, _frontend.c.id <= upto)
+        return Page(sequence, page, upto)
 
     @reads
     def news(self, connection: Connection, broker: str, since: int) -> News:
