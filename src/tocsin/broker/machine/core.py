@@ -80,16 +80,11 @@ class BrokerCore:
         self.table.next_event()
         if begins:
             self._loading = Loading(sequence, self.table.frontends)
+        self._loading.take({subscription.id for subscription in subscriptions}, asked, upto)
         effects: list[Effect] = []
-        listed = {subscription.id for subscription in subscriptions}
-        gone = [
-            (frontend, None)
-            for number in self._loading.passed(upto)
-            if number not in listed
-            and (frontend := self.table.frontends.get(number)) is not None
-            and frontend.attached < asked.event
-        ]
-        effects += self._members.depart(gone, now)
+        if upto is None:
+            gone = self._loading.gone(self.table)
+            effects += self._members.depart([(frontend, None) for frontend in gone], now)
         for subscription in subscriptions:
             self._attach(subscription, asked, now, effects)
         if upto is not None:
