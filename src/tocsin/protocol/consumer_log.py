@@ -43,13 +43,14 @@ class LogRecord(Struct, frozen=True, omit_defaults=True):
         return self.value is not UNSET or self.shared is not None
 
 
-class MissingResults(Struct, frozen=True):
+class MissingResults(Struct, frozen=True, omit_defaults=True):
     """A message of the topic of the missing: a consumer lacks results with after < position <=
-    upto."""
+    upto. `token`: its subscriber's, who is asked for it where grants decide."""
 
     subscription: Number
     after: Number
     upto: Number
+    token: str = ""
 
 
 class TopicResult(Struct, frozen=True, omit_defaults=True):

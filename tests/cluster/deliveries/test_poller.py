@@ -3,7 +3,9 @@ given. No Kafka."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.sparkless import sparkless
 from tocsin.cluster.deliveries import poller as module
+from tocsin.cluster.deliveries.ownership import owner_check
 from tocsin.cluster.deliveries.poller import NEAR, Poller, merged
+from tocsin.cluster.permissions import Permissions
+from tocsin.errors import Unauthenticated
 from tocsin.model import Channel, Parameter, Subscription
 from tocsin.protocol.consumer_log import MissingResults, decode_missing_results
+from tocsin.service.keys.verifier import TokenVerifier
+from tocsin.service.tokens import mint
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store.matches import Match
 from tocsin.storage.store.results import Range, ResultRange
 from tocsin.storage.store.store import Store
 
+SECRET = "a secret that only the tests know and nobody else"
 ASKED = st.lists(
     st.tuples(st.integers(1, 3), st.integers(0, 300), st.integers(0, 30)).map(
         lambda one: (one[0], one[1], one[1] + one[2])
@@ -92,6 +101,15 @@ class Bench:
         self.store.matches.commit("", matches, 0)
         return made
 
+    def check_owners(self) -> None:
+        """As a cluster does."""
+        identify = TokenVerifier(secret=SECRET).verify
+        owners = owner_check(Permissions(self.store.grants), identify)
+        self.poller = Poller(self.address, self.store, {"logged"}.__contains__, owners)
+
+    def token(self, who: str, *scopes: str, ago_s: float = 0.0, **more: Any) -> str:
+        return mint(SECRET, who, scopes, expires_s=600, now=time.time() - ago_s, **more)
+
     def ask(self, *requests: MissingResults) -> None:
         self.poller._answer_all(set(requests), self.topics)  # type: ignore[arg-type]
 
@@ -109,6 +127,57 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def test_what_is_missing_goes_into_its_owners_log_whoever_asks(bench: Bench) -> None:
     bench.ask(MissingResults(bench.ann.id, 0, 2))
     assert set(bench.topics.written) == {bench.address.consumer_topic(bench.ann.id)}
+    assert bench.values(bench.ann) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("who", "scopes", "answered"),
+    [
+        ("ann", ("subscribe",), True),
+        ("bob", ("subscribe",), False),
+        ("root", ("admin", "subscribe"), False),
+        ("edge", ("broker",), False),
+        ("ann", ("broker",), False),  # a broker that is called as she is
+        ("ann", ("publish",), False),
+    ],
+)
+def test_who_shows_a_token_gets_what_their_own_log_lacks(
+    bench: Bench, who: str, scopes: tuple[str, ...], answered: bool
+) -> None:
+    bench.check_owners()
+    bench.ask(MissingResults(bench.ann.id, 0, 2, bench.token(who, *scopes)))
+    assert bench.values(bench.ann) == ([1, 2] if answered else [])
+    assert set(bench.topics.written) <= {bench.address.consumer_topic(bench.ann.id)}
+
+
+async def test_a_cluster_reads_tokens_for_its_poller(tmp_path: Path) -> None:
+    token = mint(SECRET, "ann", ["subscribe"], expires_s=600, now=time.time())
+    async with sparkless(tmp_path) as cluster:
+        identity = await asyncio.to_thread(cluster._identify, token)
+        assert identity.subject == "ann"
+        with pytest.raises(Unauthenticated):
+            await asyncio.to_thread(cluster._identify, "garbage")
+
+
+def test_a_token_that_is_no_longer_good_gets_nothing(bench: Bench) -> None:
+    bench.check_owners()
+    over = bench.token("ann", "subscribe", ago_s=7200)
+    requests = [MissingResults(bench.ann.id, 0, 2, token) for token in (over, "garbage")]
+    bench.ask(*requests, MissingResults(bench.bob.id, 0, 1, bench.token("bob", "subscribe")))
+    assert (bench.values(bench.ann), bench.values(bench.bob)) == ([], [1])
+
+
+def test_where_grants_decide_nobody_is_believed(bench: Bench) -> None:
+    bench.check_owners()
+    bench.ask(MissingResults(bench.ann.id, 0, 1))
+    assert bench.values(bench.ann) == [1]  # nothing is granted: who can write to the topic may ask
+    bench.store.grants.create_role("readers")
+    bench.store.grants.grant("readers", ("subscribe",), "logged")
+    bench.ask(MissingResults(bench.ann.id, 1, 2))
+    bench.ask(MissingResults(bench.ann.id, 1, 2, bench.token("ann", "subscribe")))
+    assert bench.values(bench.ann) == [1]
+    granted = bench.token("ann", "subscribe", roles=["readers"])
+    bench.ask(MissingResults(bench.ann.id, 1, 2, granted))
     assert bench.values(bench.ann) == [1, 2]
 
 

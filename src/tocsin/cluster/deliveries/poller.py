@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from msgspec import Struct
 from prometheus_client import Counter
 
+from tocsin.cluster.deliveries.ownership import RequireOwner, believe
 from tocsin.cluster.deliveries.to_consumer_logs import logged
 from tocsin.cluster.deliveries.topics import LARGEST_MESSAGE_BYTES, ensure_topics
 from tocsin.cluster.worker import Worker
@@ -53,13 +54,18 @@ class _Read(Struct):
 
 class Poller(Worker):
     def __init__(
-        self, address: KafkaAddress, store: Store, has_logs: Callable[[str], bool]
+        self,
+        address: KafkaAddress,
+        store: Store,
+        has_logs: Callable[[str], bool],
+        require_owner: RequireOwner = believe,
     ) -> None:
         """`has_logs` says whether a channel has consumer logs."""
         super().__init__("poller")
         self._address = address
         self._store = store
         self._has_logs = has_logs
+        self._require_owner = require_owner
 
     def _report(self, error: Exception) -> None:
         """Nothing is lost: consumers ask again."""
@@ -134,7 +140,12 @@ class Poller(Worker):
             )
             if self._has_logs(consumer.channel)
         }
-        answerable = [request for request in requests if request.subscription in known]
+        answerable = [
+            request
+            for request in requests
+            if request.subscription in known
+            and self._is_owners(request, known[request.subscription])
+        ]
         ranges = merged(
             (known[request.subscription].backend, *_bounds(request)) for request in answerable
         )
@@ -152,6 +163,15 @@ class Poller(Worker):
                 self._answer(consumer, *_bounds(request), by_backend[consumer.backend], producer)
         if answerable and producer.flush(LONGEST_WAIT_S):
             raise Unavailable(f"Kafka at {self._address.shown} does not take what was missed")
+
+    def _is_owners(self, request: MissingResults, consumer: Known) -> bool:
+        try:
+            self._require_owner(request.token, consumer)
+        except TocsinError as error:
+            SET_ASIDE.inc()
+            log.warning("a request for missing results is refused", reason=str(error))
+            return False
+        return True
 
     def _answer(
         self,
