@@ -143,12 +143,35 @@ class Subscriptions:
             for number in set(chunk).difference(write.connection.scalars(held)):
                 self._remove_backend(write, backends[number].channel, number)
 
-    @writes
     def attach(
-        self, write: Write, subscriber: str, broker: str, shown: Credentials | None = None
+        self, subscriber: str, broker: str, shown: Credentials | None = None
     ) -> list[Subscription]:
         """Move everything of the subscriber to the broker. What they may not have by what they
-        have `shown` goes to no broker at all: it waits for somebody who shows more."""
+        have `shown` goes to no broker at all: it waits for somebody who shows more. Who is there
+        already, and has shown the same, only reads."""
+        attached = self._attached(subscriber, broker, shown)
+        return self._attach(subscriber, broker, shown) if attached is None else attached
+
+    @reads
+    def _attached(
+        self, connection: Connection, subscriber: str, broker: str, shown: Credentials | None
+    ) -> list[Subscription] | None:
+        """None: something is to be written."""
+        require(connection, "broker", broker)
+        theirs = _frontend.c.subscriber == subscriber
+        owned = subscriptions_where(connection, theirs)
+        allowed, refused = (owned, []) if shown is None else self._part(owned, shown)
+        if any(at.broker != broker for at in allowed) or any(at.broker for at in refused):
+            return None
+        if shown is None:
+            return allowed
+        noted = select(_frontend.c.id).where(theirs, _frontend.c.credentials == shown.stored())
+        return allowed if {at.id for at in allowed} <= {*connection.scalars(noted)} else None
+
+    @writes
+    def _attach(
+        self, write: Write, subscriber: str, broker: str, shown: Credentials | None
+    ) -> list[Subscription]:
         require(write.connection, "broker", broker)
         owned = subscriptions_where(write.connection, _frontend.c.subscriber == subscriber)
         if shown is None:
