@@ -12,6 +12,7 @@ from cluster.sparkless import sparkless
 from tocsin.broker.server import Broker, cluster_link
 from tocsin.model import Channel, Parameter
 from tocsin.settings import Settings
+from tocsin.storage.store.subscriptions import Wish
 from tocsin.testing.fake_cluster import FakeCluster
 
 MANY = 2500
@@ -88,7 +89,7 @@ async def test_a_broker_of_many_subscriptions_starts_over_a_real_store(
         store = cluster.store
         store.catalog.create_channel(Channel("c", "continuous", kind, "", (), ()))
         store.catalog.put_broker("edge", "http://127.0.0.1:9")
-        wishes = [(f"p{n % 50}", "c", {"kind": f"k{n}"}, "edge") for n in range(MANY)]
+        wishes = [Wish(f"p{n % 50}", "c", {"kind": f"k{n}"}, "edge") for n in range(MANY)]
         made = store.subscriptions.subscribe_all(wishes)
         loading, sizes = cluster_link.ClusterLink.load, []
 

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tocsin.broker.server.cluster_link import ClusterLink, Relayed
-from tocsin.errors import InvalidInput, RecordError, Unconfirmed
+from tocsin.errors import InvalidInput, QuotaExceeded, RecordError, Unconfirmed
 from tocsin.model import Attachment
 from tocsin.protocol.publishing import Published
 from tocsin.service.content import ANY_BYTES
@@ -37,15 +37,13 @@ class RelayCalls:
         self._room = room
 
     async def publish(self, call: Call) -> Response:
-        headers = _passed_on(call, "content-type", "idempotency-key")
+        form = is_form(call.request.headers.get("content-type"))  # with attachments: as it comes
+        names = ("content-length",) if form else ()
+        headers = _passed_on(call, "content-type", "idempotency-key", *names)
         with self._room.taking(call.identity.subject) as taking:
             taking.more(CALL_BYTES)
-            if is_form(call.request.headers.get("content-type")):  # with attachments: as it comes
-                answer = self._link.publish(call.path["name"], call.request.stream(), headers)
-            else:
-                body = await call.bytes(taking.more)
-                answer = self._link.publish(call.path["name"], body, headers)
-            return await _relayed(answer)
+            body = call.request.stream() if form else await call.bytes(taking.more)
+            return await _relayed(self._link.publish(call.path["name"], body, headers))
 
     async def upload(self, call: Call) -> Response:
         headers = _passed_on(call, "content-type", "content-length")
@@ -68,7 +66,8 @@ async def _relayed(answer: Awaitable[Relayed]) -> Response:
         relayed = await answer
     except ClientDisconnect:
         raise InvalidInput("the body was cut short", field="body") from None
-    return Response(relayed.body, relayed.status, media_type=relayed.media_type)
+    later = None if relayed.retry_after is None else {"retry-after": relayed.retry_after}
+    return Response(relayed.body, relayed.status, later, relayed.media_type)
 
 
 def relay_routes(calls: RelayCalls) -> list[Route]:
@@ -87,7 +86,7 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Media("application/x-ndjson"),
             Published,
             also={422: Published},
-            errors=(RecordError, Unconfirmed),
+            errors=(RecordError, QuotaExceeded, Unconfirmed),
             limit_bytes=None,
         ),
         Route(
@@ -100,6 +99,7 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Attachment,
             201,
             also,
+            (QuotaExceeded,),
             limit_bytes=None,
         ),
         Route(
@@ -112,6 +112,7 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Attachment,
             201,
             also,
+            (QuotaExceeded,),
             limit_bytes=None,
         ),
     ]
