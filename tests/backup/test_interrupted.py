@@ -13,11 +13,11 @@ import pytest
 
 from backup.system import Silent, back_up, furnish, places, restore
 from cluster.sparkless import sparkless
+from tocsin import durable
 from tocsin.cluster.opening import open_store
 from tocsin.errors import Conflict, Damaged, NotFound, SettingError
 from tocsin.protocol.backup import MANIFEST
 from tocsin.settings import Settings
-from tocsin.storage import durable
 from tocsin.storage.backup.restoring import Restore, check, read_manifest
 from tocsin.storage.store import dump
 from tocsin.storage.store.store import Store

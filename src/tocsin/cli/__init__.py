@@ -24,6 +24,7 @@ from tocsin.cli import (
     repair,
     services,
     simulate,
+    status,
 )
 from tocsin.cli.output import complain
 from tocsin.errors import MISCONFIGURED, NotInstalled, SettingError, TocsinError
@@ -33,6 +34,7 @@ _PARTS: tuple[tuple[Callable[[typer.Typer], None], str | None], ...] = (
     (configuration.register, None),
     (keys.register, "server"),
     (data.register, None),
+    (status.register, None),
     (demo.register, "server"),
     (lab.register, "lab"),
     (plan.register, "lab"),

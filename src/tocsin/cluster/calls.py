@@ -316,8 +316,13 @@ class Calls:
     async def log(self, call: Call) -> Any:
         query = call.query(LogQuery)
         upto = None if query.upto is UNSET else query.upto
+        dataset = await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
+        if not dataset.routed:
+            raise Forbidden(
+                f"dataset {dataset.name} is not ROUTED: its records are no broker's", field="name"
+            )
         read = self._cluster.routing.log_range
-        return await asyncio.to_thread(read, call.path["name"], query.after, upto, query.limit)
+        return await asyncio.to_thread(read, dataset.name, query.after, upto, query.limit)
 
     async def filter(self, call: Call) -> Any:
         asker = await on_behalf_of(call)
@@ -345,6 +350,7 @@ class Calls:
             store_id=self._store.shown_id,
             waits_for=self._store.waits_for,
             trouble=self._cluster.trouble,
+            warnings=self._cluster.warnings,
         )
 
 

@@ -18,13 +18,14 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from tocsin import durable
 from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.formats import RawRecord, Unreadable, format_of_file, read
 from tocsin.cluster.intake import OWNED, Intake
 from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import Dataset
 from tocsin.protocol.publishing import Rejection
-from tocsin.storage import durable
+from tocsin.service.trouble import Troubles
 
 log = structlog.get_logger()
 
@@ -62,6 +63,7 @@ class Inbox:
         self._intake = intake
         self._dataset = dataset
         self._seen: dict[Path, tuple[int, int]] = {}
+        self.troubles = Troubles()  # of files that wait, by dataset and name
 
     def open_dataset(self, name: str) -> None:
         durable.make_directory(self._directory / name)
@@ -86,12 +88,17 @@ class Inbox:
             await self._take_or_refuse(file)
 
     async def _take_or_refuse(self, file: Path) -> None:
+        name = f"{file.parent.name}/{file.name}"
         try:
-            await self._take(file)
-        except InvalidInput as error:
-            self._refuse(file, error)
-        except TocsinError as error:
-            log.warning("a dropped file waits", file=file.name, reason=str(error))
+            try:
+                await self._take(file)
+            except InvalidInput as error:
+                self._refuse(file, error)
+        except (TocsinError, OSError) as error:
+            if self.troubles.put(name, str(error)):
+                log.warning("a dropped file waits", file=name, reason=str(error))
+        else:
+            self.troubles.clear(name)
 
     def _ready(self) -> list[Path]:
         ready = []
@@ -135,7 +142,7 @@ class Inbox:
         durable.make_directory(refused)
         target = _free(refused / file.name)
         durable.move(file, target)
-        target.with_name(target.name + ".reason").write_text(str(error) + "\n")
+        durable.write(target.with_name(target.name + ".reason"), f"{error}\n".encode())
         log.warning("a dropped file was refused", file=file.name, reason=str(error))
 
     def _tell(self, file: Path, rejections: list[Rejection]) -> None:

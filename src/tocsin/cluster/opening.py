@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tocsin import durable
 from tocsin.backoff import Backoff
 from tocsin.errors import Unavailable
 from tocsin.protocol.cluster import ClusterStatus
@@ -25,7 +26,6 @@ from tocsin.service.listener import Listener
 from tocsin.service.tls import Certificate
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
-from tocsin.storage import durable
 from tocsin.storage.backup.notes import require_startable
 from tocsin.storage.log import check_reachable
 from tocsin.storage.store.store import Store

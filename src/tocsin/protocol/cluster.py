@@ -220,6 +220,9 @@ class ClusterStatus(Struct, frozen=True, kw_only=True):
     store_id: StoreId | None = None
     waits_for: Annotated[str | None, about("what must come first: the store, for example")] = None
     trouble: Annotated[str | None, about("why records do not flow")] = None
+    warnings: Annotated[
+        list[str], about("what may lose what was acknowledged, and what to do about it")
+    ] = []
 
 
 class DatasetList(Struct, frozen=True):

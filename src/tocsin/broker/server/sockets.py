@@ -306,9 +306,7 @@ class Sockets:
             backlog=BACKLOG,
             ssl=tls,
             ssl_handshake_timeout=None if tls is None else HANDSHAKE_S,
-            # aiofastnet asks the listener for each connection, and so keeps to its limits. Over TLS
-            # it would call OpenSSL past our context, which then changes no certificate.
-            use_aiofastnet=tls is None,
+            use_aiofastnet=True,  # asks the listener for each connection, and so keeps its limits
             websocket_handshake_timeout=listener.connections.limits.head_s,
             enable_auto_ping=True,
             auto_ping_idle_timeout=PING_IDLE_S,

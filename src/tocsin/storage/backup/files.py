@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tocsin import durable
 from tocsin.errors import Damaged
 from tocsin.protocol.backup import StoredFile
-from tocsin.storage import durable
 
 _PIECE_BYTES = 1024 * 1024
 

@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from tocsin import durable
 from tocsin.errors import Conflict, Gone
 from tocsin.protocol.backup import DatasetCut, LogKind, Manifest, StoredFile
-from tocsin.storage import durable
 from tocsin.storage.backup import files
 from tocsin.storage.backup.progress import Progress, watched
 from tocsin.storage.identity import Mark, write_mark

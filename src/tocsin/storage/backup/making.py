@@ -19,12 +19,11 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, Table, select
 
-from tocsin import __version__
+from tocsin import __version__, durable
 from tocsin.errors import Conflict, Damaged, Gone, SettingError, Unavailable
 from tocsin.model import Dataset
 from tocsin.protocol import backup
 from tocsin.protocol.backup import DatasetCut, Manifest, Source, StoredFile, TableRows
-from tocsin.storage import durable
 from tocsin.storage.backup import files
 from tocsin.storage.backup.log_copies import LogSource, SegmentSource
 from tocsin.storage.backup.places import Places

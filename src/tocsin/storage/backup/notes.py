@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from tocsin import durable
 from tocsin.errors import Conflict
 from tocsin.protocol.backup import Source
-from tocsin.storage import durable
 
 RESTORING = "restoring"
 MOVED = "moved"

@@ -18,10 +18,10 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 
+from tocsin import durable
 from tocsin.errors import Conflict, Damaged, InvalidInput, NotFound, SettingError
 from tocsin.protocol import backup
 from tocsin.protocol.backup import Manifest, StoredFile
-from tocsin.storage import durable
 from tocsin.storage.backup import files, notes
 from tocsin.storage.backup.comparison import Compared
 from tocsin.storage.backup.log_copies import LogTarget, SegmentTarget

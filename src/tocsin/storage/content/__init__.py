@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tocsin import durable
 from tocsin.errors import SettingError
-from tocsin.storage import durable
 from tocsin.storage.content.claim import Claim
 from tocsin.storage.content.directory import DirectoryMedium
 from tocsin.storage.content.opening import FIELD, open_remote

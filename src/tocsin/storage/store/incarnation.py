@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, insert, not_, select, update
 
+from tocsin import durable
 from tocsin.model import FILTERED
-from tocsin.storage import durable
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, reads, writes
 

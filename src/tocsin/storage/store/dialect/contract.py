@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -53,6 +54,8 @@ class Dialect(ABC):
     errors: ClassVar[tuple[type[Exception], ...]] = (exc.DBAPIError,)
     leased: ClassVar[bool] = True
     """Whether the claim may outlive who holds it, so that a lease has to be kept beside it."""
+
+    directory: Path | None = None  # that has the store's file
 
     def __init__(self, url: URL) -> None:
         self.url = url

@@ -109,7 +109,7 @@ class Postgresql(Dialect):
 
     def risk(self, connection: Connection) -> str | None:
         setting = connection.execute(text("SELECT current_setting('fsync')")).scalar()
-        return None if setting == "on" else f"fsync is {setting}"
+        return None if setting == "on" else f"fsync is {setting}: set fsync=on"
 
     def claim(self, connection: Connection) -> bool:
         """By an advisory lock, which lives as long as the session. Each schema is its own store."""
