@@ -12,6 +12,7 @@ import typer
 
 from tocsin import __version__, extras
 from tocsin.cli import (
+    backup,
     chaos,
     configuration,
     data,
@@ -41,6 +42,7 @@ _PARTS: tuple[tuple[Callable[[typer.Typer], None], str | None], ...] = (
     (simulate.register, "server"),
     (chaos.register, "server"),
     (repair.register, "server"),
+    (backup.register, "server"),
 )
 """All commands, and the extra that those of a part need."""
 

@@ -51,15 +51,17 @@ from tocsin.protocol.cluster import (
 from tocsin.protocol.fields import MOST_RESULTS
 from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, Rejection, StatementResults, Statements
-from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.protocol.queries import FilterQuery, LoadQuery, LogQuery, NewsQuery, SubscriberQuery
 from tocsin.service.multipart import is_form
 from tocsin.service.on_behalf import on_behalf_of
 from tocsin.service.streaming import StreamResponse
 from tocsin.service.web import Call, json_response
 from tocsin.storage.store.results import Range
 from tocsin.storage.store.results import ResultRange as StoredRange
+from tocsin.storage.store.subscriptions import Page
 
 MOST_RANGES = 1000
+MOST_ARGUMENTS_BYTES = 4 * 1024 * 1024  # of one page of a broker's subscriptions
 MOST_RANGES_BYTES = 16 * 1024 * 1024  # one answer; whoever asks goes on behind it
 STALL_S = 10.0  # how long a reader of routed records may leave a piece untaken
 
@@ -175,11 +177,17 @@ class Calls:
 
     async def broker_subscriptions(self, call: Call) -> Any:
         call.identity.require_broker(call.path["name"])
-        sequence, subscriptions = await asyncio.to_thread(
-            self._store.subscriptions.of_broker, call.path["name"]
+        query, stored = call.query(LoadQuery), self._store.subscriptions
+        if query.limit is UNSET:
+            sequence, subscriptions = await asyncio.to_thread(stored.of_broker, call.path["name"])
+            page = Page(sequence, subscriptions, None)
+        else:
+            bounds = query.after, query.limit, MOST_ARGUMENTS_BYTES
+            page = await asyncio.to_thread(stored.page_of_broker, call.path["name"], *bounds)
+        infos = await self._infos(page.subscriptions)
+        return BrokerSubscriptions(
+            infos, sequence=page.sequence, store_id=self._store.shown_id, upto=page.upto
         )
-        infos = await self._infos(subscriptions)
-        return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.shown_id)
 
     async def attach(self, call: Call) -> Any:
         call.identity.require_broker(call.path["name"])

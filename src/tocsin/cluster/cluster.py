@@ -23,6 +23,7 @@ from tocsin.cluster.attachments import AttachmentStore, Mentions
 from tocsin.cluster.burying import letters_of
 from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.deliveries import Deliveries
+from tocsin.cluster.deliveries.ownership import owner_check
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
@@ -51,9 +52,10 @@ from tocsin.model import (
 )
 from tocsin.protocol.publishing import Published
 from tocsin.service.addresses import checked_address
+from tocsin.service.disks import full_disks
 from tocsin.service.keys.notices import NoticeSecrets
 from tocsin.service.keys.verifier import TokenVerifier
-from tocsin.service.room import full_disks
+from tocsin.service.tokens import Identity
 from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
 from tocsin.spark.asking import Record
@@ -79,6 +81,7 @@ T = TypeVar("T")
 
 COLLECT_EVERY_S = 3600.0
 NOTE_EVERY_S = 10.0
+IDENTIFIED_S = 30.0
 KILL_EVERY_S = 0.1
 STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure starts small
 
@@ -127,7 +130,8 @@ class Cluster:
         self.throttle = Throttle(self.store.quotas)
         self.notice_secrets = NoticeSecrets(settings)
         self.notifier = Notifier(self.store, self.notice_secrets.of, settings.authority)
-        self.deliveries = Deliveries(settings, self.store)
+        owners = owner_check(self.permissions, self._identify)
+        self.deliveries = Deliveries(settings, self.store, owners)
         self.routing = Routing(self.store, self.log, data / "datasets")
         self.subscriptions = Subscriptions(
             self.store,
@@ -144,6 +148,11 @@ class Cluster:
         self._engine_starts = 0
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _identify(self, token: str) -> Identity:
+        """For other threads than the loop's."""
+        asking = self.verifier.identify(token)
+        return asyncio.run_coroutine_threadsafe(asking, self._loop).result(IDENTIFIED_S)
 
     def _open_attachments(self, data: Path) -> AttachmentStore:
         attached = any(attachments_of(dataset) for dataset in self.store.catalog.datasets())

@@ -41,6 +41,15 @@ class Claim(Struct):
     key: str  # of this file, dropped this time
 
 
+def waiting_files(directory: Path) -> list[Path]:
+    """Whole files in the drop directories that nobody has taken."""
+    return [
+        file
+        for file in sorted(directory.glob("*/*"))
+        if file.is_file() and not file.name.startswith(".") and file.suffix not in UNFINISHED
+    ]
+
+
 class Inbox:
     """Watches the drop directories of all datasets."""
 
@@ -94,9 +103,7 @@ class Inbox:
     def _ready(self) -> list[Path]:
         ready = []
         seen: dict[Path, tuple[int, int]] = {}
-        for file in sorted(self._directory.glob("*/*")):
-            if not file.is_file() or file.name.startswith(".") or file.suffix in UNFINISHED:
-                continue
+        for file in waiting_files(self._directory):
             about = file.stat()
             seen[file] = (about.st_size, about.st_mtime_ns)
             if self._seen.get(file) == seen[file]:

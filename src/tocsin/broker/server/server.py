@@ -31,13 +31,13 @@ from tocsin.protocol.client import GOING_AWAY, PATH
 from tocsin.protocol.coordinator import Heartbeat, HeartbeatAnswer
 from tocsin.protocol.link import PATH as LINK_PATH
 from tocsin.service.connections import ConnectionLimits, Connections
+from tocsin.service.disks import full_disks
 from tocsin.service.exposure import exposure_of
 from tocsin.service.hosting import hosting, scheme
 from tocsin.service.keys.credentials import LINK, credential_of
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.listener import Listener
 from tocsin.service.logs import configure_logs
-from tocsin.service.room import full_disks
 from tocsin.service.serving import listen, port_of, until_stopped
 from tocsin.service.tls import Certificate, certificate_of
 from tocsin.settings import Settings

@@ -80,13 +80,15 @@ class Incarnation:
         return True
 
     @writes
-    def begin(self, write: Write, note: Seen) -> None:
+    def begin(self, write: Write, note: Seen, *, with_log: bool = False) -> None:
+        """`note`: how far it was. `with_log`: so were the logs, and their positions are given
+        again."""
         connection, number = write.connection, 1 + max(_number(write.connection), note.incarnation)
         for name, value in connection.execute(select(_counters)).all():
             write.count(name, max(value, note.counters.get(name, 0)) + GAP)
-        anew = update(_backends).where(
-            not_(_backends.c.channel.startswith(FILTERED, autoescape=True))
-        )
+        anew = update(_backends)
+        if not with_log:
+            anew = anew.where(not_(_backends.c.channel.startswith(FILTERED, autoescape=True)))
         connection.execute(anew.values(epoch=secrets.token_hex(8)))
         if connection.execute(update(_meta).where(_NUMBER).values(value=str(number))).rowcount == 0:
             connection.execute(insert(_meta), {"name": "incarnation", "value": str(number)})

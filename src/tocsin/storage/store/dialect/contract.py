@@ -126,6 +126,11 @@ class Dialect(ABC):
         """Write many rows the fastest way there is. `columns` are in the table's order."""
         connection.exec_driver_sql(_insert(table, columns, connection.dialect), list(rows))
 
+    def number_on(self, connection: Connection, table: Table) -> None:
+        """Let ids that the database itself gives go on behind those of the rows that are there.
+        Most databases do so by themselves."""
+        return
+
     def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
         """Send the statements of the block at once, if the database can. They write about so many
         rows; what came of each is not looked at, but any failure is raised by the end."""

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, exc, text
 
 from tocsin.errors import SettingError
-from tocsin.service.room import full_disks
+from tocsin.service.disks import full_disks
 from tocsin.storage.store.dialect.contract import (
     FIELD,
     Dialect,
