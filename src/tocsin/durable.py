@@ -46,15 +46,18 @@ def move(source: Path, target: Path) -> None:
         sync(source.parent)
 
 
-def write(path: Path, data: bytes, *, mode: int = EVERYBODY) -> None:
-    """Whole or not at all, in place of what is there."""
-    with _aside(path, data, mode) as fresh:
+def write(path: Path, data: bytes, *, mode: int = EVERYBODY, alone: bool = True) -> None:
+    """Whole or not at all, in place of what is there. `alone`: nobody else writes it meanwhile, so
+    that the next call overwrites what a crash left aside."""
+    fresh = path.with_name(f"{path.name}.writing") if alone else _unused(path)
+    with _aside(fresh, data, mode):
         move(fresh, path)
 
 
 def create(path: Path, data: bytes, *, mode: int = EVERYBODY) -> None:
     """Whole or not at all. FileExistsError: it is there already, and stays as it is."""
-    with _aside(path, data, mode) as fresh:
+    fresh = _unused(path)
+    with _aside(fresh, data, mode):
         os.link(fresh, path)
         fresh.unlink()
         sync(path.parent)
@@ -68,17 +71,20 @@ def not_written(what: str, error: OSError, again: str = "try again") -> Unavaila
     )
 
 
+def _unused(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.writing")
+
+
 @contextmanager
-def _aside(path: Path, data: bytes, mode: int) -> Iterator[Path]:
-    """A new file with the bytes, durable but for its name; gone if the block fails."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.writing")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+def _aside(fresh: Path, data: bytes, mode: int) -> Iterator[None]:
+    """A file with the bytes, durable but for its name; gone if the block fails."""
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(handle)
-        yield fresh
+        yield
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
