@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine, event, exc, select
 
 from tocsin.errors import Conflict, SettingError, TocsinError, Unavailable
 from tocsin.storage.store import schema
-from tocsin.storage.store.dialect import FIELD, Kind, Trouble, dialect_of
+from tocsin.storage.store.dialect import FIELD, Dialect, Kind, Trouble, dialect_of
 from tocsin.storage.store.lease import LEASE_S, Lease
 from tocsin.storage.store.outage import CircuitBreaker
 from tocsin.storage.store.writer import Attempt, TakenOver, Write, Writer, current_sequence
@@ -39,7 +39,7 @@ class Database:
 
     def __init__(
         self,
-        url: str,
+        url: str | Dialect,
         *,
         busy_timeout_s: float = 10.0,
         patience_s: float = 10.0,
@@ -49,7 +49,7 @@ class Database:
         self._clock = clock
         self._lock = Lock()
         self._closed = False
-        self._dialect = dialect_of(url)
+        self._dialect = url if isinstance(url, Dialect) else dialect_of(url)
         self._caught: tuple[type[Exception], ...] = (exc.SQLAlchemyError, *self._dialect.errors)
         self._engine = self._dialect.engine(busy_timeout_s)
         self._drivers: WeakSet[Any] = WeakSet()  # of connections to a server

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
@@ -90,6 +90,7 @@ class Life:
     tasks: dict[str, Task]
     news: dict[str, BrokerNews]
     busy: bool = False  # an fsync is under way
+    asking: set[str] = field(default_factory=set)  # brokers about whom the store is asked soon
 
     def has_news(self, channel: Channel) -> bool:
         reached, ends = self.runs.progress(channel).ends, self.log.ends()

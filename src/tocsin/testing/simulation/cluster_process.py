@@ -49,6 +49,7 @@ from tocsin.testing.simulation.questions import (
     PlainQueries,
     PlainSets,
 )
+from tocsin.testing.simulation.store_file import StoreFile
 from tocsin.testing.simulation.stored import StoredFiles
 
 EPOCH_S = 1_760_000_000.0  # what clocks show when the world begins
@@ -160,8 +161,8 @@ class ClusterProcess:
         return self.life
 
     def _database(self) -> Database:
-        url = f"sqlite:///{self.directory / 'store.db'}"
-        return Database(url, busy_timeout_s=0.5, patience_s=0.0, clock=self.wall)
+        dialect = StoreFile.at(self.directory / "store.db")
+        return Database(dialect, busy_timeout_s=0.5, patience_s=0.0, clock=self.wall)
 
     def _open(self) -> None:
         self.starts += 1
@@ -378,7 +379,8 @@ class ClusterProcess:
                 news.ask()
                 self._soon(partial(self._deliver, news), 0.1)
                 return
-        else:
+        elif news.name not in life.asking:
+            life.asking.add(news.name)
             self._soon(partial(self._ask_and_deliver, news), 0.1)
         new, pushed, gone = news.finish(heads, answer)
         if new or gone:
@@ -386,6 +388,7 @@ class ClusterProcess:
             self.around.notify(news.name, life.store.shown_id, carried, gone)
 
     def _ask_and_deliver(self, news: BrokerNews, life: Life) -> None:
+        life.asking.discard(news.name)
         news.ask()
         self._deliver(news, life)
 
