@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -30,6 +31,7 @@ class Environment(Protocol):
 
     agenda: Agenda
     random: Random
+    happened: Counter[str]  # faults, by kind
 
     def committed(self) -> None:
         """The store has changed."""

@@ -7,6 +7,7 @@ When it dies, its objects are abandoned, and the files become what a crash leave
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, exc
 
 from tocsin.backoff import Backoff
 from tocsin.broker.machine.events import NewHead
@@ -52,6 +53,7 @@ from tocsin.testing.simulation.questions import (
 from tocsin.testing.simulation.store_file import StoreFile
 from tocsin.testing.simulation.stored import StoredFiles
 
+_FULL = "database or disk is full"  # SQLite's words
 EPOCH_S = 1_760_000_000.0  # what clocks show when the world begins
 T = TypeVar("T")
 
@@ -247,9 +249,13 @@ class ClusterProcess:
         if not connection.get_execution_options().get("tocsin_writes"):
             return
         self.commits += 1
+        if self.store_full:
+            self.around.happened["full store"] += 1
+            raise exc.OperationalError("COMMIT", {}, sqlite3.OperationalError(_FULL))
         if self.crash_at_commit is not None:
             self.crash_at_commit -= 1
             if self.crash_at_commit < 0:
+                self.around.happened["crash at a commit"] += 1
                 raise Crashed
 
     def _sync_takes(self, delay_s: float) -> None:

@@ -19,6 +19,7 @@ import tocsin.clock
 from tocsin.broker.machine import BrokerMachine
 from tocsin.clock import Clock
 from tocsin.errors import TocsinError
+from tocsin.spark import answering, diagnosis
 from tocsin.spark.channel_runs import ChannelRuns
 from tocsin.spark.housekeeping import Housekeeping
 from tocsin.storage.log.segments import damage
@@ -28,6 +29,7 @@ from tocsin.storage.log.writer import PublicationLog
 from tocsin.storage.store import markers, runs
 from tocsin.storage.store.dialect.sqlite import Sqlite
 from tocsin.testing.simulation.checkers import BrokenPromise
+from tocsin.testing.simulation.disk import SimulatedDisk
 from tocsin.testing.simulation.world import World
 
 Plant = Callable[[ExitStack], None]
@@ -98,6 +100,19 @@ def _acknowledge_before_sync(stack: ExitStack) -> None:
     _replace(stack, SegmentedDataset, "commit", commit)
 
 
+def _believe_a_second_sync(stack: ExitStack) -> None:
+    """The system has forgotten the bytes, and says nothing."""
+    sync = SimulatedDisk.sync
+
+    def again(self: SimulatedDisk, handle: int) -> None:
+        try:
+            sync(self, handle)
+        except OSError:
+            sync(self, handle)
+
+    _replace(stack, SimulatedDisk, "sync", again)
+
+
 def _cut_damage_in_silence(stack: ExitStack) -> None:
     def refuse(self: SegmentedDataset, holes: list[damage.Hole]) -> None:
         return None
@@ -121,8 +136,6 @@ def _lose_keys_of_closed_segments(stack: ExitStack) -> None:
 
 
 def _forget_the_directory(stack: ExitStack) -> None:
-    from tocsin.testing.simulation.disk import SimulatedDisk
-
     operate = SimulatedDisk._operate
     _replace(stack, SimulatedDisk, "sync_directory", lambda self, path: operate(self))
 
@@ -220,6 +233,24 @@ def _positions_from_memory(stack: ExitStack) -> None:
     _replace(stack, runs, "_raise_heads", raise_later)
 
 
+def _forget_late_subscribers(stack: ExitStack) -> None:
+    _replace(stack, runs, "_refuse_late", lambda *_: None)
+
+
+def _blame_the_neighbours(stack: ExitStack) -> None:
+    """What the query fails on is found, and everything beside it is given up as well."""
+    diagnose = diagnosis.diagnose
+
+    def blame(records: Any, sets: Any, fails: Any, *, one_by_one: bool) -> Any:
+        verdict = diagnose(records, sets, fails, one_by_one=one_by_one)
+        if verdict.records:
+            why = next(iter(verdict.records.values()))
+            verdict.records = dict.fromkeys(records, why)
+        return verdict
+
+    _replace(stack, answering, "diagnose", blame)
+
+
 def _forget_to_pin(stack: ExitStack) -> None:
     _replace(stack, Housekeeping, "_horizon", lambda self, dataset: None)
 
@@ -270,6 +301,8 @@ def _stay_with_the_old_store(stack: ExitStack) -> None:
 MUTANTS = [
     Mutant("early-ack", "publications are acknowledged before they are synced", "cluster",
            _acknowledge_before_sync),
+    Mutant("sync-again", "a sync that succeeds after one that failed is believed", "cluster",
+           _believe_a_second_sync),
     Mutant("silent-cut", "a damaged log is cut without a word", "cluster", _cut_damage_in_silence),
     Mutant("no-keys", "a publication that is sent again is taken again", "cluster", _forget_keys),
     Mutant("lost-keys", "keys are forgotten when a segment is closed", "cluster",
@@ -291,6 +324,10 @@ MUTANTS = [
            _positions_from_memory),
     Mutant("frozen-schedule", "repetitive channels stand still while the clock is behind",
            "cluster", _stand_still),
+    Mutant("late-subscribers", "who subscribes while a run is under way is not asked for",
+           "cluster", _forget_late_subscribers),
+    Mutant("wrong-blame", "records beside one that a query fails on are given up too", "cluster",
+           _blame_the_neighbours),
     Mutant("no-pins", "compaction takes rows that a run still reads", "cluster", _forget_to_pin),
     Mutant("marker-back", "a marker moves back", "cluster", _marker_moves_back),
     Mutant("lost-notices", "a notice that is lost is never asked for", "cluster",
