@@ -126,7 +126,7 @@ class Subscriptions:
         asker: Identity | None,
     ) -> Subscription:
         stored, now = self._store.subscriptions, self._store.now()
-        since = counts_from(self._log, channel)
+        since = counts_from(self._log.ends(), channel)
         if dataset is not None:
             marker: int | None = self._routing.marker(dataset, arguments["where"], beginning, now)
         elif beginning is not None:

@@ -39,6 +39,7 @@ from tocsin.storage.log.segments import SegmentReader, Segments
 from tocsin.storage.store.database import Database
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
+from tocsin.testing.simulation.checkers import promise
 from tocsin.testing.simulation.cluster_memory import Cuts, Environment, Life, Task
 from tocsin.testing.simulation.crash import abandon, repair
 from tocsin.testing.simulation.disk import Crashed, SimulatedDisk
@@ -123,6 +124,8 @@ class ClusterProcess:
             self.fall(power=self.around.random.random() < 0.5)
         except Unavailable:  # a disk that fails: it is started again by and by
             self.fall(power=False)
+        else:
+            self.around.committed()  # as it is before anything else happens
 
     def fall(self, *, power: bool) -> None:
         """Die. With the power goes what was not synced."""
@@ -140,6 +143,9 @@ class ClusterProcess:
 
     def repair(self) -> None:
         """As `tocsin repair --cut` does, while the process is down."""
+        happened = self.around.happened
+        known = happened["flipped bit"] + happened["lost sector"] > 0
+        promise(known, "the log is damaged after crashes that damage nothing")
         self.repairs += 1
         with Store(self._database()) as store:
             repair(self.directory / "log", store)
@@ -199,9 +205,14 @@ class ClusterProcess:
         for broker in store.catalog.brokers():
             life.news[broker.name] = BrokerNews(broker.name, store.sequence())
         log.watch(lambda: self._soon(self._look))
+        self._note_ends(life)
+        log.watch(lambda: self._note_ends(life))
         self._soon(self._look)
         self._every(1.0, self._look)
         self._every(self.tidy_s, lambda life: life.housekeeping.tidy())
+
+    def _note_ends(self, life: Life) -> None:
+        life.ends.append((self.steady(), life.log.ends()))
 
     def _new_life(
         self,
@@ -425,8 +436,8 @@ class ClusterProcess:
 
         def put(life: Life) -> Subscription:
             channel = life.store.catalog.channel(channel_name)
-            since = counts_from(life.log, channel)
-            self._wait(self.around.random.expovariate(10.0))  # others write the store as well
+            asked_at = self.around.agenda.now - self.around.random.expovariate(5.0)
+            since = counts_from(life.ends_at(asked_at), channel)  # others wrote the store since
             subscription, _ = life.store.subscriptions.subscribe(
                 subscriber, channel_name, arguments, broker, None, since
             )

@@ -70,7 +70,7 @@ class HistoryChecker:
         for before, after in pairwise(windows):
             promise(before[1] <= after[0], f"{what}: windows {before} and {after} overlap")
         if channel != "windows":
-            alone = [number for number in ids if number not in twice]
+            alone = [number for number in ids if not self._is_mended(number)]
             places = [place for number in alone if (place := self._place(number)) is not None]
             promise(places == sorted(places), f"{what}: out of the log's order: {ids}")
         self._check_complete(what, epoch, channel, arguments, set(ids), gaps)
@@ -113,7 +113,7 @@ class HistoryChecker:
         if gap.dataset != "reports" or gap.end <= place.first or place.end <= gap.first:
             return False
         if "damaged" in gap.cause:
-            return any(place.first - 1 <= at < place.end for at in self.flipped)
+            return self._was_flipped(place)
         return "run_limit_s" in gap.cause or record["who"] == POISON
 
     def _has_cause(self, gap: LostRecords) -> bool:
@@ -133,9 +133,16 @@ class HistoryChecker:
         )
 
     def _is_mended(self, number: int) -> bool:
-        """A request that has lost records of several is taken again when it is sent again."""
+        """A request that has lost records is taken again when it is sent again. Those of a sector
+        that was lost in the middle of a sync were not acknowledged, and nobody told where."""
         request, _ = self.publishers.by_id[number]
-        return self.cluster.process.repairs > 0 and len(request.records) > 1
+        torn = len(request.records) > 1 and self.cluster.process.around.happened["lost sector"] > 0
+        damaged = torn or any(self._was_flipped(place) for place in request.taken)
+        return damaged and self.cluster.process.repairs > 0
+
+    def _was_flipped(self, place: Appended) -> bool:
+        """A bit of it was, or of the end of the line before it."""
+        return any(place.first - 1 <= at < place.end for at in self.flipped)
 
     def _place(self, number: int) -> tuple[int, int] | None:
         request, index = self.publishers.by_id[number]
