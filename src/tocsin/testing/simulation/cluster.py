@@ -36,7 +36,7 @@ from tocsin.testing.simulation.questions import INTERESTS, POISON, SparkIsGone
 from tocsin.testing.simulation.world import World
 
 KINDS = ("a", "b", "c")
-FAULTS = ("crash", "power", "disk", "network", "clock", "spark", "brokers", "rot")
+FAULTS = ("crash", "power", "disk", "network", "clock", "spark", "brokers", "rot", "restore")
 HEALING_S = 120.0  # within which everything must have come true
 
 
@@ -51,6 +51,8 @@ class ClusterWorld(World):
         draw = self.random
         count = draw.choice([1, 2, 3, len(FAULTS)])
         self.faults = set(draw.sample(FAULTS, count))
+        if "restore" in self.faults:
+            self.process.tidy_s = 60.0  # a backup of the store alone fits until records are stored
         self.partitions = Partitions(self.agenda, draw, self.happened)
         self.publishers = Publishers(
             self.process,
@@ -227,6 +229,17 @@ class ClusterWorld(World):
         elif kind == "rot" and process.alive:
             self._rot()
 
+        elif kind == "restore" and process.alive:
+            self._back_up_or_restore()
+
+    def _back_up_or_restore(self) -> None:
+        """The store is put back to where it was, its log and its files stay."""
+        if self.process.restore():
+            self.happened["restored store"] += 1
+            self.cluster.restored()
+        else:
+            self.process.back_up()
+
     def _make_room(self) -> None:
         self.disk.room, self.process.store_full = None, False
 
@@ -302,7 +315,8 @@ class ClusterWorld(World):
         self.history.check()
         self.in_step.check(self.brokers)
         for client in self.clients:
-            promise(client.connection is not None, f"{client.name} is not connected")
+            connected = client.connection is not None and client.connection in self._pipes
+            promise(connected, f"{client.name} is not connected")
             assert client.connection is not None
             broker = self._pipes[client.connection][1].name
             for number, feed in client.feeds.items():

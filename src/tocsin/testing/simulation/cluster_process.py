@@ -37,8 +37,10 @@ from tocsin.spark.steps import Steps
 from tocsin.storage.log import Appended, PublicationLog
 from tocsin.storage.log.segments import SegmentReader, Segments
 from tocsin.storage.store.database import Database
+from tocsin.storage.store.incarnation import read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
+from tocsin.testing.simulation.backups import Backup, back_up
 from tocsin.testing.simulation.checkers import promise
 from tocsin.testing.simulation.cluster_memory import Cuts, Environment, Life, Task
 from tocsin.testing.simulation.crash import abandon, repair
@@ -55,6 +57,7 @@ from tocsin.testing.simulation.store_file import StoreFile
 from tocsin.testing.simulation.stored import StoredFiles
 
 _FULL = "database or disk is full"  # SQLite's words
+NOTE_EVERY_S = 1.0  # of how far the store is
 EPOCH_S = 1_760_000_000.0  # what clocks show when the world begins
 T = TypeVar("T")
 
@@ -63,6 +66,8 @@ class ClusterProcess:
     def __init__(self, around: Environment, directory: Path, disk: SimulatedDisk) -> None:
         self.around = around
         self.directory = directory
+        self._file = directory / "store.db"
+        self.backup: Backup | None = None
         self.disk = disk
         disk.waits = self._sync_takes
         self.skew_s = 0.0
@@ -74,7 +79,7 @@ class ClusterProcess:
             self.commits
         ) = 0
         self.segment_bytes = around.random.choice([300, 1000, 100_000])
-        self.tidy_s = around.random.choice([0.5, 5.0, 5.0])
+        self.tidy_s = around.random.choice([0.5, 5.0, 60.0])
         self.batch_bytes = around.random.choice([400, 5000])
 
     # -- life and death ---------------------------------------------------------------------------
@@ -133,7 +138,7 @@ class ClusterProcess:
         self.incarnation += 1
         self.crash_at_commit = None
         if life is not None:
-            abandon(life.database, self.directory / "store.db", self.around.random, power=power)
+            abandon(life.database, self._file, self.around.random, power=power)
             life.medium.close()
         if power:
             self.disk.power_cut()
@@ -150,6 +155,18 @@ class ClusterProcess:
         with Store(self._database()) as store:
             repair(self.directory / "log", store)
         self.disk.settle(self.directory / "log")
+
+    def back_up(self) -> None:
+        self.backup = back_up(self._file, self._life(), self.repairs)
+
+    def restore(self) -> bool:
+        """Die, and find the store as it was when it was backed up, if that fits; whether it did."""
+        life, backup = self._life(), self.backup
+        if backup is None or not backup.fits(self.directory, life, self.repairs):
+            return False
+        self.fall(power=False)
+        backup.restore(self._file)
+        return True
 
     def enter(self, act: Callable[[Life], T]) -> T:
         """Let the process do something; it may die of it."""
@@ -169,7 +186,7 @@ class ClusterProcess:
         return self.life
 
     def _database(self) -> Database:
-        dialect = StoreFile.at(self.directory / "store.db")
+        dialect = StoreFile.at(self._file)
         return Database(dialect, busy_timeout_s=0.5, patience_s=0.0, clock=self.wall)
 
     def _open(self) -> None:
@@ -181,6 +198,8 @@ class ClusterProcess:
             clock = Clock(self.wall, self.steady)
             clock.reach(newest_time(store))
             store.use_clock(clock.now)
+            store.follow(read_note(self.directory))
+            write_note(self.directory, store.incarnation.seen())
             directory = self.directory / "log"
             medium = Segments(directory, segment_bytes=self.segment_bytes, disk=self.disk)
             log = PublicationLog(
@@ -209,7 +228,11 @@ class ClusterProcess:
         log.watch(lambda: self._note_ends(life))
         self._soon(self._look)
         self._every(1.0, self._look)
+        self._every(NOTE_EVERY_S, self._note)
         self._every(self.tidy_s, lambda life: life.housekeeping.tidy())
+
+    def _note(self, life: Life) -> None:
+        write_note(self.directory, life.store.incarnation.seen())
 
     def _note_ends(self, life: Life) -> None:
         life.ends.append((self.steady(), life.log.ends()))

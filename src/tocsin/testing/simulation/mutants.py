@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 from sqlalchemy import text
 
 import tocsin.clock
@@ -26,8 +27,9 @@ from tocsin.storage.log.segments import damage
 from tocsin.storage.log.segments.dataset import SegmentedDataset
 from tocsin.storage.log.segments.keys import Keys
 from tocsin.storage.log.writer import PublicationLog
-from tocsin.storage.store import markers, runs
+from tocsin.storage.store import incarnation, markers, runs
 from tocsin.storage.store.dialect.sqlite import Sqlite
+from tocsin.storage.store.incarnation import Incarnation, Seen
 from tocsin.testing.simulation.checkers import BrokenPromise
 from tocsin.testing.simulation.disk import SimulatedDisk
 from tocsin.testing.simulation.world import World
@@ -258,6 +260,20 @@ def _blame_the_neighbours(stack: ExitStack) -> None:
     _replace(stack, answering, "diagnose", blame)
 
 
+def _overlook_a_restoring(stack: ExitStack) -> None:
+    _replace(stack, Incarnation, "follow", lambda self, note: False)
+
+
+def _count_on_from_the_backup(stack: ExitStack) -> None:
+    begin = Incarnation.begin
+
+    def count_on(self: Incarnation, note: Seen) -> None:
+        with patch.object(incarnation, "GAP", 0):
+            begin(self, msgspec.structs.replace(note, counters={}))
+
+    _replace(stack, Incarnation, "begin", count_on)
+
+
 def _forget_to_pin(stack: ExitStack) -> None:
     _replace(stack, Housekeeping, "_horizon", lambda self, dataset: None)
 
@@ -337,6 +353,10 @@ MUTANTS = [
            _ask_late_subscribers_twice),
     Mutant("wrong-blame", "records beside one that a query fails on are given up too", "cluster",
            _blame_the_neighbours),
+    Mutant("no-incarnation", "a store that was restored goes on as if it had not been", "cluster",
+           _overlook_a_restoring),
+    Mutant("reused-numbers", "a restored store gives out numbers that the lost one gave out",
+           "cluster", _count_on_from_the_backup),
     Mutant("no-pins", "compaction takes rows that a run still reads", "cluster", _forget_to_pin),
     Mutant("marker-back", "a marker moves back", "cluster", _marker_moves_back),
     Mutant("lost-notices", "a notice that is lost is never asked for", "cluster",
