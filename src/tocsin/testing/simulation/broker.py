@@ -247,7 +247,10 @@ class SimulatedBroker:
         elif kind == "subscribe":
             interest = Interest("channel", {"backend": number})
             asker = FrameAsker[Subscribed](
-                world, connection, lambda client, answer: client.subscribed(answer.subscription)
+                world,
+                connection,
+                lambda client, answer: client.subscribed(answer.subscription),
+                lambda client: world.ask_again(client, frame),
             )
             self.do(machine.subscribe(asker, name, interest, world.now, connection=connection))
         elif kind == "unsubscribe":

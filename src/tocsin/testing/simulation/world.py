@@ -164,6 +164,10 @@ class World:
 
         self.later(self.delay_s() * 3, hang_up)
 
+    def ask_again(self, client: SimulatedClient, frame: tuple[Any, ...]) -> None:
+        """It was told that nobody knows whether it was done."""
+        self.later(0.5 * self.scale, lambda: self.to_broker(client, frame))
+
     def retry(self, client: SimulatedClient, request: tuple[int, int]) -> None:
         connection, ref = request
 
