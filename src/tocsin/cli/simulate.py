@@ -19,7 +19,8 @@ def simulate(
     seeds: Annotated[int, typer.Option(min=1, help="how many worlds of each kind")] = 100,
     first: Annotated[int, typer.Option(min=0, help="the first seed")] = 0,
     kind: Annotated[
-        str | None, typer.Option(help="channels, cluster, network or pages; none given: all")
+        str | None,
+        typer.Option(help="channels, cluster, leases, network, pages; none given: all"),
     ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(help="of the result caches; none given: all in turn")

@@ -29,6 +29,7 @@ from tocsin.testing.simulation.cluster_process import ClusterProcess
 from tocsin.testing.simulation.created import created
 from tocsin.testing.simulation.disk import SimulatedDisk
 from tocsin.testing.simulation.history import HistoryChecker
+from tocsin.testing.simulation.memory import in_memory
 from tocsin.testing.simulation.observed import ObservedCluster
 from tocsin.testing.simulation.partitions import Partitions
 from tocsin.testing.simulation.publishers import CLUSTER, PUBLISHERS, Publishers
@@ -44,7 +45,7 @@ class ClusterWorld(World):
     cluster: ObservedCluster
 
     def __init__(self, seed: int, policies: Sequence[str] = ()) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="tocsin-simulation-", dir=_memory()))
+        self.directory = Path(tempfile.mkdtemp(prefix="tocsin-simulation-", dir=in_memory()))
         super().__init__(seed, policies, channels=range(len(INTERESTS)))
         self.scale = 1.0
         self.closed = False
@@ -322,8 +323,3 @@ class ClusterWorld(World):
             for number, feed in client.feeds.items():
                 self.delivery.everything_delivered(client.name, number, broker)
                 del feed
-
-
-def _memory() -> str | None:
-    """Files in memory are quicker; nothing here relies on a disk."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None

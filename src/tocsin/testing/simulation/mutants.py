@@ -7,7 +7,7 @@ long as a block lasts. `hunt` runs worlds of one kind until a checker says that 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +27,13 @@ from tocsin.storage.log.segments import damage
 from tocsin.storage.log.segments.dataset import SegmentedDataset
 from tocsin.storage.log.segments.keys import Keys
 from tocsin.storage.log.writer import PublicationLog
-from tocsin.storage.store import incarnation, markers, runs
+from tocsin.storage.store import incarnation, lease, markers, runs
 from tocsin.storage.store.dialect.sqlite import Sqlite
 from tocsin.storage.store.incarnation import Incarnation, Seen
+from tocsin.storage.store.writer import Writer
 from tocsin.testing.simulation.checkers import BrokenPromise
 from tocsin.testing.simulation.disk import SimulatedDisk
-from tocsin.testing.simulation.world import World
+from tocsin.testing.simulation.playable import Playable
 
 Plant = Callable[[ExitStack], None]
 
@@ -63,7 +64,7 @@ class Find:
 
 def hunt(
     mutant: Mutant,
-    worlds: Mapping[str, type[World]],
+    worlds: Mapping[str, Callable[[int, Sequence[str]], Playable]],
     *,
     seeds: range,
     happenings: int = 60,
@@ -74,7 +75,7 @@ def hunt(
     with mutant.planted():
         for seed in seeds:
             try:
-                worlds[mutant.kind](seed).run(happenings)
+                worlds[mutant.kind](seed, ()).run(happenings)
             except (BrokenPromise, TocsinError) as error:  # anything else is the mutant's own fault
                 broken = f"{type(error).__name__}: {error}"
                 return Find(mutant, seed, broken, time.monotonic() - began)
@@ -297,6 +298,27 @@ def _stand_still(stack: ExitStack) -> None:
     _replace(stack, tocsin.clock, "CATCHING_UP", 0.0)
 
 
+# -- leases ---------------------------------------------------------------------------------------
+
+
+def _act_too_long(stack: ExitStack) -> None:
+    _replace(stack, lease, "HELD", 1.6)
+
+
+def _take_too_early(stack: ExitStack) -> None:
+    _replace(stack, lease.Watch, "lapsed", lambda self, terms: terms is not None)
+
+
+def _write_without_a_fence(stack: ExitStack) -> None:
+    def replace(self: Writer, connection: Any, fence: str) -> None:
+        connection.execute(
+            text("UPDATE meta SET value = :fence WHERE name = 'writer'"), {"fence": fence}
+        )
+
+    _replace(stack, Writer, "_replace_fence", replace)
+    _replace(stack, Writer, "_settle", lambda self, connection: None)
+
+
 # -- notices and brokers --------------------------------------------------------------------------
 
 
@@ -359,6 +381,10 @@ MUTANTS = [
            "cluster", _count_on_from_the_backup),
     Mutant("no-pins", "compaction takes rows that a run still reads", "cluster", _forget_to_pin),
     Mutant("marker-back", "a marker moves back", "cluster", _marker_moves_back),
+    Mutant("long-lease", "a holder acts longer than its lease lasts", "leases", _act_too_long),
+    Mutant("impatient", "a store is taken over from a holder that lives", "leases",
+           _take_too_early),
+    Mutant("no-fence", "who was replaced goes on writing", "leases", _write_without_a_fence),
     Mutant("lost-notices", "a notice that is lost is never asked for", "cluster",
            _never_ask_for_news),
     Mutant("old-store", "a broker stays with a store that was replaced", "channels",

@@ -27,7 +27,7 @@ def play(kind: str, policies: Sequence[str], happenings: int, seed: int) -> Play
         world.run(happenings)
     except Exception as error:  # whatever it is, the seed shows it again
         broken = f"{type(error).__name__}: {error}"
-    return Played(seed, world.delivery.count, world.delivery.gaps, broken)
+    return Played(seed, world.delivered, world.gaps, broken)
 
 
 def play_all(

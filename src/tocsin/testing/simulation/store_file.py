@@ -4,6 +4,7 @@ has compiled are shared by all worlds: worlds are many and short, and their stat
 
 from __future__ import annotations
 
+import sqlite3
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +18,10 @@ from tocsin.storage.store.dialect.sqlite import Sqlite
 _compiled: dict[Any, Any] = {}
 
 
+class _Driver(sqlite3.Connection):
+    """One that can be referred to weakly, as those of servers can."""
+
+
 class StoreFile(Sqlite):
     @classmethod
     def at(cls, path: Path) -> Self:
@@ -25,6 +30,7 @@ class StoreFile(Sqlite):
     def _new_engine(self) -> Engine:
         dialect = _sqlalchemy()
         args, options = dialect.create_connect_args(self.url)
+        options["factory"] = _Driver
         pool = QueuePool(lambda: dialect.connect(*args, **options), dialect=dialect)
         return Engine(pool, dialect, self.url, execution_options={"compiled_cache": _compiled})
 

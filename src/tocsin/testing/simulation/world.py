@@ -77,6 +77,14 @@ class World:
         )
         return client
 
+    @property
+    def delivered(self) -> int:
+        return self.delivery.count
+
+    @property
+    def gaps(self) -> int:
+        return self.delivery.gaps
+
     # -- time and network ---------------------------------------------------------------------
 
     @property
