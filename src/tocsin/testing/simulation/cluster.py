@@ -38,6 +38,33 @@ from tocsin.testing.simulation.world import World
 
 KINDS = ("a", "b", "c")
 FAULTS = ("crash", "power", "disk", "network", "clock", "spark", "brokers", "rot", "restore")
+HAPPENS = (
+    "crash",
+    "crash in the middle",
+    "crash at a commit",
+    "power cut",
+    "lost write",
+    "torn write",
+    "lost sector",
+    "flipped bit",
+    "full disk",
+    "full store",
+    "failed sync",
+    "slow sync",
+    "restored store",
+    "clock step",
+    "Spark gone",
+    "overlong query",
+    "broker crash",
+    "one-way partition",
+    "two-way partition",
+    "lost notice",
+    "late notice",
+    "repeated notice",
+    "repeated request",
+    "repeated frame",
+)
+"""What the faults do, by the names under which it is counted."""
 HEALING_S = 120.0  # within which everything must have come true
 
 
@@ -204,8 +231,10 @@ class ClusterWorld(World):
             if draw < 0.4 and process.alive:
                 self.happened["crash"] += 1
                 process.fall(power=kind == "power")
-            elif draw < 0.8:
+            elif draw < 0.6:
                 disk.crash_in = random.randrange(15)
+            elif draw < 0.8:
+                disk.dies_writing = True
             else:
                 process.crash_at_commit = random.randrange(5)
         elif kind == "disk":
@@ -293,7 +322,8 @@ class ClusterWorld(World):
         self.faulty = False
         self.partitions.heal()
         self._make_room()
-        self.disk.slow_s, self.disk.failing_syncs, self.disk.crash_in = 0.0, 0, None
+        self.disk.slow_s, self.disk.failing_syncs = 0.0, 0
+        self.disk.crash_in, self.disk.dies_writing = None, False
         self.process.crash_at_commit = None
         for client in self.clients:
             client.stalled = False

@@ -40,8 +40,9 @@ class _File:
 
 
 class SimulatedDisk(Disk):
-    """`crash_in`: the operation at which the process dies. `room`: bytes that may be written; None:
-    no limit. `slow_s`: what a sync takes; `waits` lets the world go on for so long."""
+    """`crash_in`: the operation at which the process dies; `dies_writing`: the next write does.
+    `room`: bytes that may be written; None: no limit. `slow_s`: what a sync takes; `waits` lets the
+    world go on for so long."""
 
     def __init__(self, random: Random, happened: Counter[str] | None = None) -> None:
         self._random = random
@@ -52,6 +53,7 @@ class SimulatedDisk(Disk):
         self._handles = 0
         self.operations = 0
         self.crash_in: int | None = None
+        self.dies_writing = False
         self.room: int | None = None
         self.failing_syncs = 0
         self.slow_s = 0.0
@@ -163,7 +165,7 @@ class SimulatedDisk(Disk):
         """The process is gone; what it wrote stays, synced or not."""
         for handle in list(self._open):
             self.close(handle)
-        self.crash_in, self.slow_s = None, 0.0
+        self.crash_in, self.dies_writing, self.slow_s = None, False, 0.0
 
     def flip_bit(self, path: Path) -> int:
         """Where it matters: in bytes that were synced. Returns which byte it was."""
@@ -202,7 +204,7 @@ class SimulatedDisk(Disk):
                 cut = self._random.randint(len(data), len(after))
                 self._happened["torn write"] += len(data) < cut < len(after)
                 data = after[:cut]
-        if len(data) > len(file.sure) and self._random.random() < 0.1:
+        if len(data) > len(file.sure) and self._random.random() < 0.3:
             self._happened["lost sector"] += 1
             data = self._without_a_sector(data, len(file.sure))
         return file.kept(data)
@@ -225,6 +227,8 @@ class SimulatedDisk(Disk):
 
     def _part_before_crash(self, data: bytes) -> bytes | None:
         self.operations += 1
+        if self.dies_writing:
+            self.dies_writing, self.crash_in = False, 0
         return data[: self._random.randint(0, len(data))] if self._dies() else None
 
     def _dies(self) -> bool:

@@ -158,7 +158,7 @@ class LeaseWorld:
         self.abandoned: list[Database] = []  # of processes that are gone
         self.acts = 0
         self.gaps = 0
-        self._acted_last = 0  # by whom: a lease's number
+        self.lease_number = 0  # of whoever acted last
         self.hosts = [Host(self, f"host-{n}") for n in range(self.random.choice([2, 2, 3]))]
 
     @property
@@ -168,9 +168,9 @@ class LeaseWorld:
     def acted(self, host: str, number: int) -> None:
         """Outside of the store, where no fence refuses it."""
         self.acts += 1
-        late = f"{host} acts by lease {number} after lease {self._acted_last} was acted by"
-        promise(number >= self._acted_last, late)
-        self._acted_last = number
+        late = f"{host} acts by lease {number} after lease {self.lease_number} was acted by"
+        promise(number >= self.lease_number, late)
+        self.lease_number = number
 
     def run(self, happenings: int) -> None:
         try:
