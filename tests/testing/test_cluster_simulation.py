@@ -18,9 +18,9 @@ from tocsin.testing.simulation.mutants import MUTANTS, hunt
 
 ONE = os.environ.get("TOCSIN_SEED")
 SEEDS = int(os.environ.get("TOCSIN_SEEDS", "200"))
-GROUP = 100
+GROUP = 200
 GROUPS = [int(ONE)] if ONE else range(0, SEEDS, GROUP)
-HAPPENINGS = 10
+HAPPENINGS = 8
 FOUND_AT = {
     "early-ack": 0,
     "no-keys": 0,

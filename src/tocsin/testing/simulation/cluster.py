@@ -228,12 +228,12 @@ class ClusterWorld(World):
         process, disk = self.process, self.disk
         if kind in ("crash", "power"):
             draw = random.random()
-            if draw < 0.4 and process.alive:
+            if draw < 0.3 and process.alive:
                 self.happened["crash"] += 1
                 process.fall(power=kind == "power")
-            elif draw < 0.6:
+            elif draw < 0.5:
                 disk.crash_in = random.randrange(15)
-            elif draw < 0.8:
+            elif draw < 0.85:
                 disk.dies_writing = True
             else:
                 process.crash_at_commit = random.randrange(5)
@@ -312,6 +312,10 @@ class ClusterWorld(World):
                 self.later(0.5, lambda c=client, i=interest: self.to_broker(c, ("subscribe", i)))  # type: ignore[misc]
         self.run_until(2.0)
         self.faulty = faulty
+        if self._now("restore"):
+            self.process.back_up()
+        if self._now("disk"):
+            self.disk.slow_s = self.random.choice([0.0, 0.3])
         for _ in range(happenings):
             self.run_until(self.now + self.random.expovariate(5.0))
             self.happen()

@@ -18,6 +18,7 @@ from sqlalchemy import text
 
 import tocsin.clock
 from tocsin.broker.machine import BrokerMachine
+from tocsin.broker.machine.news import News
 from tocsin.clock import Clock
 from tocsin.errors import TocsinError
 from tocsin.spark import answering, diagnosis
@@ -343,6 +344,17 @@ def _stay_with_the_old_store(stack: ExitStack) -> None:
     _replace(stack, BrokerMachine, "registered", stay)
 
 
+def _miss_what_left_early(stack: ExitStack) -> None:
+    """An answer to a question that was asked before anything was loaded stands for good."""
+    again_from = News.again_from
+
+    def forget(self: News, sequence: int | None) -> None:
+        if sequence is not None:
+            again_from(self, sequence)
+
+    _replace(stack, News, "again_from", forget)
+
+
 MUTANTS = [
     Mutant("early-ack", "publications are acknowledged before they are synced", "cluster",
            _acknowledge_before_sync),
@@ -387,6 +399,8 @@ MUTANTS = [
     Mutant("no-fence", "who was replaced goes on writing", "leases", _write_without_a_fence),
     Mutant("lost-notices", "a notice that is lost is never asked for", "cluster",
            _never_ask_for_news),
+    Mutant("missed-departure", "who came before a broker had loaded is served after they left",
+           "cluster", _miss_what_left_early),
     Mutant("old-store", "a broker stays with a store that was replaced", "channels",
            _stay_with_the_old_store),
 ]  # fmt: skip
