@@ -27,6 +27,7 @@ from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.throwaway import Throwaway
 from tocsin.settings import Settings
 from tocsin.storage.store.store import Store
+from tocsin.storage.store.subscriptions import Wish
 from tocsin.system import System
 
 RECORDS_PER_S = 200
@@ -121,7 +122,7 @@ async def _measure(
         store = settings.store or f"sqlite:///{folder}/store.db"
         with Store.open(store) as opened:  # nobody else has it open now
             opened.subscriptions.subscribe_all(
-                [(f"other-{number}", "c", one, None) for number, one in enumerate(sets[MINE:])]
+                [Wish(f"other-{number}", "c", one) for number, one in enumerate(sets[MINE:])]
             )
         async with System(settings) as system:
             return await _play(system, link, sets[:MINE], seconds, warm_up_s, chance)

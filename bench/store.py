@@ -24,6 +24,7 @@ from tocsin.model import Channel, Dataset
 from tocsin.storage.store.dialect import Dialect, dialect_of
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
+from tocsin.storage.store.subscriptions import Wish
 
 PAYLOAD = b'{"type":"flood","severity":3,"message":"' + b"x" * 200 + b'"}'
 BACKENDS = 1_000
@@ -52,7 +53,7 @@ def _findings(name: str, address: str, count: int, say: Callable[[str], None]) -
             store.catalog.create_channel(
                 Channel(channel, "continuous", (), "", reads=("reports",), new=("reports",))
             )
-        wishes = [("me", "results", {"n": number}, None) for number in range(BACKENDS)]
+        wishes = [Wish("me", "results", {"n": number}) for number in range(BACKENDS)]
         backends = [one.backend.id for one, _ in store.subscriptions.subscribe_all(wishes)]
         rows = [(backends[number % BACKENDS], PAYLOAD) for number in range(count)]
 
@@ -61,7 +62,7 @@ def _findings(name: str, address: str, count: int, say: Callable[[str], None]) -
 
         def parameter_sets(turn: str) -> None:
             store.subscriptions.subscribe_all(
-                [(turn, "parameter sets", {turn: number}, None) for number in range(count // 4)]
+                [Wish(turn, "parameter sets", {turn: number}) for number in range(count // 4)]
             )
 
         for what, write, size in (

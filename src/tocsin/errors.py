@@ -14,6 +14,7 @@ TocsinError
 ├── Gone                  the past asked for is no longer kept         410
 ├── TooLarge              a body, frame or record over its limit       413
 ├── UpgradeRequired       a peer whose protocol is too old             426
+├── QuotaExceeded         more than a quota allows                     429
 ├── Unavailable           the service cannot answer now; try again     503
 │   ├── Unconfirmed       nor does anybody know whether it was done    503
 │   └── Untrusted         a peer whose certificate nobody vouches for  503
@@ -38,7 +39,7 @@ class TocsinError(Exception):
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal"
-    retry_after_s: ClassVar[int | None] = None  # when to come again, as HTTP says it
+    retry_after_s: int | None = None  # when to come again, as HTTP says it
 
     def __init_subclass__(cls) -> None:
         if KINDS.setdefault(cls.code, cls) is not cls:
@@ -133,6 +134,25 @@ class TooLarge(TocsinError):
 class UpgradeRequired(TocsinError):
     status = 426
     code = "upgrade_required"
+
+
+class QuotaExceeded(TocsinError):
+    """More than a quota, `field`, allows; nothing of it was done. Of a rate it is known when to
+    come again. A count has room again when something is given up, and nobody knows when."""
+
+    status = 429
+    code = "quota_exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: int | None = None,
+        field: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, field=field, hint=hint)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(TocsinError):

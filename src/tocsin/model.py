@@ -45,6 +45,21 @@ class Grant(Struct, frozen=True):
     name: str
 
 
+QuotaName = Literal["subscriptions", "parameter_sets", "publications", "bytes", "connections"]
+"""What a quota bounds for each subject of its role."""
+
+EVERYBODY: Final = ""
+"""In the place of a role's name: all roles, and whoever has none."""
+
+
+class Quota(Struct, frozen=True):
+    """The most of it that one subject may have; of `publications` and `bytes`, in a second."""
+
+    role: str
+    name: QuotaName
+    size: int
+
+
 class Column(Struct, frozen=True):
     name: str
     type: str  # canonical SQL type text, as Spark's DDL reads it: "STRING", "ARRAY<INT>", …

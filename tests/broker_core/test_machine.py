@@ -33,7 +33,7 @@ from tocsin.broker.machine.effects import (
     Welcome,
 )
 from tocsin.broker.machine.events import Cursor, Entered, LogPart, NewHead, Published
-from tocsin.errors import NotFound, Unauthenticated, Unavailable
+from tocsin.errors import NotFound, QuotaExceeded, Unauthenticated, Unavailable
 from tocsin.model import Subscription
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.routing import Publication, Relink, ResultsFound, ResultsWanted, Send
@@ -224,6 +224,21 @@ def test_who_left_meanwhile_is_not_welcomed() -> None:
     machine.disconnected(1, 0.1)
     assert machine.attached(ask.call, [subscription()], 0.2) == []
     assert machine.core.table.connections == {}
+
+
+def test_connections_that_come_together_get_the_places_there_are_and_leave_them_to_others() -> None:
+    machine = MachineBench().machine
+    asks = [
+        only(machine.connect(number, "alice", False, 0.0), AttachSubscriber) for number in (1, 2, 3)
+    ]
+    outcomes = [machine.attached(ask.call, [subscription()], 0.1, 2) for ask in asks]
+    assert [kinds(effects)[0] for effects in outcomes] == [Welcome, Welcome, Refuse]
+    error = only(outcomes[2], Refuse).error
+    assert (type(error), error.field) == (QuotaExceeded, "connections")
+    assert machine.serves("alice", subscription().id)  # the cluster has moved it here
+    machine.disconnected(1, 0.2)
+    ask = only(machine.connect(4, "alice", False, 0.3), AttachSubscriber)
+    assert kinds(machine.attached(ask.call, [subscription()], 0.3, 2))[0] is Welcome
 
 
 def test_a_client_without_patience_is_refused() -> None:

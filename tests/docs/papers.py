@@ -11,6 +11,7 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -107,9 +108,13 @@ def code_files() -> Iterator[Path]:
         yield from sorted((ROOT / directory).rglob("*.py"))
 
 
-def prose(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def prose(path: Path) -> tuple[tuple[int, str], ...]:
     """Docstrings and comments, each with its line; comments on consecutive lines are one."""
-    source = path.read_text()
+    return tuple(_prose(path.read_text()))
+
+
+def _prose(source: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.lineno, str(node.value.value)

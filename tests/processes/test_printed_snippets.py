@@ -57,7 +57,7 @@ async def test_readme_asks_its_question_and_is_told(
 async def test_sql_of_the_reference_runs(live: System) -> None:
     token = live.token("reader", "admin", "publish", "subscribe")
     async with Client(cluster=live.cluster_url, token=token) as admin:
-        sightings, offers, quakes, vitals = blocks("docs/reference/sql.md", "sql")
+        sightings, offers, quakes, vitals, visitors = blocks("docs/reference/sql.md", "sql")
         assert (await admin.sql(sightings))[-1].rows == [["heron", 1]]
         *_, by_name, by_position, described = await admin.sql(offers)
         at = by_name.columns.index("arguments")
@@ -75,6 +75,12 @@ async def test_sql_of_the_reference_runs(live: System) -> None:
         assert granted.rows == [["nurses", "READ", "DATASET", "vitals"]]
         assert roles.rows == [["monitors", True], ["nurses", True]]
         assert "scopes alone decide" in last_dropped.message
+        *_, sizes, used, _, _ = await admin.sql(visitors)
+        assert sizes.rows == [
+            ["EVERYBODY", "bytes", 1_000_000, "second"],
+            ["ROLE visitors", "subscriptions", 10, "subscriber"],
+        ]
+        assert used.rows == [["subscriptions", 0, ""]]
 
 
 def test_commands_of_the_readme_are_targets_of_make() -> None:

@@ -76,7 +76,7 @@ def test_they_stand_among_others() -> None:
         ("GRANT READ ON DATASET d TO a-b", 29, "';' or the end", None),
         ("CREATE ROLE 2nd", 13, "cannot be a role's name", "begin with a letter"),
         ("SHOW GRANTS TO r", 13, "';' or the end", None),
-        ("DROP ROLES r", 6, "DATASET, CHANNEL, BROKER or ROLE", None),
+        ("DROP ROLES r", 6, "DATASET, CHANNEL, BROKER, ROLE or QUOTA", None),
     ],
 )
 def test_what_makes_no_sense_is_told_with_its_place_and_the_fix(

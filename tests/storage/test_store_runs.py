@@ -11,6 +11,7 @@ from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
+from tocsin.storage.store.subscriptions import Wish
 
 from .conftest import Databases, furnish
 
@@ -136,7 +137,7 @@ def test_ids_depend_on_channel_run_parameters_and_row_only(databases: Databases)
 
 def test_more_backend_subscriptions_than_one_statement_may_carry(city: Store) -> None:
     made = city.subscriptions.subscribe_all(
-        [("alice", "by_type", {"type": str(n)}, "north") for n in range(2300)]
+        [Wish("alice", "by_type", {"type": str(n)}, "north") for n in range(2300)]
     )
     rows = [(one.backend.id, b"{}") for one, _ in made]
     done = city.runs.commit_run(Run("by_type", "batch-1", 1, 2), rows)

@@ -8,6 +8,7 @@ from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import Beginning, Dataset
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
+from tocsin.storage.store.subscriptions import Wish
 
 from .conftest import Clock
 
@@ -166,11 +167,11 @@ def test_unknown_channel_and_broker_are_not_found_and_nothing_is_made(city: Stor
 
 
 def test_many_are_subscribed_together_or_not_at_all(city: Store) -> None:
-    good = ("alice", "by_type", FLOOD, "north")
+    good = Wish("alice", "by_type", FLOOD, "north")
     with pytest.raises(NotFound):
-        city.subscriptions.subscribe_all([good, ("bob", "by_type", FLOOD, "ghost")])
+        city.subscriptions.subscribe_all([good, Wish("bob", "by_type", FLOOD, "ghost")])
     assert city.subscriptions.all_() == []
-    made = city.subscriptions.subscribe_all([good, ("bob", "by_type", FLOOD, "north"), good])
+    made = city.subscriptions.subscribe_all([good, Wish("bob", "by_type", FLOOD, "north"), good])
     assert [created for _, created in made] == [True, False, False]
     assert made[0][0] == made[2][0]
 
@@ -262,7 +263,7 @@ def test_markers_of_another_epoch_or_of_nobody_are_reported_once_and_ignored(cit
 
 
 def test_more_markers_than_one_statement_may_carry(city: Store) -> None:
-    wanted = [(f"user-{n}", "by_type", FLOOD, "north") for n in range(2500)]
+    wanted = [Wish(f"user-{n}", "by_type", FLOOD, "north") for n in range(2500)]
     made = [one for one, _ in city.subscriptions.subscribe_all(wanted)]
     results(city, made[0].backend.id, 3)
     epoch = made[0].backend.epoch
@@ -307,6 +308,6 @@ def test_a_refused_subscription_leaves_no_parameter_change(city: Store) -> None:
     start = city.subscriptions.parameter_version("by_type")
     with pytest.raises(NotFound):
         city.subscriptions.subscribe_all(
-            [("alice", "by_type", FLOOD, "north"), ("alice", "ghost", FLOOD, "north")]
+            [Wish("alice", "by_type", FLOOD, "north"), Wish("alice", "ghost", FLOOD, "north")]
         )
     assert city.subscriptions.parameter_changes("by_type", start) == (start, [], [])

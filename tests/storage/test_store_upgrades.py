@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine, event, inspect, text
 
-from tocsin.errors import SettingError
-from tocsin.model import Channel, Dataset
+from tocsin.errors import QuotaExceeded, SettingError
+from tocsin.model import EVERYBODY, Channel, Dataset, Quota
 from tocsin.storage.store import schema, upgrades
+from tocsin.storage.store.grants import Credentials
 from tocsin.storage.store.progress import Progress
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
@@ -20,6 +21,7 @@ from tocsin.storage.store.store import Store
 from .conftest import Databases, furnish
 
 FLOOD = {"type": "flood"}
+NOBODY = Credentials()
 VERSION_1 = Path(__file__).parent / "version_1"
 # What a cluster of version 1 left there. The newest subscriptions have ended.
 DATA = """
@@ -174,6 +176,9 @@ def check(store: Store) -> None:
     done = store.runs.commit_run(Run("by_type", "batch-2", 1, 2), rows)
     assert done is not None
     assert [head.head for head in done.heads] == [3, 1]
+    store.quotas.set_size(Quota(EVERYBODY, "subscriptions", 2))
+    with pytest.raises(QuotaExceeded):
+        store.subscriptions.subscribe("dave", "by_type", {"type": "storm"}, None, shown=NOBODY)
 
 
 def test_a_store_of_version_1_is_upgraded_with_all_it_holds(databases: Databases) -> None:

@@ -29,6 +29,7 @@ from tocsin.errors import (
     Conflict,
     InvalidInput,
     NotFound,
+    QuotaExceeded,
     TocsinError,
     TooLarge,
     Unauthenticated,
@@ -267,6 +268,8 @@ class Connection:
 
     async def _session(self, socket: ClientConnection, address: Address) -> None:
         welcome = frames.decode_answer(await socket.recv())
+        if isinstance(welcome, frames.Failure):
+            raise self._not_welcome(address, error_of(welcome.error))
         if not isinstance(welcome, frames.Welcome):
             raise Unavailable(f"broker {address.name} did not say welcome")
         check_peer(welcome.protocol, f"broker {welcome.broker}", "this client")
@@ -286,6 +289,13 @@ class Connection:
                 self._backoff.reset()
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
+
+    def _not_welcome(self, address: Address, error: TocsinError) -> TocsinError:
+        """Once we were connected it may be our own connection, lost and not given up yet, that has
+        the last place: it is tried again."""
+        if isinstance(error, QuotaExceeded) and not self._opened.is_set():
+            return error
+        return Unavailable(f"broker {address.name} refused the connection: {error}")
 
     def _open_again(self, welcome: frames.Welcome) -> None:
         """After a (re)connection: all feeds resume, all unanswered requests are sent again."""

@@ -14,6 +14,7 @@ from tocsin.backoff import Backoff
 from tocsin.client.transport import HttpClient, distrust
 from tocsin.errors import (
     InvalidInput,
+    QuotaExceeded,
     TocsinError,
     Unauthenticated,
     Unavailable,
@@ -27,6 +28,7 @@ Token = str | Callable[[], str]
 """A token, or a function that gives a fresh one whenever one is needed."""
 
 PASSING = (502, 503, 504)  # the service, or what stands before it, cannot answer just now
+MOST_PATIENCE_S = 60  # a quota that has room later than that is told at once
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -153,9 +155,15 @@ async def _retried(
     """`counted`: to have done it twice is not the same as once, so that doubt is told."""
     backoff = Backoff(Random())
     in_doubt = False
+    failure: TocsinError
     for left in range(attempts - 1, -1, -1):
+        pause_s = backoff.next_s()
         try:
             return await once()
+        except QuotaExceeded as error:
+            failure, room_in_s = error, error.retry_after_s
+            again = repeatable and room_in_s is not None and room_in_s <= MOST_PATIENCE_S
+            pause_s += room_in_s or 0
         except Unavailable as error:
             failure, again = error, repeatable
             in_doubt = in_doubt or isinstance(error, Unconfirmed)
@@ -165,5 +173,5 @@ async def _retried(
             again = again and not isinstance(failure, Untrusted)
         if left == 0 or not again:
             raise Unconfirmed.after(failure) if in_doubt else failure
-        await asyncio.sleep(backoff.next_s())
+        await asyncio.sleep(pause_s)
     raise AssertionError("unreachable")

@@ -30,6 +30,7 @@ from tocsin.errors import (
 from tocsin.model import Channel, Subscription, filtered_dataset
 from tocsin.protocol.client import SubscriptionInfo, SubscriptionList
 from tocsin.protocol.cluster import (
+    Arrived,
     AttachRequest,
     BrokerSubscriptions,
     ChannelList,
@@ -74,6 +75,7 @@ class Calls:
             settings.request_records, settings.record_limit_bytes, settings.body_limit_bytes
         )
         self._permissions = cluster.permissions
+        self._throttle = cluster.throttle
 
     async def statements(self, call: Call) -> Any:
         request: Statements = await call.body(Statements)
@@ -90,6 +92,7 @@ class Calls:
         self._permissions.require_publish(call.identity, call.path["name"])
         kind = format_of_content_type(call.request.headers.get("content-type"))
         large, publisher = self._cluster.large_bodies, call.identity.subject
+        self._throttle.require(call.identity, call.announced_bytes or 1)
         with large.taking(publisher) as taking:
             body = await call.bytes(taking.more)
             elsewhere = None
@@ -97,7 +100,7 @@ class Calls:
                 elsewhere = partial(large.run, publisher)
             published = await self._cluster.publish(
                 call.path["name"],
-                read(body, kind, self._limits),
+                self._throttle.counted(call.identity, read(body, kind, self._limits), len(body)),
                 publisher=publisher,
                 source="http",
                 key=await self._key(call, kind, body, elsewhere),
@@ -119,6 +122,7 @@ class Calls:
         limits = settings.attachment_limit_bytes, settings.record_limit_bytes
         try:
             self._permissions.require_publish(call.identity, call.path["name"])
+            self._throttle.upload(call.identity, 1, call.announced_bytes)
             dataset = await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
             publication = MultipartPublication(dataset, self._cluster.attachments, *limits)
             try:
@@ -184,7 +188,10 @@ class Calls:
         subscriptions = await self._cluster.subscriptions.attach(
             request.subscriber, call.path["name"], asker
         )
-        return SubscriptionList(await self._infos(subscriptions))
+        most = self._throttle.size("connections", asker)
+        return Arrived(
+            await self._infos(subscriptions), connections=UNSET if most is None else most
+        )
 
     async def news(self, call: Call) -> Any:
         call.identity.require_broker(call.path["name"])

@@ -33,6 +33,7 @@ from tocsin.cluster.permissions import Permissions
 from tocsin.cluster.routed_stream import Routed
 from tocsin.cluster.routing import Routing
 from tocsin.cluster.subscriptions import Subscriptions
+from tocsin.cluster.throttle import Throttle
 from tocsin.errors import (
     Conflict,
     InvalidInput,
@@ -111,6 +112,7 @@ class Cluster:
         self.inbox = Inbox(data / "inbox", self.intake, self.store.catalog.dataset)
         self.feeds = Feeds(settings, self.intake, self.store.feeds)
         self.permissions = Permissions(self.store.grants)
+        self.throttle = Throttle(self.store.quotas)
         self.notice_secrets = NoticeSecrets(settings)
         self.notifier = Notifier(self.store, self.notice_secrets.of, settings.authority)
         self.deliveries = Deliveries(settings, self.store)

@@ -21,6 +21,7 @@ from tocsin.errors import (
     Conflict,
     Damaged,
     NotFound,
+    QuotaExceeded,
     RecordError,
     StatementError,
     Unconfirmed,
@@ -28,6 +29,7 @@ from tocsin.errors import (
 from tocsin.model import Channel, Dataset
 from tocsin.protocol.client import SubscriptionInfo, SubscriptionList
 from tocsin.protocol.cluster import (
+    Arrived,
     AttachRequest,
     BoundFilter,
     BrokerSubscriptions,
@@ -68,6 +70,7 @@ def routes(cluster: Cluster) -> list[Route]:
     attachments = AttachmentCalls(
         cluster.attachments,
         AttachmentAccess(cluster.store, cluster.routing),
+        cluster.throttle,
         settings.attachment_limit_bytes,
     )
     return [
@@ -103,7 +106,7 @@ def _publishing_routes(c: Calls) -> list[Route]:
             "run statements; each needs its own scope",
             Statements,
             StatementResults,
-            errors=(StatementError, NotFound, Conflict, Unconfirmed),
+            errors=(StatementError, NotFound, Conflict, QuotaExceeded, Unconfirmed),
         ),
         Route(
             "POST",
@@ -114,7 +117,7 @@ def _publishing_routes(c: Calls) -> list[Route]:
             Media("application/x-ndjson"),
             Published,
             also={422: Published},
-            errors=(RecordError, Unconfirmed),
+            errors=(RecordError, QuotaExceeded, Unconfirmed),
             limit_bytes=None,
         ),
     ]
@@ -138,9 +141,7 @@ def _broker_routes(c: Calls) -> list[Route]:
             "the frontend subscriptions that a broker serves",
             answers=BrokerSubscriptions,
         ),
-        Route(
-            "POST", mine + "/attach", c.attach, broker, arriving, AttachRequest, SubscriptionList
-        ),
+        Route("POST", mine + "/attach", c.attach, broker, arriving, AttachRequest, Arrived),
         Route("GET", mine + "/news", c.news, broker, news, answers=News, query=NewsQuery),
     ]
 
@@ -210,7 +211,7 @@ def _subscription_routes(c: Calls) -> list[Route]:
             "subscribe; a repeat gives the same subscription",
             SubscriptionRequest,
             SubscriptionInfo,
-            errors=(NotFound,),
+            errors=(NotFound, QuotaExceeded),
         ),
         Route(
             "DELETE", path, c.unsubscribe, subscribing, ending, None, Done, query=SubscriberQuery

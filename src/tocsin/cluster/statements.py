@@ -6,9 +6,11 @@ Everything a statement changes goes through `Cluster`, the same object that the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from hashlib import blake2b
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -24,6 +26,7 @@ from tocsin.cluster.descriptions import (
 from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.grants import create_role, drop_role, grant, revoke, show_grants
 from tocsin.cluster.intake import Elsewhere, key_of
+from tocsin.cluster.quotas import drop_quota, set_quota, show_quotas
 from tocsin.errors import (
     Conflict,
     Forbidden,
@@ -36,6 +39,7 @@ from tocsin.model import FILTERED, Dataset, Subscription
 from tocsin.overlay.filters import as_text
 from tocsin.protocol.publishing import StatementResult
 from tocsin.service.tokens import Identity
+from tocsin.storage.store.subscriptions import Wish
 
 if TYPE_CHECKING:
     from tocsin.cluster.cluster import Cluster
@@ -83,25 +87,47 @@ async def execute(
     statements = reading() if short else await cluster.large_bodies.run(identity.subject, reading)
     done: list[StatementResult] = []
     rows = 0
-    for statement in statements:
+    for run in _runs(statements):
         if rows > MOST_ROWS:
             raise TooLarge(
                 f"the answers to these statements have more than {MOST_ROWS} rows",
                 field="sql",
                 hint="ask in several requests",
             )
-        try:
-            done.append(await _HANDLERS[type(statement)][1](session, statement))
-            rows += len(done[-1].rows)
-        except RecursionError:
-            raise StatementError(
-                "this statement nests too deep", line=statement.line, column=statement.column
-            ) from None
-        except StatementError as error:
-            if error.line is None and len(statements) > 1:
-                error.line, error.column = statement.line, statement.column
-            raise
+        placed = partial(_placed, alone=len(statements) == 1)
+        if type(run[0]) in _WISHES:
+            results = await _subscribe_all(session, run, placed)
+        else:
+            (statement,) = run
+            with placed(statement):
+                results = [await _HANDLERS[type(statement)][1](session, statement)]
+        done += results
+        rows += sum(len(result.rows) for result in results)
     return done
+
+
+def _runs(statements: Sequence[sql.Statement]) -> Iterator[list[sql.Statement]]:
+    """Those that are done in one step: subscriptions that follow each other."""
+    for together, run in groupby(statements, key=lambda statement: type(statement) in _WISHES):
+        if together:
+            yield list(run)
+        else:
+            yield from ([statement] for statement in run)
+
+
+@contextmanager
+def _placed(statement: sql.Statement, alone: bool) -> Iterator[None]:
+    """An error says which of several statements it is about."""
+    try:
+        yield
+    except RecursionError:
+        raise StatementError(
+            "this statement nests too deep", line=statement.line, column=statement.column
+        ) from None
+    except StatementError as error:
+        if error.line is None and not alone:
+            error.line, error.column = statement.line, statement.column
+        raise
 
 
 def _check_length(cluster: Cluster, text: str, identity: Identity) -> None:
@@ -122,7 +148,8 @@ def _allowed(text: str, identity: Identity) -> list[sql.Statement]:
     """All statements, read one by one: what comes behind the first that is not allowed is not."""
     statements = []
     for statement in sql.statements_of(text):
-        identity.require(*_HANDLERS[type(statement)][0])
+        scopes, _ = _HANDLERS.get(type(statement)) or _WISHES[type(statement)]
+        identity.require(*scopes)
         statements.append(statement)
     return statements
 
@@ -187,27 +214,42 @@ async def _drop(session: Session, statement: sql.Drop) -> StatementResult:
     return StatementResult(f"drop {statement.kind}", message)
 
 
-async def _subscribe(session: Session, statement: sql.Subscribe) -> StatementResult:
-    return await _subscribed(session, statement, statement.channel, statement.arguments)
+async def _subscribe_all(
+    session: Session,
+    statements: Sequence[sql.Statement],
+    placed: Callable[[sql.Statement], AbstractContextManager[None]],
+) -> list[StatementResult]:
+    wishes = []
+    for statement in statements:
+        with placed(statement):
+            wishes.append(await _WISHES[type(statement)][1](session, statement))
+    subscriptions = await session.cluster.subscriptions.subscribe_all(wishes, session.asker)
+    present = await asyncio.to_thread(session.cluster.routing.present, subscriptions)
+    return [
+        StatementResult("subscribe", f"subscription {made.id}", *subscription_table([made]))
+        for made in present
+    ]
 
 
-async def _subscribe_to_dataset(
-    session: Session, statement: sql.SubscribeToDataset
-) -> StatementResult:
+async def _wish(session: Session, statement: sql.Subscribe) -> Wish:
+    return await _wished(session, statement, statement.channel, statement.arguments)
+
+
+async def _wish_for_records(session: Session, statement: sql.SubscribeToDataset) -> Wish:
     session.cluster.permissions.require(session.identity, "read", statement.dataset)
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
     bound = await asyncio.to_thread(sql.bind_filter, statement.where, dataset)
     where = as_text(bound)  # with the place of what is wrong in it
-    return await _subscribed(session, statement, FILTERED + statement.dataset, {"where": where})
+    return await _wished(session, statement, FILTERED + statement.dataset, {"where": where})
 
 
-async def _subscribed(
+async def _wished(
     session: Session,
     statement: sql.Subscribe | sql.SubscribeToDataset,
     channel: str,
     arguments: list[Any] | dict[str, Any],
-) -> StatementResult:
-    subscription = await session.cluster.subscriptions.subscribe(
+) -> Wish:
+    return await session.cluster.subscriptions.wish(
         session.subscriber,
         channel,
         arguments,
@@ -215,9 +257,6 @@ async def _subscribed(
         statement.beginning,
         asker=session.asker,
     )
-    present = await asyncio.to_thread(session.cluster.routing.present, [subscription])
-    message = f"subscription {subscription.id}"
-    return StatementResult("subscribe", message, *subscription_table(present))
 
 
 async def _unsubscribe(session: Session, statement: sql.Unsubscribe) -> StatementResult:
@@ -252,6 +291,8 @@ async def _insert(session: Session, statement: sql.Insert) -> StatementResult:
     elsewhere: Elsewhere | None = None
     if len(statement.text) >= SHORT_CHARACTERS:
         elsewhere = partial(session.cluster.large_bodies.run, session.identity.subject)
+    size_bytes = len(statement.text.encode(errors="replace"))
+    session.cluster.throttle.take(session.identity, len(statement.rows), size_bytes)
     published = await session.cluster.publish(
         statement.dataset,
         _rows(statement, dataset),
@@ -342,14 +383,20 @@ _HANDLERS: dict[type[sql.Statement], tuple[tuple[str, ...], _Handler]] = {
     sql.CreateRole: (("admin",), create_role),
     sql.GrantPrivileges: (("admin",), grant),
     sql.RevokePrivileges: (("admin",), revoke),
+    sql.SetQuota: (("admin",), set_quota),
+    sql.DropQuota: (("admin",), drop_quota),
     sql.Drop: (("admin",), _drop),
-    sql.Subscribe: (("subscribe", "admin"), _subscribe),
-    sql.SubscribeToDataset: (("subscribe", "admin"), _subscribe_to_dataset),
     sql.Unsubscribe: (("subscribe", "admin"), _unsubscribe),
     sql.ChangeSubscription: (("subscribe", "admin"), _change_subscription),
     sql.Insert: (("publish",), _insert),
     sql.Show: ((), _show),
     sql.ShowGrants: ((), show_grants),
+    sql.ShowQuotas: ((), show_quotas),
     sql.Describe: ((), _describe),
     sql.Query: (("admin",), _query),
+}
+_Wisher = Callable[[Session, Any], Awaitable[Wish]]
+_WISHES: dict[type[sql.Statement], tuple[tuple[str, ...], _Wisher]] = {
+    sql.Subscribe: (("subscribe", "admin"), _wish),
+    sql.SubscribeToDataset: (("subscribe", "admin"), _wish_for_records),
 }

@@ -20,14 +20,16 @@ from tocsin.cluster.log_positions import counts_from
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.permissions import Permissions, credentials_of
 from tocsin.cluster.routing import Routing
-from tocsin.errors import Forbidden, InvalidInput, NotFound
+from tocsin.errors import Forbidden, InvalidInput, NotFound, QuotaExceeded
 from tocsin.model import Arguments, Beginning, Channel, Dataset, Subscription
+from tocsin.service.quotas import refusal
 from tocsin.service.tokens import Identity
 from tocsin.spark.channels import mask_of, settle
 from tocsin.spark.engine import Engine
 from tocsin.sql import Claims, bind_arguments, checked_beginning
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.store.store import Store
+from tocsin.storage.store.subscriptions import Wish
 
 log = structlog.get_logger()
 
@@ -77,9 +79,23 @@ class Subscriptions:
         *,
         asker: Identity | None = None,
     ) -> Subscription:
-        """A repeat changes nothing; only a new subscription begins where `beginning` says. `asker`
-        is whose rights decide, and whose claims bind if the token is the subscriber's own; None: a
-        broker does not say."""
+        """Of one `wish`."""
+        wish = await self.wish(subscriber, channel_name, given, broker, beginning, asker=asker)
+        return (await self.subscribe_all([wish], asker))[0]
+
+    async def wish(
+        self,
+        subscriber: str,
+        channel_name: str,
+        given: dict[str, Any] | list[Any],
+        broker: str | None,
+        beginning: Beginning | None = None,
+        *,
+        asker: Identity | None = None,
+    ) -> Wish:
+        """What somebody asks for, if it can be had. A repeat changes nothing; only a new
+        subscription begins where `beginning` says. `asker` is whose rights decide, and whose claims
+        bind if the token is the subscriber's own; None: a broker does not say."""
         self._permissions.require_subscribe(asker, channel_name)
         if beginning is not None:
             checked_beginning(beginning)
@@ -95,15 +111,22 @@ class Subscriptions:
         if channel.bound or (dataset is not None and dataset.bound):
             known = await asyncio.to_thread(self._store.subscriptions.of_subscriber, subscriber)
             await asyncio.to_thread(self._end_unfit, subscriber, known, claims)
-        subscription = await asyncio.to_thread(
-            self._subscribe, subscriber, channel, dataset, arguments, broker, beginning, asker
+        marker, since = await asyncio.to_thread(
+            self._beginning, channel, dataset, arguments, beginning
         )
-        await asyncio.to_thread(self._deliveries.subscribed, subscription)
+        return Wish(subscriber, channel.name, arguments, broker, marker, since)
+
+    async def subscribe_all(
+        self, wishes: Sequence[Wish], asker: Identity | None
+    ) -> list[Subscription]:
+        """All of them, or, where a quota has not room for all, none."""
+        subscriptions = await asyncio.to_thread(self._subscribe_all, wishes, asker)
         engine = self._engine()
         if engine is not None:
-            engine.subscribed(channel_name)
+            for channel in dict.fromkeys(wish.channel for wish in wishes):
+                engine.subscribed(channel)
         self._notifier.wake()
-        return subscription
+        return subscriptions
 
     def _check_arguments(self, channel: Channel, arguments: Arguments) -> None:
         """Who resumes while Spark starts does not wait for it; nor who asks what others ask."""
@@ -115,28 +138,31 @@ class Subscriptions:
             engine.check_open(channel.name, mask)
         engine.check_arguments(channel.name, arguments)
 
-    def _subscribe(
+    def _beginning(
         self,
-        subscriber: str,
         channel: Channel,
         dataset: Dataset | None,
         arguments: Arguments,
-        broker: str | None,
         beginning: Beginning | None,
-        asker: Identity | None,
-    ) -> Subscription:
+    ) -> tuple[int | None, int]:
+        """Marker of a new subscription, and from where a new backend subscription counts."""
         stored, now = self._store.subscriptions, self._store.now()
         since = counts_from(self._log.ends(), channel)
         if dataset is not None:
-            marker: int | None = self._routing.marker(dataset, arguments["where"], beginning, now)
-        elif beginning is not None:
-            marker = stored.marker_of(channel.name, arguments, beginning, now)
-        else:
-            marker = None
-        subscription, _ = stored.subscribe(
-            subscriber, channel.name, arguments, broker, marker, since, credentials_of(asker)
-        )
-        return subscription
+            return self._routing.marker(dataset, arguments["where"], beginning, now), since
+        if beginning is not None:
+            return stored.marker_of(channel.name, arguments, beginning, now), since
+        return None, since
+
+    def _subscribe_all(self, wishes: Sequence[Wish], asker: Identity | None) -> list[Subscription]:
+        try:
+            made = self._store.subscriptions.subscribe_all(wishes, credentials_of(asker))
+        except QuotaExceeded as error:
+            raise refusal(error) from None
+        subscriptions = [subscription for subscription, _ in made]
+        for subscription in subscriptions:
+            self._deliveries.subscribed(subscription)
+        return subscriptions
 
     async def unsubscribe(self, number: int, subscriber: str | None) -> Subscription:
         ended = await asyncio.to_thread(self._store.subscriptions.unsubscribe, number, subscriber)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Generic
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from tocsin.model import Broker, Channel, Dataset, Departure
 from tocsin.overlay.filters import Filter
@@ -57,6 +57,15 @@ class AttachRequest(Struct, frozen=True):
     """A subscriber has come to a broker: everything of theirs moves there."""
 
     subscriber: Subscriber
+
+
+class Arrived(SubscriptionList, frozen=True, kw_only=True):
+    """What a broker serves of a subscriber who came."""
+
+    connections: (
+        Annotated[int, about("the most that the subscriber may have; without it, any number")]
+        | UnsetType
+    ) = UNSET
 
 
 class BrokerSubscriptions(SubscriptionList, frozen=True, kw_only=True):

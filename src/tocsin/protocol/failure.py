@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tocsin.errors import KINDS, StatementError, TocsinError
+from tocsin.errors import KINDS, QuotaExceeded, StatementError, TocsinError
 from tocsin.protocol.fields import about
 
 
@@ -22,6 +22,9 @@ class ErrorInfo(Struct, frozen=True):
     hint: Annotated[str, about("what to do about it")] | UnsetType = UNSET
     line: Annotated[int, about("of a statement, from 1")] | UnsetType | None = UNSET
     column: Annotated[int, about("of a statement, from 1")] | UnsetType | None = UNSET
+    retry_after_s: (
+        Annotated[int, about("of a rate that is used up: when to come again")] | UnsetType
+    ) = UNSET
 
 
 class ErrorBody(Struct, frozen=True):
@@ -33,6 +36,7 @@ class ErrorBody(Struct, frozen=True):
 def error_info(error: TocsinError) -> ErrorInfo:
     """The record of an error; `error_of` reads it back."""
     placed = isinstance(error, StatementError) and error.line is not None
+    timed = isinstance(error, QuotaExceeded) and error.retry_after_s is not None
     return ErrorInfo(
         error.code,
         error.message,
@@ -40,6 +44,7 @@ def error_info(error: TocsinError) -> ErrorInfo:
         UNSET if error.hint is None else error.hint,
         error.line if placed else UNSET,  # type: ignore[attr-defined]
         error.column if placed else UNSET,  # type: ignore[attr-defined]
+        error.retry_after_s if timed else UNSET,  # type: ignore[arg-type]
     )
 
 
@@ -55,6 +60,8 @@ def error_of(info: ErrorInfo) -> TocsinError:
     if issubclass(kind, StatementError):
         line, column = info.line or None, info.column or None
         return kind(info.message, line=line, column=column, field=field, hint=hint)
+    if issubclass(kind, QuotaExceeded):
+        return kind(info.message, retry_after_s=info.retry_after_s or None, field=field, hint=hint)
     return kind(info.message, field=field, hint=hint)
 
 

@@ -112,11 +112,16 @@ class Call:
     def limit_bytes(self) -> int:
         return self._limit_bytes
 
+    @property
+    def announced_bytes(self) -> int | None:
+        """How long the body is said to be."""
+        announced = self.request.headers.get("content-length", "")
+        return int(announced) if announced.isdigit() else None
+
     def check_announced(self) -> int:
         """How long the body is said to be, or 0. One that is too large is refused before any of it
         is read."""
-        announced = self.request.headers.get("content-length", "")
-        size_bytes = int(announced) if announced.isdigit() else 0
+        size_bytes = self.announced_bytes or 0
         if size_bytes > self._limit_bytes:
             raise self._too_large()
         return size_bytes

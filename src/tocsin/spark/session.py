@@ -99,6 +99,8 @@ _FIXED = {
     # take the whole run, and with it everybody else's results.
     "spark.sql.ansi.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Our own line numbers tell nobody anything, and noting them is most of what a column costs.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.catalogImplementation": "in-memory",
 }
 

@@ -15,6 +15,7 @@ from tocsin.sql.create import CASE_RULE, Read, read_create
 from tocsin.sql.filters import read_conditions
 from tocsin.sql.grants import read_grant, read_revoke, read_show_grants
 from tocsin.sql.literals import read_argument, read_literal
+from tocsin.sql.quotas import read_drop_quota, read_set, read_show_quotas
 from tocsin.sql.statements import (
     ChangeSubscription,
     Describe,
@@ -32,8 +33,8 @@ from tocsin.sql.statements import (
 from tocsin.sql.tokens import Reader
 
 _STARTS = (
-    "CREATE, DROP, GRANT, REVOKE, SUBSCRIBE, UNSUBSCRIBE, CHANGE, INSERT, SHOW, DESCRIBE, SELECT "
-    "or WITH at the start of a statement"
+    "CREATE, DROP, GRANT, REVOKE, SET, SUBSCRIBE, UNSUBSCRIBE, CHANGE, INSERT, SHOW, DESCRIBE, "
+    "SELECT or WITH at the start of a statement"
 )
 
 
@@ -93,6 +94,7 @@ def _read(reader: Reader) -> Read:
         "DROP": _drop,
         "GRANT": read_grant,
         "REVOKE": read_revoke,
+        "SET": read_set,
         "SUBSCRIBE": _subscribe,
         "UNSUBSCRIBE": _unsubscribe,
         "CHANGE": _change,
@@ -111,6 +113,8 @@ def _read(reader: Reader) -> Read:
 
 
 def _drop(reader: Reader) -> Read:
+    if reader.accept("QUOTA"):
+        return read_drop_quota(reader)
     for kind in get_args(Kind):
         if reader.accept(kind.upper()):
             guarded = reader.accept("IF", "EXISTS")
@@ -119,7 +123,7 @@ def _drop(reader: Reader) -> Read:
                 "if_exists": guarded,
                 "name": reader.name(f"a {kind}'s name"),
             }
-    raise reader.expected("DATASET, CHANNEL, BROKER or ROLE")
+    raise reader.expected("DATASET, CHANNEL, BROKER, ROLE or QUOTA")
 
 
 def _subscribe(reader: Reader) -> Read:
@@ -242,7 +246,9 @@ def _show(reader: Reader) -> Read:
             return Show, {"what": what}
     if reader.accept("GRANTS"):
         return read_show_grants(reader)
-    raise reader.expected("DATASETS, CHANNELS, BROKERS, SUBSCRIPTIONS, ROLES or GRANTS")
+    if reader.accept("QUOTAS"):
+        return read_show_quotas(reader)
+    raise reader.expected("DATASETS, CHANNELS, BROKERS, SUBSCRIPTIONS, ROLES, GRANTS or QUOTAS")
 
 
 def _describe(reader: Reader) -> Read:

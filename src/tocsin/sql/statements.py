@@ -20,6 +20,7 @@ from tocsin.model import (
     KafkaSource,
     Parameter,
     Privilege,
+    QuotaName,
 )
 from tocsin.sql.filters import Condition
 
@@ -85,6 +86,19 @@ class RevokePrivileges(GrantPrivileges, frozen=True, kw_only=True):
     pass
 
 
+class SetQuota(Statement, frozen=True, kw_only=True):
+    """`role` is EVERYBODY, or the name of one."""
+
+    quota: QuotaName
+    size: int
+    role: str
+
+
+class DropQuota(Statement, frozen=True, kw_only=True):
+    quota: QuotaName
+    role: str
+
+
 class Drop(Statement, frozen=True, kw_only=True):
     kind: Kind
     name: str
@@ -148,6 +162,13 @@ class ShowGrants(Statement, frozen=True, kw_only=True):
     """`role` is None for all that the asker may see."""
 
     role: str | None = None
+
+
+class ShowQuotas(Statement, frozen=True, kw_only=True):
+    """`subscriber`: what is set for them, and how much of it they use; None: all that the asker may
+    see."""
+
+    subscriber: str | None = None
 
 
 class Describe(Statement, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from tocsin.broker.machine.effects import (
 )
 from tocsin.broker.machine.events import QueryToken
 from tocsin.broker.machine.retry import Retry
-from tocsin.errors import NotFound, TocsinError, Unavailable
+from tocsin.errors import NotFound, QuotaExceeded, TocsinError, Unavailable
 from tocsin.model import Subscription
 from tocsin.protocol.client import Interest
 
@@ -203,7 +203,12 @@ class Arrivals:
     # -- answers ----------------------------------------------------------------------------------
 
     def attached(
-        self, number: int, subscriptions: Sequence[Subscription], store_id: str, now: float
+        self,
+        number: int,
+        subscriptions: Sequence[Subscription],
+        store_id: str,
+        now: float,
+        most_connections: int | None,
     ) -> list[Effect]:
         arrival = self._waiting.pop(number, None)
         match arrival:
@@ -211,6 +216,11 @@ class Arrivals:
                 return []
             case _Connecting():
                 del self._connections[arrival.connection]
+                used = len(self.core.table.of(arrival.subscriber).connections)
+                if most_connections is not None and used >= most_connections:
+                    error = _too_many_connections(arrival.subscriber, used, most_connections)
+                    effects = self._served(arrival, subscriptions, now)
+                    return [Refuse(arrival.connection, error), *effects]
                 effects = self.core.connected(
                     arrival.connection,
                     arrival.subscriber,
@@ -222,12 +232,19 @@ class Arrivals:
                 current = [self.core.current(subscription) for subscription in subscriptions]
                 return [Welcome(arrival.connection, store_id, current), *effects]
             case _Attaching() | _Subscribing():
-                effects = []
-                for subscription in subscriptions:
-                    effects += self.core.subscribed(subscription, arrival.asked, now)
+                effects = self._served(arrival, subscriptions, now)
                 return [self._reply(arrival, subscriptions), *effects]
             case _:
                 raise AssertionError(f"{arrival} was not attached")
+
+    def _served(
+        self, arrival: Arrival, subscriptions: Sequence[Subscription], now: float
+    ) -> list[Effect]:
+        """The cluster has moved these here."""
+        effects: list[Effect] = []
+        for subscription in subscriptions:
+            effects += self.core.subscribed(subscription, arrival.asked, now)
+        return effects
 
     def _reply(
         self, arrival: _Attaching | _Subscribing, subscriptions: Sequence[Subscription]
@@ -292,3 +309,11 @@ class Arrivals:
         if frontend is None or frontend.subscriber != arrival.subscriber:
             return []
         return self.core.unsubscribed(arrival.subscription, now)
+
+
+def _too_many_connections(subscriber: str, used: int, most: int) -> QuotaExceeded:
+    return QuotaExceeded(
+        f"{subscriber} has {used} of {most} connections to this broker",
+        field="connections",
+        hint="close another one, or have an admin say: SET QUOTA connections = … FOR ROLE …",
+    )

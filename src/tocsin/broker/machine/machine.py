@@ -307,13 +307,21 @@ class BrokerMachine:
     # -- the cluster: other answers ---------------------------------------------------------------
 
     def attached(
-        self, call: int, subscriptions: Sequence[Subscription], now: float
+        self,
+        call: int,
+        subscriptions: Sequence[Subscription],
+        now: float,
+        most_connections: int | None = None,
     ) -> list[Effect]:
+        """`most_connections`: what the subscriber may have here, if there is a bound."""
         asked = self._answered(call, AttachSubscriber)
         if asked is None:
             return []
         store_id = self.require_loaded()
-        return self._out(self._arrivals.attached(asked.arrival, subscriptions, store_id, now), now)
+        arrived = self._arrivals.attached(
+            asked.arrival, subscriptions, store_id, now, most_connections
+        )
+        return self._out(arrived, now)
 
     def subscribed(self, call: int, subscription: Subscription, now: float) -> list[Effect]:
         asked = self._answered(call, CreateSubscription)

@@ -23,8 +23,9 @@ from tocsin.broker.machine.effects import (
 from tocsin.broker.server import encoding
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.metrics import Counts
-from tocsin.errors import TocsinError
+from tocsin.errors import QuotaExceeded, TocsinError
 from tocsin.protocol import client as frames
+from tocsin.service.quotas import refusal
 from tocsin.service.tokens import Identity
 
 
@@ -73,7 +74,10 @@ class ClientConnections:
         self._connections[effect.connection].welcome(message)
 
     def refuse(self, effect: Refuse) -> None:
-        self._connections.pop(effect.connection).refuse(effect.error)
+        error = effect.error
+        if isinstance(error, QuotaExceeded):
+            error = refusal(error)
+        self._connections.pop(effect.connection).refuse(error)
 
     def signal(self, effect: Signal) -> None:
         message = encoding.signal_message(effect)

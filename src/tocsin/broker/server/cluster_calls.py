@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
+from msgspec import UNSET
 
 from tocsin.broker.machine import BrokerMachine
 from tocsin.broker.machine.effects import (
@@ -107,9 +108,10 @@ class ClusterCalls:
                 now = time.monotonic()
                 return machine.loaded(number, loaded.store_id, loaded.sequence, subscriptions, now)
             case AttachSubscriber():
-                infos = await link.attach(call.subscriber, call.token)
-                subscriptions = [subscription_of(info) for info in infos]
-                return machine.attached(number, subscriptions, time.monotonic())
+                arrived = await link.attach(call.subscriber, call.token)
+                subscriptions = [subscription_of(info) for info in arrived.subscriptions]
+                most = None if arrived.connections is UNSET else arrived.connections
+                return machine.attached(number, subscriptions, time.monotonic(), most)
             case CreateSubscription():
                 info = await link.subscribe(call.subscriber, call.interest, call.token)
                 return machine.subscribed(number, subscription_of(info), time.monotonic())

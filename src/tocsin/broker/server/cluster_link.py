@@ -34,9 +34,10 @@ from tocsin.errors import (
 )
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
-from tocsin.protocol.client import Interest, ResultInfo, SubscriptionInfo, SubscriptionList
+from tocsin.protocol.client import Interest, ResultInfo, SubscriptionInfo
 from tocsin.protocol.cluster import (
     SUBSCRIBER_TOKEN,
+    Arrived,
     AttachmentReading,
     AttachRequest,
     BoundFilter,
@@ -88,6 +89,7 @@ class Relayed(Struct, frozen=True):
     status: int
     body: bytes
     media_type: str
+    retry_after: str | None
 
     def published(self) -> Published:
         """What became of a publication; raises the error that the answer is."""
@@ -179,12 +181,10 @@ class ClusterLink:
         """All frontend subscriptions that are now on this broker."""
         return await self._call("GET", self._mine + "/subscriptions", BrokerSubscriptions)
 
-    async def attach(self, subscriber: str, token: str) -> list[SubscriptionInfo]:
+    async def attach(self, subscriber: str, token: str) -> Arrived:
         """Move all of a subscriber's subscriptions here. `token`: the one that they showed."""
         path, body = self._mine + "/attach", AttachRequest(subscriber)
-        return (
-            await self._call("POST", path, SubscriptionList, body, on_behalf=token)
-        ).subscriptions
+        return await self._call("POST", path, Arrived, body, on_behalf=token)
 
     async def subscribe(self, subscriber: str, wanted: Interest, token: str) -> SubscriptionInfo:
         body = SubscriptionRequest(
@@ -230,7 +230,8 @@ class ClusterLink:
             )
         except httpx.HTTPError as error:
             raise self._silent(error, "send it again") from error
-        return Relayed(answer.status_code, answer.content, answer.headers.get("content-type", ""))
+        kind, later = answer.headers.get("content-type", ""), answer.headers.get("retry-after")
+        return Relayed(answer.status_code, answer.content, kind, later)
 
     async def news(self, since: int) -> News:
         return await self._call("GET", f"{self._mine}/news" + encode_query(NewsQuery(since)), News)

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tocsin.broker.server.cluster_link import ClusterLink, Relayed
-from tocsin.errors import InvalidInput, RecordError, Unconfirmed
+from tocsin.errors import InvalidInput, QuotaExceeded, RecordError, Unconfirmed
 from tocsin.model import Attachment
 from tocsin.protocol.publishing import Published
 from tocsin.service.content import ANY_BYTES
@@ -27,7 +27,8 @@ class RelayCalls:
     async def publish(self, call: Call) -> Response:
         form = is_form(call.request.headers.get("content-type"))  # with attachments: as it comes
         body = call.request.stream() if form else await call.bytes()
-        headers = _passed_on(call, "content-type", "idempotency-key")
+        names = ("content-length",) if form else ()
+        headers = _passed_on(call, "content-type", "idempotency-key", *names)
         return await _relayed(self._link.publish(call.path["name"], body, headers))
 
     async def upload(self, call: Call) -> Response:
@@ -49,7 +50,8 @@ async def _relayed(answer: Awaitable[Relayed]) -> Response:
         relayed = await answer
     except ClientDisconnect:
         raise InvalidInput("the body was cut short", field="body") from None
-    return Response(relayed.body, relayed.status, media_type=relayed.media_type)
+    later = None if relayed.retry_after is None else {"retry-after": relayed.retry_after}
+    return Response(relayed.body, relayed.status, later, relayed.media_type)
 
 
 def relay_routes(calls: RelayCalls) -> list[Route]:
@@ -68,7 +70,7 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Media("application/x-ndjson"),
             Published,
             also={422: Published},
-            errors=(RecordError, Unconfirmed),
+            errors=(RecordError, QuotaExceeded, Unconfirmed),
             limit_bytes=None,
         ),
         Route(
@@ -81,6 +83,7 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Attachment,
             201,
             also,
+            (QuotaExceeded,),
             limit_bytes=None,
         ),
         Route(
@@ -93,6 +96,7 @@ def relay_routes(calls: RelayCalls) -> list[Route]:
             Attachment,
             201,
             also,
+            (QuotaExceeded,),
             limit_bytes=None,
         ),
     ]

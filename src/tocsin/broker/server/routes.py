@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tocsin.broker.server.pages.calls import page_routes
 from tocsin.broker.server.relay import relay_routes
-from tocsin.errors import Conflict, NotFound, StatementError, Unauthenticated
+from tocsin.errors import Conflict, NotFound, QuotaExceeded, StatementError, Unauthenticated
 from tocsin.protocol.broker import (
     BrokerInfo,
     CacheInfo,
@@ -90,7 +90,7 @@ def _subscription_routes(rest: Rest) -> list[Route]:
             "Subscribe to a channel",
             Interest,
             SubscriptionInfo,
-            errors=(NotFound,),
+            errors=(NotFound, QuotaExceeded),
         ),
         Route(
             "GET",
@@ -132,6 +132,7 @@ def _result_routes(rest: Rest) -> list[Route]:
             SUBSCRIBE,
             "Signals or results as they come (SSE)",
             answers=Media("text/event-stream", Event),
+            errors=(QuotaExceeded,),
             query=EventsQuery,
             token_in_query=True,
         ),

@@ -27,7 +27,7 @@ from tocsin.broker.server.fragments import Fragments
 from tocsin.broker.server.message import Message
 from tocsin.broker.server.requests import Malformed, parse
 from tocsin.broker.server.upgrades import QUIET, Asked, Entrance, RefusedSocket, let_in, upgrade
-from tocsin.errors import InvalidInput, TocsinError, TooLarge, UpgradeRequired
+from tocsin.errors import InvalidInput, QuotaExceeded, TocsinError, TooLarge, UpgradeRequired
 from tocsin.protocol import client as frames
 from tocsin.protocol.client import PATH
 from tocsin.protocol.failure import error_info
@@ -92,7 +92,8 @@ class Socket(WSListener):
 
     def refuse(self, error: TocsinError) -> None:
         self.send(failure(None, error))
-        self.close(frames.GOING_AWAY, error.message)
+        over = isinstance(error, QuotaExceeded)
+        self.close(frames.OVER_QUOTA if over else frames.GOING_AWAY, error.message)
 
     def go_on(self) -> None:
         """What held the requests back is over: the welcome, a subscribe or an unsubscribe."""

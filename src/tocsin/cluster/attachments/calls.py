@@ -13,7 +13,8 @@ from starlette.responses import Response
 from tocsin.cluster.attachments.access import FREE, AttachmentAccess
 from tocsin.cluster.attachments.attachment_store import AttachmentStore
 from tocsin.cluster.attachments.receiving import Receiving, cut_short, too_large
-from tocsin.errors import TocsinError
+from tocsin.cluster.throttle import Throttle
+from tocsin.errors import QuotaExceeded, TocsinError
 from tocsin.model import Attachment, check_attachment_id
 from tocsin.protocol.cluster import AttachmentReading
 from tocsin.protocol.queries import LedByQuery
@@ -31,10 +32,12 @@ class AttachmentCalls:
         self,
         attachments: AttachmentStore,
         access: AttachmentAccess,
+        throttle: Throttle,
         limit_bytes: int,
     ) -> None:
         self._attachments = attachments
         self._access = access
+        self._throttle = throttle
         self._content = attachments.content
         self._limit_bytes = limit_bytes
 
@@ -74,14 +77,15 @@ class AttachmentCalls:
             kind = media_type(
                 call.request.headers.get("content-type", "").partition(";")[0] or None
             )
-            announced = call.request.headers.get("content-length", "")
-            if announced.isdigit() and int(announced) > self._limit_bytes:
+            announced = call.announced_bytes
+            if announced is not None and announced > self._limit_bytes:
                 raise too_large(self._limit_bytes, "body")
+            self._throttle.upload(call.identity, 0, announced)
             incoming = await asyncio.to_thread(self._content.receive)
             receiving = Receiving(incoming, self._limit_bytes)
             try:
                 await _read(call, receiving)
-                if announced.isdigit() and int(announced) != incoming.size_bytes:
+                if announced not in (None, incoming.size_bytes):
                     raise cut_short()
                 id, new = await asyncio.to_thread(self._attachments.commit, incoming, wanted)
             finally:
@@ -119,6 +123,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            errors=(QuotaExceeded,),
             limit_bytes=None,
         ),
         Route(
@@ -131,6 +136,7 @@ def attachment_routes(calls: AttachmentCalls) -> list[Route]:
             Attachment,
             201,
             also={200: Attachment},
+            errors=(QuotaExceeded,),
             limit_bytes=None,
         ),
         Route(

@@ -14,6 +14,7 @@ from tocsin.model import FILTERED, Grant, Privilege, Subscription
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, writes
 from tocsin.storage.store.grants import Grants, Rights, read_credentials
+from tocsin.storage.store.quotas import Quotas
 from tocsin.storage.store.subscription_rows import subscriptions_with
 from tocsin.storage.store.subscriptions import Subscriptions
 
@@ -29,9 +30,12 @@ class Revoked(Struct, frozen=True):
 
 
 class Revocation:
-    def __init__(self, database: Database, grants: Grants, subscriptions: Subscriptions) -> None:
+    def __init__(
+        self, database: Database, grants: Grants, quotas: Quotas, subscriptions: Subscriptions
+    ) -> None:
         self._database = database
         self._grants = grants
+        self._quotas = quotas
         self._subscriptions = subscriptions
 
     @writes
@@ -43,6 +47,8 @@ class Revocation:
 
     @writes
     def drop_role(self, write: Write, name: str) -> Revoked:
+        """Its grants and quotas go with it."""
+        self._quotas.drop_role(write, name)
         return self._end(write, self._grants.drop_role(write, name))
 
     def _end(self, write: Write, gone: list[Grant]) -> Revoked:

@@ -30,7 +30,7 @@ from sqlalchemy.types import TypeEngine
 
 from tocsin.errors import InvalidInput
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 NAME_CHARACTERS = 190  # two names, or a name and a path, must fit an index of MariaDB (3072 bytes)
 PATH_CHARACTERS = 500
@@ -156,6 +156,13 @@ grants = _table(
     Column("privilege", Hash, primary_key=True),
     Column("name", Name, primary_key=True),  # of a channel or a dataset, as the privilege says
     Index("grant_by_name", "name"),
+)
+
+quotas = _table(
+    "quotas",
+    Column("role", Name, primary_key=True),  # empty: everybody
+    Column("name", Hash, primary_key=True),
+    Column("size", Number, nullable=False),
 )
 
 backend_subscriptions = _table(

@@ -26,6 +26,7 @@ from tocsin.storage.store.incarnation import Incarnation, Seen
 from tocsin.storage.store.lease import LEASE_S
 from tocsin.storage.store.matches import Matches
 from tocsin.storage.store.progress import ChannelProgress
+from tocsin.storage.store.quotas import Quotas
 from tocsin.storage.store.results import Results
 from tocsin.storage.store.revocation import Revocation
 from tocsin.storage.store.runs import Runs
@@ -45,8 +46,9 @@ class Store:
         self.mark = Mark(database.id, database.shown)
         self.grants = Grants(database)
         self.catalog = Catalog(database, self.grants)
-        self.subscriptions = Subscriptions(database, self.grants)
-        self.revocation = Revocation(database, self.grants, self.subscriptions)
+        self.quotas = Quotas(database)
+        self.subscriptions = Subscriptions(database, self.grants, self.quotas)
+        self.revocation = Revocation(database, self.grants, self.quotas, self.subscriptions)
         self.runs = Runs(database)
         self.progress = ChannelProgress(database)
         self.gaps = Gaps(database)
@@ -80,7 +82,11 @@ class Store:
             lease_s=lease_s,
             clock=clock,
         )
-        return cls(database)
+        try:
+            return cls(database)
+        except BaseException:
+            database.close()
+            raise
 
     @property
     def waits_for(self) -> str | None:

@@ -7,8 +7,9 @@ Knows nothing of runs, matching or delivery.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, delete, func, select, tuple_, update
@@ -27,6 +28,7 @@ from tocsin.storage.store.grants import Credentials, Grants, needed_for
 from tocsin.storage.store.names import refuse_unstorable, require
 from tocsin.storage.store.news import News
 from tocsin.storage.store.parameter_journal import ParameterChanges, ParameterJournal
+from tocsin.storage.store.quotas import Quotas
 from tocsin.storage.store.subscription_rows import (
     backend_hash,
     backends_with,
@@ -45,15 +47,28 @@ _FRONTEND_COLUMNS = (
     "id", "subscriber", "broker", "backend", "marker", "sequence", "credentials",
 )  # fmt: skip
 
-Wish = tuple[str, str, Arguments, str | None]
-"""Subscriber, channel, arguments, broker."""
 _NOWHERE: Mapping[str, int] = {}
 
 
+class Wish(NamedTuple):
+    """Arguments come in canonical form (every parameter, values of its type). A new subscription
+    begins behind `marker`, or without one at the head. A new backend subscription counts records of
+    its channel's one NEW dataset from `since` on, or from where the channel stands if it is past
+    that: somebody published while this subscription was made."""
+
+    subscriber: str
+    channel: str
+    arguments: Arguments
+    broker: str | None = None
+    marker: int | None = None
+    since: int = 0
+
+
 class Subscriptions:
-    def __init__(self, database: Database, grants: Grants) -> None:
+    def __init__(self, database: Database, grants: Grants, quotas: Quotas) -> None:
         self._database = database
         self._grants = grants
+        self._quotas = quotas
         self._journal = ParameterJournal(database.opened_at_sequence)
 
     def subscribe(
@@ -66,55 +81,66 @@ class Subscriptions:
         since: int = 0,
         shown: Credentials | None = None,
     ) -> tuple[Subscription, bool]:
-        """The subscriber's one subscription to these arguments, and whether its backend is new.
-
-        Arguments come in canonical form (every parameter, values of its type). A repeat gives the
-        same subscription where it is: it is put on the broker only if it was on none. A repeat may
-        be late, and must not tear a subscriber apart that has moved since. A new one begins behind
-        `marker`, or without one at the head. A new backend subscription counts records of its
-        channel's one NEW dataset from `since` on, or from where the channel stands if it is past
-        that: somebody published while this subscription was made. Who says what the subscriber has
-        `shown` is refused if that is not enough, in the order of grants and revocations.
-        """
-        wish = (subscriber, channel, arguments, broker)
-        return self.subscribe_all([wish], marker, since, shown)[0]
+        """`subscribe_all` for one `Wish`."""
+        wish = Wish(subscriber, channel, arguments, broker, marker, since)
+        return self.subscribe_all([wish], shown)[0]
 
     @writes
     def subscribe_all(
         self,
         write: Write,
         wanted: Sequence[Wish],
-        marker: int | None = None,
-        since: int = 0,
         shown: Credentials | None = None,
     ) -> list[tuple[Subscription, bool]]:
-        """Many at once: all of them are made, or none."""
+        """The subscribers' one subscription to each of these parameter sets, and whether its
+        backend is new: all of them are made, or none.
+
+        A repeat gives the same subscription where it is: it is put on the broker only if it was on
+        none. A repeat may be late, and must not tear a subscriber apart that has moved since. What
+        the subscriber has `shown` decides, in the order of grants, revocations and quotas, whether
+        they may, and whether there is room; nobody is refused what they have already.
+        """
         if shown is not None:
-            for channel in dict.fromkeys(channel for _, channel, *_ in wanted):
+            for channel in dict.fromkeys(wish.channel for wish in wanted):
                 self._grants.rights.require(shown, *needed_for(channel))
-        for subscriber, _, _, _ in wanted:
-            refuse_unstorable(subscriber, "subscriber")
-        for broker in dict.fromkeys(broker for *_, broker in wanted):
+        for wish in wanted:
+            refuse_unstorable(wish.subscriber, "subscriber")
+        for broker in dict.fromkeys(wish.broker for wish in wanted):
             if broker is not None:
                 require(write.connection, "broker", broker)
-        wishes = {}
+        wishes: dict[str, Wish] = {}
         hashes = []
-        for _, channel, arguments, _ in wanted:
-            text = canonical(arguments)
-            hashes.append(backend_hash(channel, text))
-            wishes[hashes[-1]] = (channel, text)
+        for wish in wanted:
+            hashes.append(backend_hash(wish.channel, canonical(wish.arguments)))
+            wishes.setdefault(hashes[-1], wish)
         backends = backends_with(write.connection, list(wishes))
         new = {hash_: wish for hash_, wish in wishes.items() if hash_ not in backends}
-        backends |= self._create_backends(write, new, since)
-        pairs: dict[tuple[str, int], str | None] = {}
-        for (subscriber, _, _, broker), hash_ in zip(wanted, hashes, strict=True):
-            pair = (subscriber, backends[hash_].id)
-            pairs[pair] = pairs.get(pair) or broker
-        subscriptions = _frontends(write, pairs, backends, marker, shown)
+        backends |= self._create_backends(write, new)
+        pairs: dict[tuple[str, int], Wish] = {}
+        for wish, hash_ in zip(wanted, hashes, strict=True):
+            pair = (wish.subscriber, backends[hash_].id)
+            if pair not in pairs or pairs[pair].broker is None:
+                pairs[pair] = wish
+        subscriptions = self._frontends(write, pairs, backends, shown)
         return [
-            (subscriptions[subscriber, backends[hash_].id], new.pop(hash_, None) is not None)
-            for (subscriber, *_), hash_ in zip(wanted, hashes, strict=True)
+            (subscriptions[wish.subscriber, backends[hash_].id], new.pop(hash_, None) is not None)
+            for wish, hash_ in zip(wanted, hashes, strict=True)
         ]
+
+    def _frontends(
+        self,
+        write: Write,
+        pairs: dict[tuple[str, int], Wish],
+        backends: dict[str, BackendSubscription],
+        shown: Credentials | None,
+    ) -> dict[tuple[str, int], Subscription]:
+        """The subscriptions of (subscriber, backend), as they are or else made anew."""
+        subscriptions = _known(write, pairs, shown)
+        new = {pair: wish for pair, wish in pairs.items() if pair not in subscriptions}
+        if new:
+            self._quotas.require_room(write.connection, shown, _counted(new.values()))
+            subscriptions |= _create(write, new, backends, shown)
+        return subscriptions
 
     @writes
     def unsubscribe(self, write: Write, number: int, subscriber: str | None = None) -> Subscription:
@@ -322,24 +348,26 @@ class Subscriptions:
         return self._journal.since(channel, since_version)
 
     def _create_backends(
-        self, write: Write, wishes: dict[str, tuple[str, str]], since: int
+        self, write: Write, wishes: dict[str, Wish]
     ) -> dict[str, BackendSubscription]:
-        """New backend subscriptions by hash, of (channel, arguments as text)."""
+        """New backend subscriptions by hash."""
         if not wishes:
             return {}
-        for channel in dict.fromkeys(channel for channel, _ in wishes.values()):
+        channels = dict.fromkeys(wish.channel for wish in wishes.values())
+        for channel in channels:
             require(write.connection, "channel", channel)
-        passed = _passed(write.connection, {channel for channel, _ in wishes.values()})
+        passed = _passed(write.connection, channels)
         backends = {}
         rows: list[tuple[Any, ...]] = []
         ids = write.take_ids("backend", len(wishes))
-        for number, (hash_, (channel, text)) in zip(ids, wishes.items(), strict=True):
+        for number, (hash_, wish) in zip(ids, wishes.items(), strict=True):
+            channel, text = wish.channel, canonical(wish.arguments)
             backend = BackendSubscription(
                 number,
                 channel,
                 msgspec.json.decode(text),
                 secrets.token_hex(8),
-                since=max(since, passed[channel]),
+                since=max(wish.since, passed[channel]),
             )
             backends[hash_] = backend
             epoch, start = backend.epoch, backend.since
@@ -360,7 +388,7 @@ class Subscriptions:
         write.after_commit.append(lambda: self._journal.record(channel, version, number, added))
 
 
-def _passed(connection: Connection, channels: set[str]) -> dict[str, int]:
+def _passed(connection: Connection, channels: Iterable[str]) -> dict[str, int]:
     """Up to where channels have looked at the one NEW dataset that they have."""
     ends_by_channel = {}
     for channel in channels:
@@ -397,41 +425,50 @@ def _note_credentials(
         write.connection.execute(update(_frontend).where(changed).values(credentials=stored))
 
 
-def _frontends(
-    write: Write,
-    pairs: dict[tuple[str, int], str | None],
-    backends: dict[str, BackendSubscription],
-    marker: int | None,
-    shown: Credentials | None,
+def _counted(wishes: Iterable[Wish]) -> dict[str, Counter[str]]:
+    """How many there are, by subscriber and channel."""
+    counts: dict[str, Counter[str]] = {}
+    for wish in wishes:
+        counts.setdefault(wish.subscriber, Counter())[wish.channel] += 1
+    return counts
+
+
+def _known(
+    write: Write, pairs: dict[tuple[str, int], Wish], shown: Credentials | None
 ) -> dict[tuple[str, int], Subscription]:
-    """The subscriptions of (subscriber, backend) → broker, as they are or else made anew."""
+    """Those of (subscriber, backend) that are there, put on a broker if they were on none."""
     subscriptions = {}
     for chunk in chunks(list(pairs)):
         once = tuple_(_frontend.c.subscriber, _frontend.c.backend).in_(chunk)
         for known in subscriptions_where(write.connection, once):
             subscriptions[known.subscriber, known.backend.id] = known
     for pair, known in subscriptions.items():
-        broker = pairs[pair]
+        broker = pairs[pair].broker
         if known.broker is None and broker is not None:
             (subscriptions[pair],) = _move(write, [known], broker)
     if shown is not None:
         _note_credentials(write, list(subscriptions.values()), shown)
+    return subscriptions
+
+
+def _create(
+    write: Write,
+    new: dict[tuple[str, int], Wish],
+    backends: dict[str, BackendSubscription],
+    shown: Credentials | None,
+) -> dict[tuple[str, int], Subscription]:
     credentials = None if shown is None else shown.stored()
-    new = [pair for pair in pairs if pair not in subscriptions]
-    if new:
-        by_id = {backend.id: backend for backend in backends.values()}
-        rows: list[tuple[Any, ...]] = []
-        for number, (subscriber, backend) in zip(
-            write.take_ids("frontend", len(new)), new, strict=True
-        ):
-            broker, its = pairs[subscriber, backend], by_id[backend]
-            begin = _begin(its, marker)
-            sequence = write.sequence()
-            rows.append((number, subscriber, broker, backend, begin, sequence, credentials))
-            subscriptions[subscriber, backend] = Subscription(
-                number, subscriber, broker, its, begin
-            )
-        write.insert_many(_frontend, _FRONTEND_COLUMNS, rows)
+    by_id = {backend.id: backend for backend in backends.values()}
+    subscriptions = {}
+    rows: list[tuple[Any, ...]] = []
+    numbers = write.take_ids("frontend", len(new))
+    for number, ((subscriber, backend), wish) in zip(numbers, new.items(), strict=True):
+        its, broker = by_id[backend], wish.broker
+        begin = _begin(its, wish.marker)
+        sequence = write.sequence()
+        rows.append((number, subscriber, broker, backend, begin, sequence, credentials))
+        subscriptions[subscriber, backend] = Subscription(number, subscriber, broker, its, begin)
+    write.insert_many(_frontend, _FRONTEND_COLUMNS, rows)
     return subscriptions
 
 

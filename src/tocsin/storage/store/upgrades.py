@@ -260,8 +260,23 @@ _GRANTS_5 = Table(
 )
 
 
+def _to_6(connection: Connection, dialect: Dialect) -> None:
+    """The most that subjects may have, by role."""
+    _QUOTAS_6.create(connection, checkfirst=True)
+
+
+_QUOTAS_6 = Table(
+    "quotas",
+    MetaData(),
+    Column("role", schema.Name, primary_key=True),
+    Column("name", schema.Hash, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    **_BY_CODE_POINT,
+)
+
+
 Step = Callable[[Connection, Dialect], None]
 
-STEPS: dict[int, Step] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
+STEPS: dict[int, Step] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6}
 """From which version → how to reach the next. A step names tables and columns as they were then:
 `schema` moves on."""
