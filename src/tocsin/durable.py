@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tocsin.errors import Unavailable
 FULL = (errno.ENOSPC, errno.EDQUOT)
 EVERYBODY = 0o644
 OWNER = 0o600
+_UNFINISHED = ".writing"
 
 
 def sync(path: Path) -> None:
@@ -48,16 +49,26 @@ def move(source: Path, target: Path) -> None:
 
 def write(path: Path, data: bytes, *, mode: int = EVERYBODY) -> None:
     """Whole or not at all, in place of what is there."""
-    with _aside(path, data, mode) as fresh:
+    write_pieces(path, [data], mode=mode)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes], *, mode: int = EVERYBODY) -> None:
+    """The same for what is too large to be held at once."""
+    with _aside(path, pieces, mode) as fresh:
         move(fresh, path)
 
 
 def create(path: Path, data: bytes, *, mode: int = EVERYBODY) -> None:
     """Whole or not at all. FileExistsError: it is there already, and stays as it is."""
-    with _aside(path, data, mode) as fresh:
+    with _aside(path, [data], mode) as fresh:
         os.link(fresh, path)
         fresh.unlink()
         sync(path.parent)
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether it is what a killed process left of a file that it was writing."""
+    return path.name.startswith(".") and path.suffix == _UNFINISHED
 
 
 def not_written(what: str, error: OSError, again: str = "try again") -> Unavailable:
@@ -69,13 +80,13 @@ def not_written(what: str, error: OSError, again: str = "try again") -> Unavaila
 
 
 @contextmanager
-def _aside(path: Path, data: bytes, mode: int) -> Iterator[Path]:
+def _aside(path: Path, pieces: Iterable[bytes], mode: int) -> Iterator[Path]:
     """A new file with the bytes, durable but for its name; gone if the block fails."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.writing")
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_UNFINISHED}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
             file.flush()
             os.fsync(handle)
         yield fresh
