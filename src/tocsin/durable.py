@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tocsin.errors import Unavailable
 FULL = (errno.ENOSPC, errno.EDQUOT)
 EVERYBODY = 0o644
 OWNER = 0o600
+_UNFINISHED = ".writing"
 
 
 def sync(path: Path) -> None:
@@ -46,21 +47,28 @@ def move(source: Path, target: Path) -> None:
         sync(source.parent)
 
 
-def write(path: Path, data: bytes, *, mode: int = EVERYBODY, alone: bool = True) -> None:
-    """Whole or not at all, in place of what is there. `alone`: nobody else writes it meanwhile, so
-    that the next call overwrites what a crash left aside."""
-    fresh = path.with_name(f"{path.name}.writing") if alone else _unused(path)
-    with _aside(fresh, data, mode):
+def write(path: Path, data: bytes, *, mode: int = EVERYBODY) -> None:
+    """Whole or not at all, in place of what is there."""
+    write_pieces(path, [data], mode=mode)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes], *, mode: int = EVERYBODY) -> None:
+    """The same for what is too large to be held at once."""
+    with _aside(path, pieces, mode) as fresh:
         move(fresh, path)
 
 
 def create(path: Path, data: bytes, *, mode: int = EVERYBODY) -> None:
     """Whole or not at all. FileExistsError: it is there already, and stays as it is."""
-    fresh = _unused(path)
-    with _aside(fresh, data, mode):
+    with _aside(path, [data], mode) as fresh:
         os.link(fresh, path)
         fresh.unlink()
         sync(path.parent)
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether it is what a killed process left of a file that it was writing."""
+    return path.name.startswith(".") and path.suffix == _UNFINISHED
 
 
 def not_written(what: str, error: OSError, again: str = "try again") -> Unavailable:
@@ -71,20 +79,17 @@ def not_written(what: str, error: OSError, again: str = "try again") -> Unavaila
     )
 
 
-def _unused(path: Path) -> Path:
-    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.writing")
-
-
 @contextmanager
-def _aside(fresh: Path, data: bytes, mode: int) -> Iterator[None]:
-    """A file with the bytes, durable but for its name; gone if the block fails."""
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+def _aside(path: Path, pieces: Iterable[bytes], mode: int) -> Iterator[Path]:
+    """A new file with the bytes, durable but for its name; gone if the block fails."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_UNFINISHED}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
             file.flush()
             os.fsync(handle)
-        yield
+        yield fresh
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise

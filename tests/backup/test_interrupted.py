@@ -98,6 +98,7 @@ def test_a_restore_that_was_cut_short_is_noticed_and_goes_on(live: Path, tmp_pat
             with pytest.raises(Conflict, match="unfinished"):
                 open_store(Settings(data=data))
         assert all(part.equal for part in restore(root, data))
+        assert not list(data.rglob("*.writing"))
         open_store(Settings(data=data)).close()
         shutil.rmtree(data)
         steps += EVERY

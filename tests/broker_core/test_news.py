@@ -84,3 +84,23 @@ def test_news_are_asked_for_at_intervals_even_if_they_fail() -> None:
     core.news(4, [], [], 7.2)
     assert core.tick(9.0) == []
     assert core.tick(9.1) == [AskNews(4)]
+
+
+def test_an_answer_asked_for_before_anything_was_loaded_is_no_reason_to_miss_a_departure() -> None:
+    core = BrokerCore(parse_policy("lru"), 1000, 0.0)
+    asked = core.query_token  # of somebody who came while the store was being replaced
+    core.loaded(10, [subscription()], core.query_token, 0.1)
+    core.news(12, [], gone(to="west"), 0.2)
+    assert core.table.frontends == {}
+    core.subscribed(subscription(), asked, 0.3)  # as it was before it left
+    assert core.query_token.sequence == 0
+    asked_again = core.tick(100.0)
+    assert AskNews(0) in asked_again
+    core.news(12, [], gone(to="west"), 100.1)
+    assert core.table.frontends == {}
+
+
+def test_an_answer_that_comes_before_the_load_has_all_news_told() -> None:
+    core = BrokerCore(parse_policy("lru"), 1000, 0.0)
+    core.subscribed(subscription(), core.query_token, 0.1)
+    assert AskNews(0) in core.loaded(10, [], core.query_token, 0.2)

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
 from tocsin.errors import SettingError
@@ -14,6 +15,7 @@ from tocsin.model import Channel, Column, Dataset, Parameter
 from tocsin.service.tokens import mint
 from tocsin.storage.store.incarnation import GAP, read_note
 from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
 
 from .sparkless import SECRET, SparklessCluster, sparkless
 
@@ -123,3 +125,20 @@ async def test_a_store_whose_records_lie_in_files_that_it_does_not_know_is_refus
         async with sparkless(tmp_path):
             pass
     assert "same backup" in (told.value.hint or "")
+
+
+def test_each_backend_subscription_of_a_restored_store_begins_an_epoch_of_its_own(
+    tmp_path: Path,
+) -> None:
+    with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+        store.catalog.create_dataset(REPORTS)
+        store.catalog.create_channel(CHANNEL)
+        before = store.incarnation.seen()
+        for name in ("flood", "fire"):
+            store.subscriptions.subscribe("ann", "c", {"t": name}, None)
+        epochs = {made.backend.epoch for made in store.subscriptions.all_()}
+        counters = {name: value + 1 for name, value in store.incarnation.seen().counters.items()}
+        assert store.follow(msgspec.structs.replace(before, counters=counters))
+        anew = {made.backend.epoch for made in store.subscriptions.all_()}
+        assert len(anew) == 2
+        assert not anew & epochs

@@ -190,7 +190,6 @@ OTHERWISE = {
     "protocol/listing": "a page of the documentation",
     "spark/class_archive": "a cache of Java's",
     "spark/jars": "files that can be fetched again, synced one by one",
-    "storage/backup/files": "hashed piece by piece; repeated after a crash, under the same names",
     "storage/content/store": "synced, and moved by the medium",
     "storage/data_directory": "an empty file that is locked",
     "storage/log/segments/disk": "the log's own operations, which tests break",

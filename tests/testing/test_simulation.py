@@ -15,7 +15,7 @@ from tocsin.testing.simulation import KINDS, BrokenPromise, NetworkWorld, PageWo
 
 ONE = os.environ.get("TOCSIN_SEED")
 MANY = {"channels": 250, "network": 150, "pages": 200}
-ALL_KINDS = ["channels", "cluster", "network", "pages"]
+ALL_KINDS = ["channels", "cluster", "leases", "network", "pages"]
 SEEDS = {kind: int(os.environ.get("TOCSIN_SEEDS", many)) for kind, many in MANY.items()}
 GROUP = 50
 GROUPS = [
@@ -26,7 +26,8 @@ GROUPS = [
 
 
 def _run(kind: str, seed: int) -> World:
-    world = KINDS[kind](seed)
+    world = KINDS[kind](seed, ())
+    assert isinstance(world, World)
     try:
         world.run(happenings=60)
     except Exception as error:

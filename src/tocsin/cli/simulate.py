@@ -19,12 +19,14 @@ def simulate(
     seeds: Annotated[int, typer.Option(min=1, help="how many worlds of each kind")] = 100,
     first: Annotated[int, typer.Option(min=0, help="the first seed")] = 0,
     kind: Annotated[
-        str | None, typer.Option(help="channels, cluster, network or pages; none given: all")
+        str | None,
+        typer.Option(help="channels, cluster, leases, network, pages; none given: all"),
     ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(help="of the result caches; none given: all in turn")
     ] = None,
     happenings: Annotated[int, typer.Option(min=0, help="in each world")] = 60,
+    jobs: Annotated[int, typer.Option(min=1, help="processes to run them in")] = 1,
     mutants: Annotated[
         bool, typer.Option("--mutants", help="plant bugs, and see which of them seeds find")
     ] = False,
@@ -33,26 +35,25 @@ def simulate(
     watched at every step. A seed that breaks one is named."""
     from tocsin.testing.simulation import KINDS
 
-    chosen = policy or []
+    chosen, chosen_seeds = policy or [], range(first, first + seeds)
     _check(kind, chosen)
     if mutants:
-        _hunt(range(first, first + seeds), happenings)
+        _hunt(chosen_seeds, happenings)
         return
+    from tocsin.testing.simulation.playing import play_all
+
     rows = []
     broken = 0
     with Watch(err) as watch:
         for name in [kind] if kind is not None else KINDS:
             watch.begin(f"{name} worlds", seeds)
             delivered = gaps = 0
-            for seed in range(first, first + seeds):
-                world = KINDS[name](seed, chosen)
-                try:
-                    world.run(happenings)
-                except Exception as error:  # whatever it is, the seed shows it again
+            for played in play_all(name, chosen, happenings, chosen_seeds, jobs=jobs):
+                if played.broken is not None:
                     broken += 1
-                    complain(_named(name, seed, happenings, chosen, error))
-                delivered += world.delivery.count
-                gaps += world.delivery.gaps
+                    complain(_named(name, played.seed, happenings, chosen, played.broken))
+                delivered += played.delivered
+                gaps += played.gaps
                 watch.advance(1)
             rows.append([name, seeds, delivered, gaps])
     show_table(["worlds", "seeds", "results delivered", "gaps told"], rows)
@@ -91,11 +92,7 @@ def _check(kind: str | None, policies: list[str]) -> None:
         parse_policy(text)
 
 
-def _named(
-    kind: str, seed: int, happenings: int, policies: list[str], error: Exception
-) -> InvalidInput:
+def _named(kind: str, seed: int, happenings: int, policies: list[str], broken: str) -> InvalidInput:
     again = f"tocsin simulate --kind {kind} --first {seed} --seeds 1 --happenings {happenings}"
     again += "".join(f" --policy {policy!r}" for policy in policies)
-    return InvalidInput(
-        f"{kind} world, seed {seed}: {type(error).__name__}: {error}", hint=f"again with {again}"
-    )
+    return InvalidInput(f"{kind} world, seed {seed}: {broken}", hint=f"again with {again}")

@@ -3,6 +3,8 @@ Knows no Spark and no clock."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tocsin.errors import SettingError
 from tocsin.model import Channel, Dataset
 from tocsin.storage.log import PublicationLog, Reader
@@ -33,11 +35,11 @@ def open_dataset(log: PublicationLog, store: Store, dataset: Dataset, reader: Re
         )
 
 
-def counts_from(log: PublicationLog, channel: Channel) -> int:
-    """Where a subscription that is made now begins: whatever is published from now on counts. Of
-    several NEW datasets a run's window does."""
+def counts_from(ends: Mapping[str, int], channel: Channel) -> int:
+    """Where a subscription begins that is asked for while the log ends there: whatever is published
+    from then on counts. Of several NEW datasets a run's window does."""
     new = channel.new[0] if len(channel.new) == 1 else ""
-    return log.ends().get(new, 0)
+    return ends.get(new, 0)
 
 
 def newest_time(store: Store) -> float:

@@ -147,7 +147,7 @@ class Subscriptions:
     ) -> tuple[int | None, int]:
         """Marker of a new subscription, and from where a new backend subscription counts."""
         stored, now = self._store.subscriptions, self._store.now()
-        since = counts_from(self._log, channel)
+        since = counts_from(self._log.ends(), channel)
         if dataset is not None:
             return self._routing.marker(dataset, arguments["where"], beginning, now), since
         if beginning is not None:

@@ -8,7 +8,7 @@ Knows no Spark.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,7 +123,7 @@ class Answering:
         else:
             return self._answered(prepared, window, rows)
         records = trial.records()
-        sets = dict(only or self._store.subscriptions.parameter_sets(name))
+        sets = dict(only or self._asked(prepared))
         verdict = _diagnose(trial, records, sets, one_by_one=prepared.compiled.by_record)
         if verdict.exhausted and len(records) > 1 and ask.divisible():
             raise Overlong(f"it fails on too much at once: {verdict.everything}")
@@ -142,6 +142,12 @@ class Answering:
             subscriptions=len(verdict.sets),
         )
         return answer
+
+    def _asked(self, prepared: Prepared) -> Iterator[tuple[int, Arguments]]:
+        """The sets that the query was asked for. Who has subscribed since is asked for later."""
+        for number, arguments in self._store.subscriptions.parameter_sets(prepared.channel.name):
+            if prepared.parameters.holds(number):
+                yield number, arguments
 
     def _handle_failure(self, name: str, ask: Ask, failure: Exception) -> None:
         """Raises unless the query itself failed and there is time to find out on what."""

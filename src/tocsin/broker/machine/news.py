@@ -19,23 +19,29 @@ class News:
         self._due_at = NEVER
         self._asked: QueryToken | None = None  # one question at a time
         self._again_from: int | None = None  # the question under way began too late
+        self._attached_early = False  # before anything was loaded
 
     def start(self, sequence: int, now: float) -> None:
-        self.sequence = sequence if self.sequence is None else min(self.sequence, sequence)
-        self.again_from(sequence)
+        known = sequence if self.sequence is None else self.sequence
+        self.sequence = 0 if self._attached_early else min(known, sequence)
+        self._attached_early = False
+        self.again_from(self.sequence)
         self.soon(now)
 
     def soon(self, now: float) -> None:
         self._due_at = min(self._due_at, now)
 
     def again_from(self, sequence: int | None) -> None:
-        """What happened after `sequence` must be told (again)."""
-        if sequence is None or self.sequence is None:
+        """What happened after `sequence` must be told (again). None: all that did, since whoever
+        asked knew nothing yet."""
+        if self.sequence is None:
+            self._attached_early = True
             return
-        self.sequence = min(self.sequence, sequence)
+        since = 0 if sequence is None else sequence
+        self.sequence = min(self.sequence, since)
         if self._asked is not None:
             known = self._again_from
-            self._again_from = sequence if known is None else min(known, sequence)
+            self._again_from = since if known is None else min(known, since)
 
     def ask(self, event: int, now: float) -> list[Effect]:
         if self._asked is not None or now < self._due_at or self.sequence is None:

@@ -38,7 +38,7 @@ def write_whole(path: Path, text: str, *, mode: int) -> None:
     """Replace a file's content: all of it or nothing, also if the machine stops."""
     try:
         durable.make_directory(path.parent)
-        durable.write(path, text.encode(), mode=mode, alone=False)
+        durable.write(path, text.encode(), mode=mode)
     except OSError as error:
         if error.errno in durable.FULL:
             raise durable.not_written(str(path), error) from None

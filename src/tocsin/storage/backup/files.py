@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -23,20 +22,19 @@ def pieces(path: Path, size_bytes: int | None = None) -> Iterator[bytes]:
             yield piece
 
 
-def write(path: Path, data: Iterable[bytes], *, mode: int = 0o644) -> tuple[int, str]:
+def write(path: Path, data: Iterable[bytes], *, mode: int = durable.EVERYBODY) -> tuple[int, str]:
     """Whole or not at all; how many bytes, and their SHA-256."""
     durable.make_directory(path.parent)
-    fresh = path.with_name(f"{path.name}.writing")
     digest, size_bytes = hashlib.sha256(), 0
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(handle, "wb") as file:
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size_bytes
         for piece in data:
-            file.write(piece)
             digest.update(piece)
             size_bytes += len(piece)
-        file.flush()
-        os.fsync(file.fileno())
-    durable.move(fresh, path)
+            yield piece
+
+    durable.write_pieces(path, counted(), mode=mode)
     return size_bytes, digest.hexdigest()
 
 
@@ -57,7 +55,7 @@ def sum_of(parts: Iterable[StoredFile]) -> str:
     return digest.hexdigest()
 
 
-def copy(root: Path, file: StoredFile, target: Path, *, mode: int = 0o644) -> None:
+def copy(root: Path, file: StoredFile, target: Path, *, mode: int = durable.EVERYBODY) -> None:
     """Out of a backup; Damaged if it is not what was put in."""
     wanted = file.size_bytes, file.sha256
     if target.exists():
@@ -88,6 +86,13 @@ def damaged(root: Path, path: str, why: str) -> Damaged:
         f"the backup in {root} is damaged: {path}: {why}",
         hint="bring that file back from another copy of this backup, or use another backup",
     )
+
+
+def clear(folder: Path) -> None:
+    """Delete what killed attempts left of files that they were writing."""
+    for path in folder.rglob("*"):
+        if durable.is_unfinished(path):
+            path.unlink()
 
 
 def keep_only(folder: Path, known: set[Path]) -> None:

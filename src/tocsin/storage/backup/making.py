@@ -81,6 +81,7 @@ class Backup:
         known = {self._root / path for path in self._files}
         for folder in _FOLDERS:
             files.keep_only(self._root / folder, known)
+        files.clear(self._root)
         durable.write(self._root / backup.MANIFEST, backup.encode_manifest(manifest))
         (self._root / backup.STARTED).unlink()
         return manifest
@@ -109,7 +110,7 @@ class Backup:
         started = self._root / backup.STARTED
         if started.exists():
             _require_same(msgspec.json.decode(started.read_bytes(), type=Source), source, started)
-        elif any(not path.name.startswith(backup.STARTED) for path in self._root.iterdir()):
+        elif not all(durable.is_unfinished(path) for path in self._root.iterdir()):
             raise SettingError(
                 f"{self._root} is not empty, and has no backup",
                 field="directory",
@@ -225,7 +226,7 @@ class Backup:
     def _copy_system_files(self) -> None:
         for name, path in self._places.system_files.items():
             if path.exists():
-                self._write(f"system/{name}", files.pieces(path), mode=0o600)
+                self._write(f"system/{name}", files.pieces(path), mode=durable.OWNER)
 
     def _copy_once(self, path: str, size_bytes: int, data: Callable[[], Iterator[bytes]]) -> None:
         """A file that never changes: an earlier attempt may have copied it, whole."""
@@ -241,7 +242,7 @@ class Backup:
         self._write(f"store/{table.name}.jsonl", lines)
         self._rows[str(table.name)] = next(numbers)
 
-    def _write(self, path: str, data: Iterable[bytes], *, mode: int = 0o644) -> None:
+    def _write(self, path: str, data: Iterable[bytes], *, mode: int = durable.EVERYBODY) -> None:
         size_bytes, sha256 = files.write(self._root / path, data, mode=mode)
         self._files[path] = StoredFile(path, size_bytes, sha256)
 

@@ -42,6 +42,11 @@ class Places(Struct, frozen=True):
         return "://" not in self.log
 
     @property
+    def directories(self) -> list[Path]:
+        """What of it is on this machine's disks, but for attachments."""
+        return [self.data, *([Path(self.log)] if self.logs_in_files else [])]
+
+    @property
     def system_files(self) -> dict[str, Path]:
         """What services share besides, by its name in a backup. Each may be missing."""
         return {

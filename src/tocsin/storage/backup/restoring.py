@@ -89,6 +89,8 @@ class Restore:
         self._log.restore(self._root, self._progress)
         self._copy_system_files()
         self._load(note)
+        for folder in self._places.directories:
+            files.clear(folder)
         compared = list(self._compared())
         unequal = [part for part in compared if not part.equal]
         if unequal:
@@ -148,7 +150,7 @@ class Restore:
         for file in self._in("system"):
             target = targets.get(file.path.removeprefix("system/"))
             if target is not None and not target.exists():  # what is revoked there stays revoked
-                files.copy(self._root, file, target, mode=0o600)
+                files.copy(self._root, file, target, mode=durable.OWNER)
 
     def _load(self, note: Restoring) -> None:
         self._progress.begin("store", 0)

@@ -21,9 +21,10 @@ from sqlalchemy import Connection, Engine, event, exc, select
 
 from tocsin.errors import Conflict, SettingError, TocsinError, Unavailable
 from tocsin.storage.store import schema
-from tocsin.storage.store.dialect import FIELD, Kind, Trouble, dialect_of
+from tocsin.storage.store.dialect import FIELD, Dialect, Kind, Trouble, dialect_of
 from tocsin.storage.store.lease import LEASE_S, Lease
 from tocsin.storage.store.outage import CircuitBreaker
+from tocsin.storage.store.pace import Pace, Threads
 from tocsin.storage.store.writer import Attempt, TakenOver, Write, Writer, current_sequence
 
 __all__ = ["Database", "Write", "current_sequence", "reads", "writes"]
@@ -40,25 +41,27 @@ class Database:
 
     def __init__(
         self,
-        url: str,
+        url: str | Dialect,
         *,
         busy_timeout_s: float = 10.0,
         patience_s: float = 10.0,
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
+        pace: Pace | None = None,
     ) -> None:
+        pace = pace or Threads()
         self._clock = clock
         self._lock = Lock()
         self._closed = False
-        self._dialect = dialect_of(url)
+        self._dialect = url if isinstance(url, Dialect) else dialect_of(url)
         self._caught: tuple[type[Exception], ...] = (exc.SQLAlchemyError, *self._dialect.errors)
         self._engine = self._dialect.engine(busy_timeout_s)
         self._drivers: WeakSet[Any] = WeakSet()  # of connections to a server
         if self._dialect.leased:
             event.listen(self._engine, "connect", lambda driver, _: self._drivers.add(driver))
-        self.lease = Lease(self._dialect, lease_s, self._deposed)
-        self._writer = Writer(self._engine, self._dialect, busy_timeout_s, self.lease)
-        self.breaker = CircuitBreaker(self._come_back, patience_s)
+        self.lease = Lease(self._dialect, lease_s, self._deposed, pace)
+        self._writer = Writer(self._engine, self._dialect, busy_timeout_s, self.lease, pace)
+        self.breaker = CircuitBreaker(self._come_back, patience_s, pace)
         try:
             self.id, self.opened_at_sequence = self._open()
         except BaseException:

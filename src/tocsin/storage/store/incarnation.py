@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Connection, insert, not_, select, update
+from sqlalchemy import Connection, bindparam, insert, not_, select, update
 
 from tocsin import durable
 from tocsin.model import FILTERED
@@ -27,6 +27,9 @@ GAP = 1_000_000  # more than a store counts between two notes
 
 _meta, _counters, _backends = schema.meta, schema.counters, schema.backend_subscriptions
 _NUMBER = _meta.c.name == "incarnation"
+_NEW_EPOCH = (
+    update(_backends).where(_backends.c.id == bindparam("backend")).values(epoch=bindparam("to"))
+)
 
 
 class Seen(Struct, frozen=True):
@@ -86,10 +89,13 @@ class Incarnation:
         connection, number = write.connection, 1 + max(_number(write.connection), note.incarnation)
         for name, value in connection.execute(select(_counters)).all():
             write.count(name, max(value, note.counters.get(name, 0)) + GAP)
-        anew = update(_backends)
+        chosen = select(_backends.c.id)
         if not with_log:
-            anew = anew.where(not_(_backends.c.channel.startswith(FILTERED, autoescape=True)))
-        connection.execute(anew.values(epoch=secrets.token_hex(8)))
+            chosen = chosen.where(not_(_backends.c.channel.startswith(FILTERED, autoescape=True)))
+        backends = connection.scalars(chosen).all()
+        if backends:
+            anew = [{"backend": backend, "to": secrets.token_hex(8)} for backend in backends]
+            connection.execute(_NEW_EPOCH, anew)
         if connection.execute(update(_meta).where(_NUMBER).values(value=str(number))).rowcount == 0:
             connection.execute(insert(_meta), {"name": "incarnation", "value": str(number)})
 

@@ -26,6 +26,7 @@ from sqlalchemy import Connection, Engine, bindparam, insert, select, update
 from tocsin.errors import Unavailable
 from tocsin.storage.store import schema
 from tocsin.storage.store.dialect import FIELD, Dialect
+from tocsin.storage.store.pace import Pace, Threads
 from tocsin.storage.store.places import is_gone, own_place
 
 log = structlog.get_logger()
@@ -95,13 +96,15 @@ class Lease:
         dialect: Dialect,
         length_s: float = LEASE_S,
         on_taken: Callable[[TakenOver], None] = lambda _: None,
-        steady: Callable[[], float] = time.monotonic,
+        pace: Pace | None = None,
     ) -> None:
         """`on_taken` is called, on the lease's own thread, when another has the store."""
         self._dialect = dialect
         self._length_s = length_s
         self._on_taken = on_taken
-        self._steady = steady
+        self._pace = pace or Threads()
+        self._steady = self._pace.now
+        self._was_held = True
         self._terms: Terms | None = None
         self._sent_at = 0.0  # of the last renewal that was confirmed
         self._taken: TakenOver | None = None
@@ -171,14 +174,14 @@ class Lease:
                 connection.execute(put)
         self._terms, self._sent_at = terms, sent_at
         self._engine = self._dialect.quick_engine(self._length_s)
-        for work in (self._beat, self._watch):
-            threading.Thread(target=work, name=f"lease{work.__name__}", daemon=True).start()
+        self._pace.repeat("lease_beat", self._length_s / _BEATS, self._beat, self._pause)
+        self._pace.repeat("lease_watch", self._next_look_s(), self._watch, self._pause)
         return former
 
     def outlast(self, former: Terms | None) -> None:
         """Return when nobody acts by a former lease any more."""
         if former is not None and former.place and not is_gone(former.place):
-            time.sleep(former.length_s)
+            self._pace.sleep(former.length_s)
 
     def end(self) -> None:
         """Give it back: nobody has to wait for it."""
@@ -207,34 +210,36 @@ class Lease:
 
     # The threads: one renews, and may wait for a server that is silent; the other notices that.
 
-    def _beat(self) -> None:
-        while not self._pause(self._length_s / _BEATS):
-            try:
-                self._renew()
-            except self._dialect.errors as error:
-                reason = self._dialect.trouble(error).reason
-                log.warning("the lease on the store is not renewed", reason=reason)
-            except Exception as error:  # it must not end while the store is open
-                log.exception("the lease on the store is not renewed", reason=str(error))
-            if self._taken is not None:
-                self.on_lapse()
-                self._on_taken(self._taken)
-                return
+    def _beat(self) -> float | None:
+        try:
+            self._renew()
+        except self._dialect.errors as error:
+            reason = self._dialect.trouble(error).reason
+            log.warning("the lease on the store is not renewed", reason=reason)
+        except Exception as error:  # it must not end while the store is open
+            log.exception("the lease on the store is not renewed", reason=str(error))
+        if self._taken is not None:
+            self.on_lapse()
+            self._on_taken(self._taken)
+            return None
+        return self._length_s / _BEATS
 
-    def _watch(self) -> None:
-        was_held = True
-        while not self._pause(max(self._left_s(), self._length_s / (2 * _BEATS))):
-            if self._taken is not None:
-                return
-            held = self.held
-            if was_held and not held:
-                log.warning("the lease on the store has lapsed", number=self.number)
-                self.on_lapse()
-            if held and not was_held:
-                log.info("the lease on the store is renewed", number=self.number)
-            if not held:
-                self._hang_up()
-            was_held = held
+    def _watch(self) -> float | None:
+        if self._taken is not None:
+            return None
+        held = self.held
+        if self._was_held and not held:
+            log.warning("the lease on the store has lapsed", number=self.number)
+            self.on_lapse()
+        if held and not self._was_held:
+            log.info("the lease on the store is renewed", number=self.number)
+        if not held:
+            self._hang_up()
+        self._was_held = held
+        return self._next_look_s()
+
+    def _next_look_s(self) -> float:
+        return max(self._left_s(), self._length_s / (2 * _BEATS))
 
     def _pause(self, seconds: float) -> bool:
         """Whether it ended meanwhile."""

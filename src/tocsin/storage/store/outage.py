@@ -7,14 +7,15 @@ that grows. One thread tries to come back; the others wait for it. Knows no data
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import structlog
 
 from tocsin.backoff import Backoff
 from tocsin.errors import TocsinError, Unavailable
+from tocsin.storage.store.pace import Pace, Threads
 
 log = structlog.get_logger()
 
@@ -22,11 +23,14 @@ log = structlog.get_logger()
 class CircuitBreaker:
     """Open while the store can be reached. Safe to call from any thread."""
 
-    def __init__(self, come_back: Callable[[], None], patience_s: float) -> None:
+    def __init__(
+        self, come_back: Callable[[], None], patience_s: float, pace: Pace | None = None
+    ) -> None:
         """`come_back` raises Unavailable while it cannot, and another TocsinError when it never
         will."""
         self._come_back = come_back
         self._patience_s = patience_s
+        self._pace = pace or Threads()
         self._changed = threading.Condition()
         self._reason: TocsinError | None = None  # why it is shut
         self._since = 0.0
@@ -42,7 +46,7 @@ class CircuitBreaker:
         """Return once the store can be reached; raise when that takes too long."""
         with self._changed:
             while (reason := self._reason) is not None:
-                left_s = self._since + self._patience_s - time.monotonic()
+                left_s = self._since + self._patience_s - self._pace.now()
                 if self._ended or left_s <= 0:
                     raise type(reason)(reason.message, field=reason.field, hint=reason.hint)
                 self._changed.wait(left_s)
@@ -52,9 +56,10 @@ class CircuitBreaker:
         with self._changed:
             if self._reason is not None:
                 return
-            self._reason, self._since = reason, time.monotonic()
+            self._reason, self._since = reason, self._pace.now()
         log.warning("the store is lost", reason=reason.message)
-        threading.Thread(target=self._recover, name="store-recovery", daemon=True).start()
+        recover = partial(self._recover, Backoff(Random(), first_s=0.05, most_s=2.0))
+        self._pace.repeat("store-recovery", 0.0, recover, self._pause)
 
     def end(self, error: TocsinError) -> None:
         """Nobody passes any more."""
@@ -71,22 +76,24 @@ class CircuitBreaker:
         self.end(error)
         self.on_end(error)
 
-    def _recover(self) -> None:
-        backoff = Backoff(Random(), first_s=0.05, most_s=2.0)
-        while True:
-            reason = self._try()
-            with self._changed:
-                if self._ended:
-                    return
-                self._reason = reason
-                if not isinstance(reason, Unavailable):
-                    self._changed.notify_all()
-                    break
-                self._changed.wait(backoff.next_s())
+    def _pause(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._ended, seconds)
+
+    def _recover(self, backoff: Backoff) -> float | None:
+        reason = self._try()
+        with self._changed:
+            if self._ended:
+                return None
+            self._reason = reason
+            if isinstance(reason, Unavailable):
+                return backoff.next_s()
+            self._changed.notify_all()
         if reason is None:
-            log.info("the store is back", after_s=round(time.monotonic() - self._since, 3))
+            log.info("the store is back", after_s=round(self._pace.now() - self._since, 3))
         else:
             self.fail(reason)
+        return None
 
     def _try(self) -> TocsinError | None:
         try:

@@ -17,7 +17,6 @@ import contextlib
 import os
 import secrets
 import socket
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
@@ -29,6 +28,7 @@ from tocsin.errors import Conflict, Unavailable
 from tocsin.storage.store import schema, upgrades
 from tocsin.storage.store.dialect import FIELD, Dialect, Kind
 from tocsin.storage.store.lease import Lease, TakenOver, Terms, Watch, read_terms, who
+from tocsin.storage.store.pace import Pace
 
 __all__ = ["Attempt", "TakenOver", "Write", "Writer", "current_sequence"]
 
@@ -129,8 +129,14 @@ class Attempt(Generic[T]):
 
 class Writer:
     def __init__(
-        self, engine: Engine, dialect: Dialect, busy_timeout_s: float, lease: Lease
+        self,
+        engine: Engine,
+        dialect: Dialect,
+        busy_timeout_s: float,
+        lease: Lease,
+        pace: Pace,
     ) -> None:
+        self._pace = pace
         self._engine = engine
         self._dialect = dialect
         self._lease = lease
@@ -164,28 +170,28 @@ class Writer:
 
     def _wait_for_claim(self, connection: Connection) -> Terms | None:
         """Have the claim. Returns the lease whose holder was found to be lost, if there was one."""
-        deadline = time.monotonic() + self._busy_timeout_s
-        watch, lapsed = Watch(), None
+        deadline = self._pace.now() + self._busy_timeout_s
+        watch, lapsed = Watch(self._pace.now), None
         while not self._dialect.claim(connection):
             if self._dialect.leased and lapsed is None:
                 terms = self._terms(connection)
                 if watch.lapsed(terms):
                     lapsed = terms
                     self._end_lost(connection)
-            if time.monotonic() >= deadline and lapsed is None:
+            if self._pace.now() >= deadline and lapsed is None:
                 raise Conflict(
                     f"another cluster uses the store {self._dialect}{self._holder(connection)}",
                     field=FIELD,
                     hint="stop it, or give this one a store of its own",
                 )
-            if time.monotonic() >= deadline + _LET_GO_S:
+            if self._pace.now() >= deadline + _LET_GO_S:
                 raise Unavailable(
                     f"the server of the store {self._dialect} does not end the session of a"
                     f" cluster that is lost{self._holder(connection)}",
                     field=FIELD,
                     hint="end it by hand, or let this user end sessions of its own",
                 )
-            time.sleep(_ASK_AGAIN_S)
+            self._pace.sleep(_ASK_AGAIN_S)
         return lapsed
 
     def _terms(self, connection: Connection) -> Terms | None:
@@ -274,11 +280,11 @@ class Writer:
             self._refuse_stranger(_read_fence(connection))
         if former is None or not self._end_claimant(connection, only=former):
             return False
-        deadline = time.monotonic() + _LET_GO_S
+        deadline = self._pace.now() + _LET_GO_S
         while not self._dialect.claim(connection):
-            if time.monotonic() >= deadline:
+            if self._pace.now() >= deadline:
                 return False
-            time.sleep(_ASK_AGAIN_S)
+            self._pace.sleep(_ASK_AGAIN_S)
         return True
 
     def close(self) -> None:

@@ -144,7 +144,6 @@ class SimulatedBroker:
     def _carry(self, call: ClusterCall) -> None:
         """Request or answer may be lost, both take their time."""
         world, incarnation = self.world, self.incarnation
-        fate = world.random.random() if world.faulty else 1.0
         machine, lost = self.machine, Unavailable("no answer, as the world wished")
         assert machine is not None
 
@@ -152,9 +151,10 @@ class SimulatedBroker:
             return self.machine is not None and self.incarnation == incarnation
 
         def arrive() -> None:
-            down = world.cluster.down
-            answered = self._answer(machine, call) if fate > 0.05 and not down else None
-            if answered is None or fate < 0.1:
+            answered = None
+            if world.request_passes(self) and not world.cluster.down:
+                answered = self._answer(machine, call)
+            if answered is None or not world.answer_passes(self):
                 answered = partial(machine.failed, call.call, lost)
             world.later(world.delay_s(), partial(come_back, answered))
 
@@ -163,6 +163,8 @@ class SimulatedBroker:
                 self.do(answered(now=world.now))
 
         world.later(world.delay_s(), arrive)
+        if world.request_is_repeated():
+            world.later(world.delay_s() * 3, lambda: self._answer(machine, call))
 
     def _answer(self, machine: BrokerMachine, call: ClusterCall) -> PendingAnswer:
         """What the cluster does now, and what the broker hears of it later."""
@@ -247,7 +249,10 @@ class SimulatedBroker:
         elif kind == "subscribe":
             interest = Interest("channel", {"backend": number})
             asker = FrameAsker[Subscribed](
-                world, connection, lambda client, answer: client.subscribed(answer.subscription)
+                world,
+                connection,
+                lambda client, answer: client.subscribed(answer.subscription),
+                lambda client: world.ask_again(client, frame),
             )
             self.do(machine.subscribe(asker, name, interest, world.now, connection=connection))
         elif kind == "unsubscribe":

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from structlog.testing import capture_logs
 
@@ -19,6 +21,7 @@ from tocsin.broker.machine.events import NewHead
 from tocsin.errors import NotFound, Unavailable
 from tocsin.model import Departure
 from tocsin.spark.asking import Overlong
+from tocsin.storage.log.segments.reader import list_segments
 from tocsin.testing.simulation.broker import SimulatedBroker
 from tocsin.testing.simulation.checkers import BrokenPromise, promise
 from tocsin.testing.simulation.client import SimulatedClient
@@ -26,13 +29,42 @@ from tocsin.testing.simulation.cluster_process import ClusterProcess
 from tocsin.testing.simulation.created import created
 from tocsin.testing.simulation.disk import SimulatedDisk
 from tocsin.testing.simulation.history import HistoryChecker
+from tocsin.testing.simulation.memory import in_memory
 from tocsin.testing.simulation.observed import ObservedCluster
-from tocsin.testing.simulation.publishers import Publishers
+from tocsin.testing.simulation.partitions import Partitions
+from tocsin.testing.simulation.publishers import CLUSTER, PUBLISHERS, Publishers
 from tocsin.testing.simulation.questions import INTERESTS, POISON, SparkIsGone
 from tocsin.testing.simulation.world import World
 
 KINDS = ("a", "b", "c")
-FAULTS = ("crash", "power", "disk", "network", "clock", "spark", "brokers", "rot")
+FAULTS = ("crash", "power", "disk", "network", "clock", "spark", "brokers", "rot", "restore")
+HAPPENS = (
+    "crash",
+    "crash in the middle",
+    "crash at a commit",
+    "power cut",
+    "lost write",
+    "torn write",
+    "lost sector",
+    "flipped bit",
+    "full disk",
+    "full store",
+    "failed sync",
+    "slow sync",
+    "restored store",
+    "clock step",
+    "Spark gone",
+    "overlong query",
+    "broker crash",
+    "one-way partition",
+    "two-way partition",
+    "lost notice",
+    "late notice",
+    "repeated notice",
+    "repeated request",
+    "repeated frame",
+)
+"""What the faults do, by the names under which it is counted."""
 HEALING_S = 120.0  # within which everything must have come true
 
 
@@ -40,21 +72,30 @@ class ClusterWorld(World):
     cluster: ObservedCluster
 
     def __init__(self, seed: int, policies: Sequence[str] = ()) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="tocsin-simulation-", dir=_memory()))
+        self.directory = Path(tempfile.mkdtemp(prefix="tocsin-simulation-", dir=in_memory()))
         super().__init__(seed, policies, channels=range(len(INTERESTS)))
         self.scale = 1.0
         self.closed = False
         draw = self.random
-        count = draw.choice([1, 2, len(FAULTS)])
+        count = draw.choice([1, 2, 3, len(FAULTS)])
         self.faults = set(draw.sample(FAULTS, count))
+        if "restore" in self.faults:
+            self.process.tidy_s = 60.0  # a backup of the store alone fits until records are stored
+        self.partitions = Partitions(self.agenda, draw, self.happened)
         self.publishers = Publishers(
-            self.process, self.agenda, draw, lambda: self._now("network"), self.delay_s
+            self.process,
+            self.agenda,
+            draw,
+            lambda: self._now("network"),
+            self.delay_s,
+            self.partitions.passes,
         )
         self.history = HistoryChecker(self.cluster, self.publishers)
         self.delivery.on_begin = lambda epoch: self.history.subscribed(epoch, self.now)
 
     def _new_cluster(self) -> ObservedCluster:
-        self.disk = SimulatedDisk(self.random)
+        self.happened = Counter[str]()  # faults, by kind
+        self.disk = SimulatedDisk(self.random, self.happened)
         self.process = ClusterProcess(self, self.directory, self.disk)
         return ObservedCluster(process=self.process)
 
@@ -65,6 +106,45 @@ class ClusterWorld(World):
     def delay_s(self) -> float:
         slow = self._now("network") and self.random.random() < 0.1
         return self.random.expovariate(1.0 if slow else 20.0)
+
+    # -- the network ------------------------------------------------------------------------------
+
+    def _strikes(self, kind: str, probability: float) -> bool:
+        """Whether this happens to a message now."""
+        strikes = self._now("network") and self.random.random() < probability
+        self.happened[kind] += strikes
+        return strikes
+
+    def _part(self) -> None:
+        ways = [(broker.name, CLUSTER) for broker in self.brokers]
+        ways += [(client.name, broker.name) for client, broker in self._pipes.values()]
+        self.partitions.part([*ways, (PUBLISHERS, CLUSTER)])
+
+    def open_at(self, connection: int, direction: str) -> float:
+        ends = [end.name for end in self._pipes.get(connection, ())]
+        return self.partitions.open_at(*ends[:: 1 if direction == "up" else -1]) if ends else 0.0
+
+    def request_passes(self, broker: SimulatedBroker) -> bool:
+        return self.partitions.passes(broker.name, CLUSTER) and super().request_passes(broker)
+
+    def answer_passes(self, broker: SimulatedBroker) -> bool:
+        return self.partitions.passes(CLUSTER, broker.name) and super().answer_passes(broker)
+
+    def request_is_repeated(self) -> bool:
+        return self._strikes("repeated request", 0.05)
+
+    def to_broker(self, client: SimulatedClient, frame: tuple[Any, ...]) -> None:
+        """A request of its own, as clients may send them by HTTP, comes twice and out of turn."""
+        super().to_broker(client, frame)
+        connection = client.connection
+        if connection is not None and self._strikes("repeated frame", 0.05):
+
+            def arrive() -> None:
+                pipe = self._pipes.get(connection)
+                if pipe is not None:
+                    pipe[1].receive(connection, frame)
+
+            self.later(self.delay_s() * self.random.choice([0.1, 3]), arrive)
 
     # -- what the cluster is in -------------------------------------------------------------------
 
@@ -80,16 +160,20 @@ class ClusterWorld(World):
         self, broker: str, store_id: str, heads: list[NewHead], gone: list[Departure]
     ) -> None:
         (target,) = [known for known in self.brokers if known.name == broker]
-        for _ in range(self.random.choice([0, 1, 1, 2]) if self._now("network") else 1):
-            late = self.random.choice([1, 1, 10]) if self._now("network") else 1
+        if self._strikes("lost notice", 0.25) or not self.partitions.passes(CLUSTER, broker):
+            return
+        for _ in range(2 if self._strikes("repeated notice", 0.3) else 1):
+            late = 10 if self._strikes("late notice", 0.3) else 1
             self.later(self.delay_s() * late, lambda: target.notice(store_id, heads, gone))
 
     def query_s(self) -> float:
         if self._now("spark"):
             draw = self.random.random()
             if draw < 0.1:
+                self.happened["Spark gone"] += 1
                 raise SparkIsGone("Spark's Java process does not answer")
             if draw < 0.15:
+                self.happened["overlong query"] += 1
                 raise Overlong("it took longer than it may")
         slow = self.faulty and self.random.random() < 0.2
         return self.random.expovariate(0.5 if slow else 10.0)
@@ -144,39 +228,62 @@ class ClusterWorld(World):
         process, disk = self.process, self.disk
         if kind in ("crash", "power"):
             draw = random.random()
-            if draw < 0.4 and process.alive:
+            if draw < 0.3 and process.alive:
+                self.happened["crash"] += 1
                 process.fall(power=kind == "power")
-            elif draw < 0.8:
-                disk.crash_in = random.randrange(30)
+            elif draw < 0.5:
+                disk.crash_in = random.randrange(15)
+            elif draw < 0.85:
+                disk.dies_writing = True
             else:
                 process.crash_at_commit = random.randrange(5)
         elif kind == "disk":
             draw = random.random()
-            if draw < 0.4:
+            if draw < 0.5:
                 disk.room = random.randrange(500)
+                process.store_full = random.random() < 0.5
                 self.later(random.expovariate(0.5), self._make_room)
-            elif draw < 0.7:
+            elif draw < 0.75:
                 disk.failing_syncs = random.choice([1, 1, 3])
             else:
                 disk.slow_s = random.choice([0.0, 0.3, 1.5])
+        elif kind == "network":
+            self._part()
         elif kind == "clock":
+            self.happened["clock step"] += 1
             process.skew_s += random.choice([-3600.0, -2.0, -0.5, 0.5, 2.0, 60.0])
         elif kind == "brokers" and broker.machine is not None:
+            self.happened["broker crash"] += 1
             broker.crash()
             self.later(random.random(), broker.start)
         elif kind == "rot" and process.alive:
             self._rot()
 
+        elif kind == "restore" and process.alive:
+            self._back_up_or_restore()
+
+    def _back_up_or_restore(self) -> None:
+        """The store is put back to where it was, its log and its files stay."""
+        if self.process.restore():
+            self.happened["restored store"] += 1
+            self.cluster.restored()
+        else:
+            self.process.back_up()
+
     def _make_room(self) -> None:
-        self.disk.room = None
+        self.disk.room, self.process.store_full = None, False
 
     def _rot(self) -> None:
         """A bit of the log is flipped; it is read again after a restart at the latest."""
-        segments = sorted((self.directory / "log" / "reports").glob("*.log"))
-        segments = [path for path in segments if path.stat().st_size > 0]
+        segments = [
+            (first, path)
+            for first, path in list_segments(self.directory / "log", "reports")
+            if path.stat().st_size > 0
+        ]
         if segments:
             self.process.fall(power=False)
-            self.disk.flip_bit(self.random.choice(segments))
+            first, path = self.random.choice(segments)
+            self.history.flipped.append(first + self.disk.flip_bit(path))
 
     # -- the course of it -------------------------------------------------------------------------
 
@@ -205,6 +312,10 @@ class ClusterWorld(World):
                 self.later(0.5, lambda c=client, i=interest: self.to_broker(c, ("subscribe", i)))  # type: ignore[misc]
         self.run_until(2.0)
         self.faulty = faulty
+        if self._now("restore"):
+            self.process.back_up()
+        if self._now("disk"):
+            self.disk.slow_s = self.random.choice([0.0, 0.3])
         for _ in range(happenings):
             self.run_until(self.now + self.random.expovariate(5.0))
             self.happen()
@@ -213,8 +324,10 @@ class ClusterWorld(World):
     def quieten(self) -> None:
         """No more faults, and nobody publishes or subscribes: what was promised comes true."""
         self.faulty = False
+        self.partitions.heal()
         self._make_room()
-        self.disk.slow_s, self.disk.failing_syncs, self.disk.crash_in = 0.0, 0, None
+        self.disk.slow_s, self.disk.failing_syncs = 0.0, 0
+        self.disk.crash_in, self.disk.dies_writing = None, False
         self.process.crash_at_commit = None
         for client in self.clients:
             client.stalled = False
@@ -237,14 +350,10 @@ class ClusterWorld(World):
         self.history.check()
         self.in_step.check(self.brokers)
         for client in self.clients:
-            promise(client.connection is not None, f"{client.name} is not connected")
+            connected = client.connection is not None and client.connection in self._pipes
+            promise(connected, f"{client.name} is not connected")
             assert client.connection is not None
             broker = self._pipes[client.connection][1].name
             for number, feed in client.feeds.items():
                 self.delivery.everything_delivered(client.name, number, broker)
                 del feed
-
-
-def _memory() -> str | None:
-    """Files in memory are quicker; nothing here relies on a disk."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None

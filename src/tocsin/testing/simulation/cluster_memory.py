@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 from random import Random
 from typing import Protocol
 
@@ -30,6 +33,7 @@ class Environment(Protocol):
 
     agenda: Agenda
     random: Random
+    happened: Counter[str]  # faults, by kind
 
     def committed(self) -> None:
         """The store has changed."""
@@ -90,6 +94,13 @@ class Life:
     tasks: dict[str, Task]
     news: dict[str, BrokerNews]
     busy: bool = False  # an fsync is under way
+    ends: list[tuple[float, dict[str, int]]] = field(default_factory=list)  # of the log, since when
+    asking: set[str] = field(default_factory=set)  # brokers about whom the store is asked soon
+
+    def ends_at(self, at: float) -> dict[str, int]:
+        """The ends of the log at a time."""
+        index = bisect_right(self.ends, at, key=itemgetter(0))
+        return self.ends[max(0, index - 1)][1]
 
     def has_news(self, channel: Channel) -> bool:
         reached, ends = self.runs.progress(channel).ends, self.log.ends()

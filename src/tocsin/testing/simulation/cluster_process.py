@@ -7,6 +7,7 @@ When it dies, its objects are abandoned, and the files become what a crash leave
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, exc
 
 from tocsin.backoff import Backoff
 from tocsin.broker.machine.events import NewHead
@@ -36,8 +37,11 @@ from tocsin.spark.steps import Steps
 from tocsin.storage.log import Appended, PublicationLog
 from tocsin.storage.log.segments import SegmentReader, Segments
 from tocsin.storage.store.database import Database
+from tocsin.storage.store.incarnation import read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
+from tocsin.testing.simulation.backups import Backup, back_up
+from tocsin.testing.simulation.checkers import promise
 from tocsin.testing.simulation.cluster_memory import Cuts, Environment, Life, Task
 from tocsin.testing.simulation.crash import abandon, repair
 from tocsin.testing.simulation.disk import Crashed, SimulatedDisk
@@ -49,8 +53,11 @@ from tocsin.testing.simulation.questions import (
     PlainQueries,
     PlainSets,
 )
+from tocsin.testing.simulation.store_file import StoreFile
 from tocsin.testing.simulation.stored import StoredFiles
 
+_FULL = "database or disk is full"  # SQLite's words
+NOTE_EVERY_S = 1.0  # of how far the store is
 EPOCH_S = 1_760_000_000.0  # what clocks show when the world begins
 T = TypeVar("T")
 
@@ -59,6 +66,8 @@ class ClusterProcess:
     def __init__(self, around: Environment, directory: Path, disk: SimulatedDisk) -> None:
         self.around = around
         self.directory = directory
+        self._file = directory / "store.db"
+        self.backup: Backup | None = None
         self.disk = disk
         disk.waits = self._sync_takes
         self.skew_s = 0.0
@@ -70,7 +79,7 @@ class ClusterProcess:
             self.commits
         ) = 0
         self.segment_bytes = around.random.choice([300, 1000, 100_000])
-        self.tidy_s = around.random.choice([0.5, 5.0, 5.0])
+        self.tidy_s = around.random.choice([0.5, 5.0, 60.0])
         self.batch_bytes = around.random.choice([400, 5000])
 
     # -- life and death ---------------------------------------------------------------------------
@@ -120,6 +129,8 @@ class ClusterProcess:
             self.fall(power=self.around.random.random() < 0.5)
         except Unavailable:  # a disk that fails: it is started again by and by
             self.fall(power=False)
+        else:
+            self.around.committed()  # as it is before anything else happens
 
     def fall(self, *, power: bool) -> None:
         """Die. With the power goes what was not synced."""
@@ -127,7 +138,7 @@ class ClusterProcess:
         self.incarnation += 1
         self.crash_at_commit = None
         if life is not None:
-            abandon(life.database, self.directory / "store.db", self.around.random, power=power)
+            abandon(life.database, self._file, self.around.random, power=power)
             life.medium.close()
         if power:
             self.disk.power_cut()
@@ -137,10 +148,25 @@ class ClusterProcess:
 
     def repair(self) -> None:
         """As `tocsin repair --cut` does, while the process is down."""
+        happened = self.around.happened
+        known = happened["flipped bit"] + happened["lost sector"] > 0
+        promise(known, "the log is damaged after crashes that damage nothing")
         self.repairs += 1
         with Store(self._database()) as store:
             repair(self.directory / "log", store)
         self.disk.settle(self.directory / "log")
+
+    def back_up(self) -> None:
+        self.backup = back_up(self._file, self._life(), self.repairs)
+
+    def restore(self) -> bool:
+        """Die, and find the store as it was when it was backed up, if that fits; whether it did."""
+        life, backup = self._life(), self.backup
+        if backup is None or not backup.fits(self.directory, life, self.repairs):
+            return False
+        self.fall(power=False)
+        backup.restore(self._file)
+        return True
 
     def enter(self, act: Callable[[Life], T]) -> T:
         """Let the process do something; it may die of it."""
@@ -160,8 +186,8 @@ class ClusterProcess:
         return self.life
 
     def _database(self) -> Database:
-        url = f"sqlite:///{self.directory / 'store.db'}"
-        return Database(url, busy_timeout_s=0.5, patience_s=0.0, clock=self.wall)
+        dialect = StoreFile.at(self._file)
+        return Database(dialect, busy_timeout_s=0.5, patience_s=0.0, clock=self.wall)
 
     def _open(self) -> None:
         self.starts += 1
@@ -172,6 +198,8 @@ class ClusterProcess:
             clock = Clock(self.wall, self.steady)
             clock.reach(newest_time(store))
             store.use_clock(clock.now)
+            store.follow(read_note(self.directory))
+            write_note(self.directory, store.incarnation.seen())
             directory = self.directory / "log"
             medium = Segments(directory, segment_bytes=self.segment_bytes, disk=self.disk)
             log = PublicationLog(
@@ -196,9 +224,18 @@ class ClusterProcess:
         for broker in store.catalog.brokers():
             life.news[broker.name] = BrokerNews(broker.name, store.sequence())
         log.watch(lambda: self._soon(self._look))
+        self._note_ends(life)
+        log.watch(lambda: self._note_ends(life))
         self._soon(self._look)
         self._every(1.0, self._look)
+        self._every(NOTE_EVERY_S, self._note)
         self._every(self.tidy_s, lambda life: life.housekeeping.tidy())
+
+    def _note(self, life: Life) -> None:
+        write_note(self.directory, life.store.incarnation.seen())
+
+    def _note_ends(self, life: Life) -> None:
+        life.ends.append((self.steady(), life.log.ends()))
 
     def _new_life(
         self,
@@ -246,9 +283,13 @@ class ClusterProcess:
         if not connection.get_execution_options().get("tocsin_writes"):
             return
         self.commits += 1
+        if self.store_full:
+            self.around.happened["full store"] += 1
+            raise exc.OperationalError("COMMIT", {}, sqlite3.OperationalError(_FULL))
         if self.crash_at_commit is not None:
             self.crash_at_commit -= 1
             if self.crash_at_commit < 0:
+                self.around.happened["crash at a commit"] += 1
                 raise Crashed
 
     def _sync_takes(self, delay_s: float) -> None:
@@ -378,7 +419,8 @@ class ClusterProcess:
                 news.ask()
                 self._soon(partial(self._deliver, news), 0.1)
                 return
-        else:
+        elif news.name not in life.asking:
+            life.asking.add(news.name)
             self._soon(partial(self._ask_and_deliver, news), 0.1)
         new, pushed, gone = news.finish(heads, answer)
         if new or gone:
@@ -386,6 +428,7 @@ class ClusterProcess:
             self.around.notify(news.name, life.store.shown_id, carried, gone)
 
     def _ask_and_deliver(self, news: BrokerNews, life: Life) -> None:
+        life.asking.discard(news.name)
         news.ask()
         self._deliver(news, life)
 
@@ -416,8 +459,8 @@ class ClusterProcess:
 
         def put(life: Life) -> Subscription:
             channel = life.store.catalog.channel(channel_name)
-            since = counts_from(life.log, channel)
-            self._wait(self.around.random.expovariate(10.0))  # others write the store as well
+            asked_at = self.around.agenda.now - self.around.random.expovariate(5.0)
+            since = counts_from(life.ends_at(asked_at), channel)  # others wrote the store since
             subscription, _ = life.store.subscriptions.subscribe(
                 subscriber, channel_name, arguments, broker, None, since
             )

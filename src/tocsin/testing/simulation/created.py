@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ class _Nowhere:
     def __init__(self) -> None:
         self.agenda = Agenda()
         self.random = Random(0)
+        self.happened = Counter[str]()
 
     def committed(self) -> None: ...
 

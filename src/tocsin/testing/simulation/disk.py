@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,23 +40,25 @@ class _File:
 
 
 class SimulatedDisk(Disk):
-    """`crash_in`: the operation at which the process dies. `room`: bytes that may be written; None:
-    no limit. `slow_s`: what a sync takes; `waits` lets the world go on for so long."""
+    """`crash_in`: the operation at which the process dies; `dies_writing`: the next write does.
+    `room`: bytes that may be written; None: no limit. `slow_s`: what a sync takes; `waits` lets the
+    world go on for so long."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, happened: Counter[str] | None = None) -> None:
         self._random = random
+        self._happened = Counter[str]() if happened is None else happened
         self._names: dict[Path, _File] = {}  # as the process sees them
         self._sure_names: dict[Path, _File] = {}
         self._open: dict[int, tuple[int, Path]] = {}  # ours are never given twice
         self._handles = 0
         self.operations = 0
         self.crash_in: int | None = None
+        self.dies_writing = False
         self.room: int | None = None
         self.failing_syncs = 0
         self.slow_s = 0.0
         self.waits: Callable[[float], None] = lambda _: None
         self.syncs = 0
-        self.torn = 0  # cuts that took something
 
     # -- what the log asks ------------------------------------------------------------------------
 
@@ -79,6 +82,7 @@ class SimulatedDisk(Disk):
         if self.room is not None and len(data) > self.room:
             self._append(handle, file, data[: self.room])
             self.room = 0
+            self._happened["full disk"] += 1
             raise OSError(errno.ENOSPC, "No space left on device")
         if self.room is not None:
             self.room -= len(data)
@@ -97,9 +101,11 @@ class SimulatedDisk(Disk):
         self._operate()
         self.syncs += 1
         if self.slow_s:
+            self._happened["slow sync"] += 1
             self.waits(self.slow_s)
         if self.failing_syncs:
             self.failing_syncs -= 1
+            self._happened["failed sync"] += 1
             file.dropped.append((len(file.sure), os.fstat(self._open[handle][0]).st_size))
             file.steps.clear()
             raise OSError(errno.EIO, "Input/output error")
@@ -135,6 +141,7 @@ class SimulatedDisk(Disk):
 
     def power_cut(self) -> None:
         """The files become what is left of them. Whoever had them open is gone."""
+        self._happened["power cut"] += 1
         self.kill()
         names = dict(self._sure_names)
         for name in sorted({*self._names, *self._sure_names}):
@@ -158,15 +165,17 @@ class SimulatedDisk(Disk):
         """The process is gone; what it wrote stays, synced or not."""
         for handle in list(self._open):
             self.close(handle)
-        self.crash_in, self.slow_s = None, 0.0
+        self.crash_in, self.dies_writing, self.slow_s = None, False, 0.0
 
-    def flip_bit(self, path: Path) -> None:
-        """Where it matters: in bytes that were synced."""
+    def flip_bit(self, path: Path) -> int:
+        """Where it matters: in bytes that were synced. Returns which byte it was."""
         data = bytearray(path.read_bytes())
         at = self._random.randrange(len(data))
         data[at] ^= 1 << self._random.randrange(8)
+        self._happened["flipped bit"] += 1
         path.write_bytes(data)
         self._names[path].sure = bytes(data)
+        return at
 
     def settle(self, directory: Path) -> None:
         """Everything in there is on the disk as it is."""
@@ -189,14 +198,15 @@ class SimulatedDisk(Disk):
         for step in file.steps[:done]:
             data = step(data)
         if done < len(file.steps):
+            self._happened["lost write"] += 1
             after = file.steps[done](data)
             if len(after) > len(data):  # torn: the first bytes of it are there
                 cut = self._random.randint(len(data), len(after))
+                self._happened["torn write"] += len(data) < cut < len(after)
                 data = after[:cut]
-        if len(data) > len(file.sure):
-            self.torn += 1
-            if self._random.random() < 0.1:
-                data = self._without_a_sector(data, len(file.sure))
+        if len(data) > len(file.sure) and self._random.random() < 0.3:
+            self._happened["lost sector"] += 1
+            data = self._without_a_sector(data, len(file.sure))
         return file.kept(data)
 
     def _without_a_sector(self, data: bytes, sure: int) -> bytes:
@@ -217,10 +227,13 @@ class SimulatedDisk(Disk):
 
     def _part_before_crash(self, data: bytes) -> bytes | None:
         self.operations += 1
+        if self.dies_writing:
+            self.dies_writing, self.crash_in = False, 0
         return data[: self._random.randint(0, len(data))] if self._dies() else None
 
     def _dies(self) -> bool:
         if self.crash_in is None:
             return False
         self.crash_in -= 1
+        self._happened["crash in the middle"] += self.crash_in < 0
         return self.crash_in < 0

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tocsin.protocol.gap import LostRecords, decode_gap
+from tocsin.storage.log import Appended
 from tocsin.testing.simulation.checkers import promise
 from tocsin.testing.simulation.observed import ObservedCluster
 from tocsin.testing.simulation.publishers import Publishers, Request
@@ -23,6 +24,7 @@ class HistoryChecker:
     cluster: ObservedCluster
     publishers: Publishers
     asked_at: dict[str, float] = field(default_factory=dict)  # by epoch: a subscriber was told
+    flipped: list[int] = field(default_factory=list)  # where in the log bits were
     answered: int = 0
     gaps: int = 0
 
@@ -68,7 +70,7 @@ class HistoryChecker:
         for before, after in pairwise(windows):
             promise(before[1] <= after[0], f"{what}: windows {before} and {after} overlap")
         if channel != "windows":
-            alone = [number for number in ids if number not in twice]
+            alone = [number for number in ids if not self._is_mended(number)]
             places = [place for number in alone if (place := self._place(number)) is not None]
             promise(places == sorted(places), f"{what}: out of the log's order: {ids}")
         self._check_complete(what, epoch, channel, arguments, set(ids), gaps)
@@ -95,12 +97,9 @@ class HistoryChecker:
                 continue
             if channel == "places" and record["who"] == POISON:  # whom no place is known of
                 continue
-            lost = any(
-                gap.dataset == "reports" and gap.first < place.end and place.first < gap.end
-                for gap in gaps
-            )
+            excused = any(self._excuses(gap, place, record) for gap in gaps)
             promise(
-                number in ids or lost,
+                number in ids or excused,
                 f"{what}: {record}, acknowledged at {place}, was never answered",
             )
 
@@ -108,6 +107,14 @@ class HistoryChecker:
         """Whether the subscription says so, by the place of the record. Channels that look at whole
         windows promise that for later ones only."""
         return channel != "windows" and position >= self.cluster.since[epoch]
+
+    def _excuses(self, gap: LostRecords, place: Appended, record: dict[str, Any]) -> bool:
+        """Whether the gap is about this record, and the record itself is why it was told."""
+        if gap.dataset != "reports" or gap.end <= place.first or place.end <= gap.first:
+            return False
+        if "damaged" in gap.cause:
+            return self._was_flipped(place)
+        return "run_limit_s" in gap.cause or record["who"] == POISON
 
     def _has_cause(self, gap: LostRecords) -> bool:
         """A record that no query can compute with, or one that was damaged on the disk; or a query
@@ -126,9 +133,16 @@ class HistoryChecker:
         )
 
     def _is_mended(self, number: int) -> bool:
-        """A request that has lost records of several is taken again when it is sent again."""
+        """A request that has lost records is taken again when it is sent again. Those of a sector
+        that was lost in the middle of a sync were not acknowledged, and nobody told where."""
         request, _ = self.publishers.by_id[number]
-        return self.cluster.process.repairs > 0 and len(request.records) > 1
+        torn = len(request.records) > 1 and self.cluster.process.around.happened["lost sector"] > 0
+        damaged = torn or any(self._was_flipped(place) for place in request.taken)
+        return damaged and self.cluster.process.repairs > 0
+
+    def _was_flipped(self, place: Appended) -> bool:
+        """A bit of it was, or of the end of the line before it."""
+        return any(place.first - 1 <= at < place.end for at in self.flipped)
 
     def _place(self, number: int) -> tuple[int, int] | None:
         request, index = self.publishers.by_id[number]

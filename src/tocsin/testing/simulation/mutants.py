@@ -7,28 +7,34 @@ long as a block lasts. `hunt` runs worlds of one kind until a checker says that 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 from sqlalchemy import text
 
 import tocsin.clock
 from tocsin.broker.machine import BrokerMachine
+from tocsin.broker.machine.news import News
 from tocsin.clock import Clock
 from tocsin.errors import TocsinError
+from tocsin.spark import answering, diagnosis
 from tocsin.spark.channel_runs import ChannelRuns
 from tocsin.spark.housekeeping import Housekeeping
 from tocsin.storage.log.segments import damage
 from tocsin.storage.log.segments.dataset import SegmentedDataset
 from tocsin.storage.log.segments.keys import Keys
 from tocsin.storage.log.writer import PublicationLog
-from tocsin.storage.store import markers, runs
+from tocsin.storage.store import incarnation, lease, markers, runs
 from tocsin.storage.store.dialect.sqlite import Sqlite
+from tocsin.storage.store.incarnation import Incarnation, Seen
+from tocsin.storage.store.writer import Writer
 from tocsin.testing.simulation.checkers import BrokenPromise
-from tocsin.testing.simulation.world import World
+from tocsin.testing.simulation.disk import SimulatedDisk
+from tocsin.testing.simulation.playable import Playable
 
 Plant = Callable[[ExitStack], None]
 
@@ -59,7 +65,7 @@ class Find:
 
 def hunt(
     mutant: Mutant,
-    worlds: Mapping[str, type[World]],
+    worlds: Mapping[str, Callable[[int, Sequence[str]], Playable]],
     *,
     seeds: range,
     happenings: int = 60,
@@ -70,7 +76,7 @@ def hunt(
     with mutant.planted():
         for seed in seeds:
             try:
-                worlds[mutant.kind](seed).run(happenings)
+                worlds[mutant.kind](seed, ()).run(happenings)
             except (BrokenPromise, TocsinError) as error:  # anything else is the mutant's own fault
                 broken = f"{type(error).__name__}: {error}"
                 return Find(mutant, seed, broken, time.monotonic() - began)
@@ -98,6 +104,19 @@ def _acknowledge_before_sync(stack: ExitStack) -> None:
     _replace(stack, SegmentedDataset, "commit", commit)
 
 
+def _believe_a_second_sync(stack: ExitStack) -> None:
+    """The system has forgotten the bytes, and says nothing."""
+    sync = SimulatedDisk.sync
+
+    def again(self: SimulatedDisk, handle: int) -> None:
+        try:
+            sync(self, handle)
+        except OSError:
+            sync(self, handle)
+
+    _replace(stack, SimulatedDisk, "sync", again)
+
+
 def _cut_damage_in_silence(stack: ExitStack) -> None:
     def refuse(self: SegmentedDataset, holes: list[damage.Hole]) -> None:
         return None
@@ -121,8 +140,6 @@ def _lose_keys_of_closed_segments(stack: ExitStack) -> None:
 
 
 def _forget_the_directory(stack: ExitStack) -> None:
-    from tocsin.testing.simulation.disk import SimulatedDisk
-
     operate = SimulatedDisk._operate
     _replace(stack, SimulatedDisk, "sync_directory", lambda self, path: operate(self))
 
@@ -220,6 +237,45 @@ def _positions_from_memory(stack: ExitStack) -> None:
     _replace(stack, runs, "_raise_heads", raise_later)
 
 
+def _forget_late_subscribers(stack: ExitStack) -> None:
+    _replace(stack, runs, "_refuse_late", lambda *_: None)
+
+
+def _ask_late_subscribers_twice(stack: ExitStack) -> None:
+    def asked(self: Any, prepared: Any) -> Any:
+        return self._store.subscriptions.parameter_sets(prepared.channel.name)
+
+    _replace(stack, answering.Answering, "_asked", asked)
+
+
+def _blame_the_neighbours(stack: ExitStack) -> None:
+    """What the query fails on is found, and everything beside it is given up as well."""
+    diagnose = diagnosis.diagnose
+
+    def blame(records: Any, sets: Any, fails: Any, *, one_by_one: bool) -> Any:
+        verdict = diagnose(records, sets, fails, one_by_one=one_by_one)
+        if verdict.records:
+            why = next(iter(verdict.records.values()))
+            verdict.records = dict.fromkeys(records, why)
+        return verdict
+
+    _replace(stack, answering, "diagnose", blame)
+
+
+def _overlook_a_restoring(stack: ExitStack) -> None:
+    _replace(stack, Incarnation, "follow", lambda self, note: False)
+
+
+def _count_on_from_the_backup(stack: ExitStack) -> None:
+    begin = Incarnation.begin
+
+    def count_on(self: Incarnation, note: Seen) -> None:
+        with patch.object(incarnation, "GAP", 0):
+            begin(self, msgspec.structs.replace(note, counters={}))
+
+    _replace(stack, Incarnation, "begin", count_on)
+
+
 def _forget_to_pin(stack: ExitStack) -> None:
     _replace(stack, Housekeeping, "_horizon", lambda self, dataset: None)
 
@@ -241,6 +297,27 @@ def _marker_moves_back(stack: ExitStack) -> None:
 def _stand_still(stack: ExitStack) -> None:
     """It waits for the machine's clock instead of going on slowly."""
     _replace(stack, tocsin.clock, "CATCHING_UP", 0.0)
+
+
+# -- leases ---------------------------------------------------------------------------------------
+
+
+def _act_too_long(stack: ExitStack) -> None:
+    _replace(stack, lease, "HELD", 1.6)
+
+
+def _take_too_early(stack: ExitStack) -> None:
+    _replace(stack, lease.Watch, "lapsed", lambda self, terms: terms is not None)
+
+
+def _write_without_a_fence(stack: ExitStack) -> None:
+    def replace(self: Writer, connection: Any, fence: str) -> None:
+        connection.execute(
+            text("UPDATE meta SET value = :fence WHERE name = 'writer'"), {"fence": fence}
+        )
+
+    _replace(stack, Writer, "_replace_fence", replace)
+    _replace(stack, Writer, "_settle", lambda self, connection: None)
 
 
 # -- notices and brokers --------------------------------------------------------------------------
@@ -267,9 +344,22 @@ def _stay_with_the_old_store(stack: ExitStack) -> None:
     _replace(stack, BrokerMachine, "registered", stay)
 
 
+def _miss_what_left_early(stack: ExitStack) -> None:
+    """An answer to a question that was asked before anything was loaded stands for good."""
+    again_from = News.again_from
+
+    def forget(self: News, sequence: int | None) -> None:
+        if sequence is not None:
+            again_from(self, sequence)
+
+    _replace(stack, News, "again_from", forget)
+
+
 MUTANTS = [
     Mutant("early-ack", "publications are acknowledged before they are synced", "cluster",
            _acknowledge_before_sync),
+    Mutant("sync-again", "a sync that succeeds after one that failed is believed", "cluster",
+           _believe_a_second_sync),
     Mutant("silent-cut", "a damaged log is cut without a word", "cluster", _cut_damage_in_silence),
     Mutant("no-keys", "a publication that is sent again is taken again", "cluster", _forget_keys),
     Mutant("lost-keys", "keys are forgotten when a segment is closed", "cluster",
@@ -291,10 +381,26 @@ MUTANTS = [
            _positions_from_memory),
     Mutant("frozen-schedule", "repetitive channels stand still while the clock is behind",
            "cluster", _stand_still),
+    Mutant("late-subscribers", "who subscribes while a run is under way is not asked for",
+           "cluster", _forget_late_subscribers),
+    Mutant("asked-twice", "who subscribes while a query fails is asked for twice", "cluster",
+           _ask_late_subscribers_twice),
+    Mutant("wrong-blame", "records beside one that a query fails on are given up too", "cluster",
+           _blame_the_neighbours),
+    Mutant("no-incarnation", "a store that was restored goes on as if it had not been", "cluster",
+           _overlook_a_restoring),
+    Mutant("reused-numbers", "a restored store gives out numbers that the lost one gave out",
+           "cluster", _count_on_from_the_backup),
     Mutant("no-pins", "compaction takes rows that a run still reads", "cluster", _forget_to_pin),
     Mutant("marker-back", "a marker moves back", "cluster", _marker_moves_back),
+    Mutant("long-lease", "a holder acts longer than its lease lasts", "leases", _act_too_long),
+    Mutant("impatient", "a store is taken over from a holder that lives", "leases",
+           _take_too_early),
+    Mutant("no-fence", "who was replaced goes on writing", "leases", _write_without_a_fence),
     Mutant("lost-notices", "a notice that is lost is never asked for", "cluster",
            _never_ask_for_news),
+    Mutant("missed-departure", "who came before a broker had loaded is served after they left",
+           "cluster", _miss_what_left_early),
     Mutant("old-store", "a broker stays with a store that was replaced", "channels",
            _stay_with_the_old_store),
 ]  # fmt: skip

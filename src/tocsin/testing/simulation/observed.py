@@ -39,6 +39,9 @@ class ObservedCluster(ModelCluster):
     results_seen: int = 0
     connections: int = 0
     _number: int = 0  # of the newest result that was seen
+    _outlived: set[str] = field(default_factory=set)  # epochs of before the store was restored
+    _highest: int = 0  # number of a subscription that was ever given out
+    _numbers: set[int] | None = None  # of those that were seen in this store
     _file: sqlite3.Connection | None = None
     _store: str = ""
     _version: int = 0
@@ -60,7 +63,9 @@ class ObservedCluster(ModelCluster):
             if not self.process.alive:
                 return
             self._file = sqlite3.connect(self.process.directory / "store.db")
-            ((self._store,),) = self._file.execute("SELECT value FROM meta WHERE name = 'id'")
+            meta = dict(self._file.execute("SELECT name, value FROM meta"))
+            number = meta.get("incarnation")
+            self._store = meta["id"] if number is None else f"{meta['id']}.{number}"
             self._look_again(self._file)
         ((version,),) = self._file.execute("PRAGMA data_version")
         if version == self._version:
@@ -79,6 +84,15 @@ class ObservedCluster(ModelCluster):
         if self._file is not None:
             self._file.close()
             self._file, self._version = None, 0
+
+    def restored(self) -> None:
+        """The store is as it was once: all that it gave out since must not be given out again."""
+        self._outlived = set(self.epoch_order)
+        self._numbers = None
+        self.backends, self.frontends = {}, {}
+        self._number = 0
+        for table in (self._ids, self._progress, self.served):
+            table.clear()
 
     def _look_again(self, file: sqlite3.Connection) -> None:
         """After a crash: whatever was seen is there, unless somebody dropped it."""
@@ -102,6 +116,7 @@ class ObservedCluster(ModelCluster):
             "SELECT id, channel, arguments, epoch, head, floor, sequence, since"
             " FROM backend_subscriptions"
         ):
+            promise(epoch not in self._outlived, f"epoch {epoch} goes on in a restored store")
             self.since[epoch] = since
             self.backends[number] = StoredBackend(number, epoch, head, floor, sequence)
             if epoch not in self.epoch_order:
@@ -122,6 +137,15 @@ class ObservedCluster(ModelCluster):
             else:
                 promise(frontend.marker >= before, f"marker {key} went back from {before}")
             self._markers[key] = frontend.marker
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """No subscription gets a number that another has had."""
+        known = set(self.frontends) if self._numbers is None else self._numbers
+        again = [n for n in self.frontends if n not in known and n <= self._highest]
+        promise(not again, f"numbers {again} were given out before, up to {self._highest}")
+        self._numbers = known | set(self.frontends)
+        self._highest = max([self._highest, *self.frontends])
 
     def _new_result(
         self,

@@ -19,6 +19,8 @@ from tocsin.testing.simulation.agenda import Agenda
 from tocsin.testing.simulation.checkers import promise
 from tocsin.testing.simulation.cluster_process import ClusterProcess
 
+PUBLISHERS, CLUSTER = "publishers", "cluster"
+"""What they are called where ways are parted."""
 PATIENCE_S = 2.0  # for an answer; then it is sent again
 
 
@@ -28,6 +30,7 @@ class Request:
     dataset: str
     records: list[dict[str, Any]]
     sent_at: float  # for the first time
+    taken: list[Appended] = field(default_factory=list)  # as the log said, whoever heard it
     place: Appended | None = None  # as its publisher was told
     heard_at: float = 0.0
     tries: int = 0
@@ -39,13 +42,15 @@ class Request:
 
 @dataclass
 class Publishers:
-    """`trouble` says whether something is lost on the way now; `delay_s`, how long it takes."""
+    """`trouble` says whether something is lost on the way now; `delay_s`, how long it takes;
+    `passes`, whether anything gets from the first to the second."""
 
     process: ClusterProcess
     agenda: Agenda
     random: Random
     trouble: Callable[[], bool]
     delay_s: Callable[[], float]
+    passes: Callable[[str, str], bool]
     requests: list[Request] = field(default_factory=list)
     by_id: dict[int, tuple[Request, int]] = field(default_factory=dict)
     refused: int = 0
@@ -71,6 +76,8 @@ class Publishers:
         self.agenda.later(PATIENCE_S, lambda: self._send(request))
 
     def _arrive(self, request: Request) -> None:
+        if not self.passes(PUBLISHERS, CLUSTER):
+            return
         encoded = [msgspec.json.encode(record) for record in request.records]
         try:
             self.process.publish(
@@ -85,7 +92,9 @@ class Publishers:
             self.refused += 1
             return
         place = done.result()
-        if not self.trouble() or self.random.random() < 0.7:
+        request.taken.append(place)
+        lost = self.trouble() and self.random.random() < 0.3
+        if not lost and self.passes(CLUSTER, PUBLISHERS):
             self.agenda.later(self.delay_s(), lambda: self._hears(request, place))
 
     def _hears(self, request: Request, place: Appended) -> None:
@@ -94,4 +103,5 @@ class Publishers:
             request.place, request.heard_at = place, self.agenda.now
         else:
             same = (known.first, known.end) == (place.first, place.end)
-            promise(same, f"{request.key} was taken at {known}, and again at {place}")
+            lost = self.process.repairs > 0  # perhaps: then it is taken as if for the first time
+            promise(same or lost, f"{request.key} was taken at {known}, and again at {place}")

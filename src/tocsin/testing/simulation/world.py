@@ -77,6 +77,14 @@ class World:
         )
         return client
 
+    @property
+    def delivered(self) -> int:
+        return self.delivery.count
+
+    @property
+    def gaps(self) -> int:
+        return self.delivery.gaps
+
     # -- time and network ---------------------------------------------------------------------
 
     @property
@@ -88,9 +96,29 @@ class World:
         return self.random.expovariate(1.0 if slow else 20.0) * self.scale
 
     def _in_order(self, connection: int, direction: str, action: Action) -> None:
-        at = max(self._arrivals.get((connection, direction), 0.0), self.now + self.delay_s())
+        sent = self.now + self.delay_s()
+        at = max(
+            self._arrivals.get((connection, direction), 0.0),
+            self.open_at(connection, direction),
+            sent,
+        )
         self._arrivals[connection, direction] = at
         self.agenda.at(at, action)
+
+    def open_at(self, connection: int, direction: str) -> float:
+        """When a connection carries something again."""
+        return 0.0
+
+    def request_passes(self, broker: SimulatedBroker) -> bool:
+        """Whether the cluster is reached by it now."""
+        return not self.faulty or self.random.random() > 0.05
+
+    def answer_passes(self, broker: SimulatedBroker) -> bool:
+        return not self.faulty or self.random.random() > 0.05
+
+    def request_is_repeated(self) -> bool:
+        """On the way to the cluster, so that it arrives twice."""
+        return False
 
     def to_client(self, connection: int, action: Callable[[SimulatedClient], None]) -> None:
         def arrive() -> None:
@@ -143,6 +171,10 @@ class World:
                 broker.hang_up(connection)
 
         self.later(self.delay_s() * 3, hang_up)
+
+    def ask_again(self, client: SimulatedClient, frame: tuple[Any, ...]) -> None:
+        """It was told that nobody knows whether it was done."""
+        self.later(0.5 * self.scale, lambda: self.to_broker(client, frame))
 
     def retry(self, client: SimulatedClient, request: tuple[int, int]) -> None:
         connection, ref = request

@@ -50,7 +50,7 @@ class Sqlite(Dialect):
                 field=FIELD,
                 hint="create the directory first",
             )
-        engine = create_engine(self.url, pool_size=8, max_overflow=56)
+        engine = self._new_engine()
 
         @event.listens_for(engine, "connect")
         def configure(connection: Any, _record: Any) -> None:
@@ -73,6 +73,9 @@ class Sqlite(Dialect):
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
         return engine
+
+    def _new_engine(self) -> Engine:
+        return create_engine(self.url, pool_size=8, max_overflow=56)
 
     def make_writer(self, connection: Connection, busy_timeout_s: float) -> None:
         connection.execution_options(**{_WRITES: True})
