@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from rich.table import Table
+
+from tocsin.demo.ledger import percentile
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -37,6 +39,29 @@ class Finding(Struct, frozen=True, kw_only=True):
         if self.target is None:
             return None
         return self.ours <= self.target if self.lower_is_better else self.ours >= self.target
+
+
+def latency(
+    claim: str,
+    share: float,
+    ours_ms: Sequence[float],
+    theirs_ms: Sequence[float],
+    details: Mapping[str, Any] | None = None,
+    **given: Any,
+) -> Finding:
+    """A percentile of how long something took, beside the same of the baseline."""
+    ours, theirs = percentile(ours_ms, share), percentile(theirs_ms, share)
+    assert ours is not None
+    assert theirs is not None
+    return Finding(
+        claim=f"{claim}, p{100 * share:.0f}",
+        unit="ms",
+        ours=ours,
+        baseline=theirs,
+        lower_is_better=True,
+        details={"samples": len(ours_ms), **(details or {})},
+        **given,
+    )
 
 
 def as_table(name: str, findings: Sequence[Finding]) -> Table:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench.findings import Finding
+from bench.findings import Finding, latency
 from tocsin.client import Client
 from tocsin.demo.ledger import percentile
 from tocsin.settings import Settings
@@ -142,19 +142,14 @@ def _finding(
     theirs: list[float],
     parts: dict[str, float | None],
 ) -> Finding:
-    mine, other = percentile(ours, share), percentile(theirs, share)
-    assert mine is not None
-    assert other is not None
-    return Finding(
-        claim=f"publish to subscriber, p{100 * share:.0f}",
-        unit="ms",
-        ours=mine,
-        baseline=other,
+    return latency(
+        "publish to subscriber",
+        share,
+        ours,
+        theirs,
         baseline_is="asking with SELECT every second",
-        lower_is_better=True,
         target=target,
         details={
-            "samples": len(ours),
             **parts,
             "ours_ms": [round(each, 1) for each in ours],
             "baseline_ms": [round(each, 1) for each in theirs],

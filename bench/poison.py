@@ -18,11 +18,10 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from bench.findings import Finding
+from bench.findings import Finding, latency
 from bench.latency import Arrivals
 from bench.poison_senders import DATASET as POISONED
 from tocsin.client import Client
-from tocsin.demo.ledger import percentile
 from tocsin.protocol.broker import BrokerInfo
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
@@ -116,21 +115,11 @@ async def _compared(
     findings = []
     for what, ours, theirs in zip(("durable", "at the subscriber"), beside, alone, strict=True):
         for share in (0.5, 0.99):
-            mine, other = percentile(ours, share), percentile(theirs, share)
-            assert mine is not None
-            assert other is not None
-            findings.append(
-                Finding(
-                    claim=f"{what} beside {POISONS[kind]}, p{100 * share:.0f}",
-                    unit="ms",
-                    ours=mine,
-                    baseline=other,
-                    baseline_is="the same publishers alone",
-                    lower_is_better=True,
-                    target=MOST_TIMES_SLOWER * other if share > 0.9 else None,
-                    details={"samples": len(ours), "times_slower": round(mine / other, 2)},
-                )
-            )
+            claim, baseline_is = f"{what} beside {POISONS[kind]}", "the same publishers alone"
+            finding = latency(claim, share, ours, theirs, baseline_is=baseline_is)
+            details = finding.details | {"times_slower": round(1 / finding.ratio, 2)}
+            target = MOST_TIMES_SLOWER * finding.baseline if share > 0.9 else None
+            findings.append(msgspec.structs.replace(finding, target=target, details=details))
     return findings
 
 

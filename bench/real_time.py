@@ -19,9 +19,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bench.findings import Finding
+from bench.findings import Finding, latency
 from tocsin.client import Client
-from tocsin.demo.ledger import percentile
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.throwaway import Throwaway
@@ -203,23 +202,17 @@ async def _play(
 
 
 def _findings(link: str, count: int, measured: dict[str, list[float]]) -> list[Finding]:
-    found = []
     ours = measured["real-time mode"]
-    for other in PROFILES[1:]:
-        for share in (0.5, 0.99):
-            mine, theirs = percentile(ours, share), percentile(measured[other], share)
-            assert mine is not None
-            assert theirs is not None
-            found.append(
-                Finding(
-                    claim=f"{link}, {count:,} sets, p{100 * share:.0f}",
-                    unit="ms",
-                    ours=mine,
-                    baseline=theirs,
-                    baseline_is=other,
-                    lower_is_better=True,
-                    target=TARGET_P50_MS if share == 0.5 and other == PROFILES[1] else None,
-                    details={"samples": len(ours), "records_per_s": RECORDS_PER_S},
-                )
-            )
-    return found
+    return [
+        latency(
+            f"{link}, {count:,} sets",
+            share,
+            ours,
+            measured[other],
+            baseline_is=other,
+            target=TARGET_P50_MS if share == 0.5 and other == PROFILES[1] else None,
+            details={"records_per_s": RECORDS_PER_S},
+        )
+        for other in PROFILES[1:]
+        for share in (0.5, 0.99)
+    ]

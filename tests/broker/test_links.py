@@ -20,7 +20,7 @@ from websockets.frames import Frame, Opcode
 from broker.link_network import HASTY, Node
 from broker.world import token, until
 from tocsin.broker.server.link import SILENT_BEATS
-from tocsin.overlay.routing import Publication
+from tocsin.overlay.routing import Publication, ResultsWanted
 from tocsin.service.keys.credentials import credential_of
 from tocsin.settings import Settings
 
@@ -391,6 +391,26 @@ async def test_a_fault_of_ours_costs_the_link_alone(node: Make) -> None:
     b.heard = fail  # type: ignore[assignment,method-assign]
     a.links.send("b", linked(a)[-1][1], 1, WORD)
     await until(lambda: len(linked(a)) == len(linked(b)) == 2)
+
+
+async def test_a_question_that_cannot_be_handled_costs_no_link(node: Make) -> None:
+    a, b = await node("a"), await node("b")
+    hear = b.heard
+
+    def fail(name: str, incarnation: int, sequence: int, message: Any) -> None:
+        if message == question:
+            raise RuntimeError("for the test")
+        hear(name, incarnation, sequence, message)
+
+    question = ResultsWanted(1, 2, "e", 3, 4)
+    beside(a, b)
+    await until(lambda: a.is_linked("b") and b.is_linked("a"))
+    b.heard = fail  # type: ignore[assignment,method-assign]
+    incarnation = linked(a)[-1][1]
+    a.links.send("b", incarnation, 1, question)
+    a.links.send("b", incarnation, 2, WORD)
+    await until(lambda: heard(b) == [(2, WORD)])
+    assert len(linked(a)) == len(linked(b)) == 1
 
 
 class RawPeer:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from broker.world import World, small_socket, token, until
+from full_disk import fill, make_room, small_disk
 from tocsin.broker.machine.effects import Effect
 from tocsin.broker.machine.pages import Pages
 from tocsin.broker.server import Broker
@@ -102,6 +103,31 @@ async def test_who_asks_for_no_bytes_fetches_none(world: World) -> None:
     assert (await http.get(path_of(NOBODYS), headers=known)).status_code == 404
     assert world.cluster.content.asked == []
     assert broker.driver.machine.pages.cache.counters.requests == 0
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+async def test_a_full_disk_is_told_to_readers_and_outlived(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: bool
+) -> None:
+    large = PHOTO * 3  # more than waits in memory until all has come
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        monkeypatch.setattr("tempfile.tempdir", str(disk))
+        pages = "" if in_memory else str(disk / "pages")
+        broker = await world.broker(page_policy="lru", page_cache=pages)
+        http = await world.http(broker, "ann")
+        world.cluster.content.add(large)
+        fill(disk)
+        refused = await http.get(path_of(large))
+        assert refused.status_code == 503
+        assert refused.json()["error"]["hint"] == "free disk space and ask again"
+        health = await http.get("/healthz")
+        assert (f"{disk}/pages is full" in health.text) is not in_memory
+        assert files(disk) == ["ballast"]
+        make_room(disk)
+        for _ in range(2):  # from the cluster, and from the cache
+            assert (await http.get(path_of(large))).content == large
+        assert (await http.get("/healthz")).status_code == 200
+        assert len(world.cluster.content.asked) == 2
 
 
 async def _plain_get(broker: Broker, bearer: str, path: str) -> bytes:

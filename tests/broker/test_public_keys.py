@@ -19,8 +19,10 @@ from broker.public_keys import SOON_S, System, system
 from broker.world import take, until
 from cluster.sparkless import ROUTED
 from tocsin.broker.server import Broker
+from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.errors import SettingError, Unauthenticated
 from tocsin.protocol.client import PATH, UNAUTHENTICATED
+from tocsin.protocol.cluster import SUBSCRIBER_TOKEN
 from tocsin.protocol.keys import RevocationChange, Revoked
 from tocsin.protocol.link import PATH as LINK_PATH
 from tocsin.service.keys.credentials import LINK
@@ -126,6 +128,7 @@ async def test_a_broker_whose_notices_have_another_secret_is_given_it(public: Sy
         ("POST", "/v1/statements", {"sql": "SHOW SUBSCRIPTIONS", "subscriber": "ann"}),
         ("POST", "/v1/revocations", {"revoke": {"subjects": ["broker_2"]}}),
         ("POST", f"/v1/datasets/{ROUTED.name}/records", [{"n": 1}]),
+        ("GET", f"/v1/datasets/{DEAD_LETTERS.name}/log?after=0", None),
     ],
 )
 async def test_a_broker_does_nothing_in_anothers_name(
@@ -135,6 +138,35 @@ async def test_a_broker_does_nothing_in_anothers_name(
     async with public.http(public.cluster.url, broker._credential.token()) as http:
         answer = await http.request(method, path, json=body)
     assert answer.status_code == 403, answer.text
+
+
+async def test_a_broker_speaks_for_whoever_showed_it_a_token_and_nobody_else(
+    public: System,
+) -> None:
+    brokers = [await public.broker(name) for name in ("broker_1", "broker_2")]
+    client = await public.client("ann")
+    subscription = await client.subscribe_to_dataset(ROUTED.name, "n >= 1")
+    store = public.cluster.store.subscriptions
+    home = store.get(subscription.id).broker
+    (thief,) = [broker for broker in brokers if broker.name != home]
+    asking = {"subscriber": "ann", "channel": f"dataset/{ROUTED.name}", "arguments": {}}
+    calls: list[tuple[str, Any]] = [
+        ("/v1/statements", {"sql": "SHOW SUBSCRIPTIONS", "subscriber": "ann"}),
+        ("/v1/subscriptions", asking | {"broker": thief.name}),
+        (f"/v1/brokers/{thief.name}/attach", {"subscriber": "ann"}),
+    ]
+    async with public.http(public.cluster.url, thief._credential.token()) as http:
+        for passed_on, status in [(None, 403), ("bob", 403), ("ann", 200)]:
+            headers = {} if passed_on is None else {SUBSCRIBER_TOKEN: public.token(passed_on)}
+            for path, body in calls:
+                assert store.get(subscription.id).broker == home
+                answer = await http.post(path, json=body, headers=headers)
+                assert answer.status_code == status, (path, passed_on, answer.text)
+        assert store.get(subscription.id).broker == thief.name
+        whose = {"sql": "SHOW SUBSCRIPTIONS"}  # of the token's subject, if nobody is named
+        answer = await http.post("/v1/statements", json=whose, headers=headers)
+        rows = answer.json()["results"][0]["rows"]
+        assert {row[0] for row in rows} == {one.id for one in store.of_subscriber("ann")}
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])

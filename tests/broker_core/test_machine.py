@@ -3,9 +3,11 @@ Each rule by itself; what they do together under faults is the simulation's busi
 
 from __future__ import annotations
 
+import pytest
+
 from broker_core.bench import Q, R, answer, only, subscription
 from broker_core.filters import filtered
-from tocsin.broker.machine import BrokerMachine, MachineConfig
+from tocsin.broker.machine import BrokerMachine, MachineConfig, fills
 from tocsin.broker.machine.effects import (
     Answer,
     AskNews,
@@ -36,7 +38,7 @@ from tocsin.broker.machine.events import Cursor, Entered, LogPart, NewHead, Publ
 from tocsin.errors import NotFound, QuotaExceeded, Unauthenticated, Unavailable
 from tocsin.model import Subscription
 from tocsin.overlay.filters import Filter
-from tocsin.overlay.routing import Publication, Relink, ResultsFound, ResultsWanted, Send
+from tocsin.overlay.routing import Fill, Publication, Relink, ResultsFound, ResultsWanted, Send
 from tocsin.policies import parse_policy
 from tocsin.policies.message import parse_message_policy
 from tocsin.protocol.client import Interest
@@ -113,6 +115,47 @@ def test_a_load_of_another_store_than_that_of_the_registration_counts_nothing() 
     assert bench.machine.loaded(load.call, "two", 0, [], 10.0) == []
     assert set(bench.machine.core.table.frontends) == {5}
     assert kinds(bench.machine.tick(10.1)) == [Register]
+
+
+def test_subscriptions_are_loaded_by_pages_and_news_go_on_from_the_first() -> None:
+    machine = BrokerMachine(MachineBench().machine.config, 0.0)
+    call = only(machine.tick(0.0), Register).call
+    load = only(machine.registered(call, "one", 0.0), LoadSubscriptions)
+    assert load.after == 0
+    effects = machine.loaded(load.call, "one", 10, [subscription()], 0.1, 5)
+    assert kinds(effects) == [LoadSubscriptions]  # it serves nobody yet
+    load = only(effects, LoadSubscriptions)
+    assert load.after == 5
+    effects = machine.loaded(load.call, "one", 12, [subscription(8, "bob")], 0.2)
+    assert kinds(effects) == [Synchronised, AskNews]
+    assert only(effects, AskNews).since == 10
+    assert set(machine.core.table.frontends) == {5, 8}
+
+
+def test_what_left_is_known_by_the_page_that_it_is_not_on() -> None:
+    bench = MachineBench(*(subscription(number) for number in (5, 6, 8, 9)))
+    machine = bench.machine
+    load = only(
+        machine.registered(only(machine.compare(10.0), Register).call, "one", 10.0),
+        LoadSubscriptions,
+    )
+    effects = machine.loaded(load.call, "one", 20, [subscription(5)], 10.1, 6)
+    assert set(machine.core.table.frontends) == {5, 6, 8, 9}  # all at once, at the end
+    load = only(effects, LoadSubscriptions)
+    machine.loaded(load.call, "one", 21, [subscription(9)], 10.2)
+    assert set(machine.core.table.frontends) == {5, 9}
+
+
+def test_a_page_of_another_store_begins_all_again() -> None:
+    bench = MachineBench(subscription())
+    machine = bench.machine
+    load = only(
+        machine.registered(only(machine.compare(10.0), Register).call, "one", 10.0),
+        LoadSubscriptions,
+    )
+    load = only(machine.loaded(load.call, "one", 20, [subscription(5)], 10.1, 5), LoadSubscriptions)
+    assert machine.loaded(load.call, "two", 3, [], 10.2) == []
+    assert kinds(machine.tick(10.4)) == [Register]
 
 
 def test_a_cluster_that_refuses_a_new_broker_is_not_asked_again_in_vain() -> None:
@@ -389,11 +432,29 @@ def test_what_is_filled_is_read_by_parts_until_it_was_read() -> None:
     assert machine.failed(read.call, AWAY, 1.0) == []
     assert machine.tick(1.04) == []
     read = only(machine.tick(1.05), ReadLog)
-    read = only(machine.log_read(read.call, LogPart(0, 25, [record(20)]), 1.1), ReadLog)
+    again, signal = machine.log_read(read.call, LogPart(0, 25, [record(20)]), 1.1)
+    assert signal == Signal(8, "F", 20, [1])  # each part is passed on as it comes
+    read = only([again], ReadLog)
     assert (read.after, read.upto) == (25, 40)
+    late = machine.streamed(stream.call, Published(record(50), 40), 1.15)
+    assert late == []  # it comes behind what is being filled
     effects = machine.log_read(read.call, LogPart(0, 40, [record(30)]), 1.2)
-    assert effects == [Signal(8, "F", 20, [1]), Signal(8, "F", 30, [1])]
+    assert effects == [Signal(8, "F", 30, [1]), Signal(8, "F", 50, [1])]
     assert machine.filling == 0
+
+
+def test_so_many_parts_of_fills_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fills, "PARTS_AT_ONCE", 2)
+    filling = fills.Fills(MachineBench().machine.router, 1.0)
+    asked = [filling.begin(Fill(number, "reports", 0, 40)) for number in (1, 2, 3, 4)]
+    first, second = ReadLog(1, "reports", 0, 40), ReadLog(2, "reports", 0, 40)
+    third, fourth = ReadLog(3, "reports", 0, 40), ReadLog(4, "reports", 0, 40)
+    assert asked == [[first], [second], [], []]
+    assert filling.failed(first, AWAY, 1.0) == [third]
+    assert filling.read(second, LogPart(0, 40, [])) == [fourth]
+    assert filling.tick(9.0) == []  # the first has its turn again when another part has come
+    assert filling.read(fourth, LogPart(0, 20, [])) == [first]
+    assert len(filling) == 3
 
 
 def test_of_a_dropped_dataset_nobody_misses_anything() -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import pytest
+
 from broker_core.bench import Bench, Q, only, results, subscription
+from tocsin.broker.machine import markers
+from tocsin.broker.machine.core import BrokerCore
 from tocsin.broker.machine.effects import (
     Acked,
     Answer,
+    Effect,
     Fail,
     Marker,
     NotAcked,
     StoreMarkers,
 )
-from tocsin.errors import NotFound
+from tocsin.errors import InvalidInput, NotFound, TocsinError, Unavailable
+
+AWAY = Unavailable("no answer")
 
 
 def test_an_acknowledgement_is_confirmed_only_when_it_is_durable() -> None:
@@ -31,7 +40,7 @@ def test_markers_that_could_not_be_stored_are_stored_again_with_newer_ones() -> 
     bench.ack(1)
     bench.core.tick(3.0)
     bench.ack(2)
-    bench.core.markers_failed(3.0)
+    bench.core.markers_failed(AWAY, 3.0)
     assert bench.core.tick(3.05) == []
     assert bench.core.tick(3.1) == [StoreMarkers([Marker(5, "A", 2)])]
 
@@ -41,7 +50,7 @@ def test_markers_that_could_not_be_stored_are_not_forgotten() -> None:
     bench.grow(1, 3)
     bench.ack(1)
     bench.core.tick(3.0)
-    bench.core.markers_failed(3.0)
+    bench.core.markers_failed(AWAY, 3.0)
     assert bench.core.tick(3.1) == [StoreMarkers([Marker(5, "A", 1)])]
     assert bench.core.markers_stored(()) == [Acked(5, "A", 1, [1], [])]
 
@@ -80,6 +89,58 @@ def test_an_acknowledgement_of_what_the_cluster_no_longer_has_is_answered() -> N
     assert isinstance(fail, Fail)
     assert isinstance(refusal, NotAcked)
     assert (refusal.subscription, refusal.connections) == (5, [1])
+
+
+def acknowledging(numbers: Iterable[int]) -> Bench:
+    """Alice has acknowledged something of all of these subscriptions."""
+    bench = Bench()
+    for number in numbers:
+        bench.core.subscribed(subscription(number), bench.core.query_token, 0.5)
+    bench.grow(1, 3)
+    for number in numbers:
+        bench.core.ack("alice", number, "A", 2, 2.0, connection=1)
+    return bench
+
+
+def _store(core: BrokerCore, poison: set[int], error: TocsinError) -> list[Effect]:
+    """Store markers until none are left, at a cluster that refuses some."""
+    effects: list[Effect] = []
+    for turn in range(100):
+        asked = core.tick(10.0 + turn)
+        if not asked:
+            return effects
+        (store,) = asked
+        assert isinstance(store, StoreMarkers)
+        if poison & {marker.subscription for marker in store.markers}:
+            effects += core.markers_failed(error, 10.0 + turn)
+        else:
+            effects += core.markers_stored(())
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("error", [InvalidInput("no marker"), TocsinError("an internal error")])
+def test_a_marker_that_the_cluster_refuses_holds_up_no_other(error: TocsinError) -> None:
+    numbers = range(11, 20)
+    bench = acknowledging(numbers)
+    effects = _store(bench.core, {13, 18}, error)
+    acked = {effect.subscription for effect in effects if isinstance(effect, Acked)}
+    refused = {effect.subscription for effect in effects if isinstance(effect, NotAcked)}
+    assert (acked, refused) == (set(numbers) - {13, 18}, {13, 18})
+    bench.core.ack("alice", 13, "A", 3, 3.0, connection=1)  # a further one is tried again
+    assert bench.core.tick(200.0) == [StoreMarkers([Marker(13, "A", 3)])]
+
+
+def test_many_markers_are_stored_by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers, "MOST_AT_ONCE", 2)
+    numbers = range(11, 16)
+    bench = acknowledging(numbers)
+    counts = []
+    for _ in range(3):
+        (store,) = bench.core.tick(3.0)
+        assert isinstance(store, StoreMarkers)
+        counts.append(len(store.markers))
+        bench.core.markers_stored(())
+    assert counts == [2, 2, 1]
 
 
 def test_results_leave_the_cache_when_all_subscribers_took_them() -> None:

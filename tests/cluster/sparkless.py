@@ -105,7 +105,7 @@ async def sparkless(directory: Path, **settings: Any) -> AsyncIterator[Sparkless
     given: dict[str, Any] = {"data": directory, "secret": SECRET} | settings
     wanted = Settings(**given)
     listener = listen("127.0.0.1", 0)
-    with Store.open(f"sqlite:///{directory}/store.db") as store:
+    with Store.open(wanted.store or f"sqlite:///{directory}/store.db") as store:
         cluster = SparklessCluster(wanted, store)
         async with cluster:
             cluster.url = f"{scheme(wanted)}://127.0.0.1:{port_of(listener)}"

@@ -95,6 +95,18 @@ def test_records_are_where_they_were_though_they_become_files(
         assert made.records.floor(DATASET) == 0
 
 
+STRANGE = (b'{"n":1e999}', b'{"n":"\xff"}', b"[1]", b'{"n":%b}' % (b"[" * 100_000 + b"]" * 100_000))
+
+
+def test_what_no_broker_could_read_is_no_record(tmp_path: Path) -> None:
+    """Anybody may write to a topic: what is not a record hides none behind it."""
+    with world(f"{tmp_path}/log", tmp_path) as made:
+        made.publish(1)
+        made.log.append("reports", [(strange, None) for strange in STRANGE]).result(30)
+        made.publish(1)
+        assert numbers(made.all_()) == [1, 2]
+
+
 @settings(max_examples=25)
 @given(
     steps=st.lists(

@@ -25,6 +25,18 @@ from tocsin.storage.store.store import Store
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
 LIMIT_BYTES = 1000
+DEEP = b"[" * 100_000 + b"]" * 100_000
+STRANGE = (
+    b"not JSON",
+    b'{"c": "c"}',
+    b'{"c":"c","b":"one","p":1,"v":{}}',
+    b'{"c":"c","b":1,"p":1,"v":1}',
+    b'{"c":"c","b":%d,"p":1,"v":{}}' % (1 << 63),
+    b'{"c":"c","b":1,"p":-1,"v":{}}',
+    b'{"c":"c","b":1,"p":1,"v":{"x":"\xff"}}',
+    b'{"c":"c","b":1,"p":1,"v":{"x":1e999}}',
+    b'{"c":"c","b":1,"p":1,"v":{"x":%b}}' % DEEP,
+)
 
 
 class Bench:
@@ -73,7 +85,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def test_what_others_write_into_the_topic_holds_up_no_match(bench: Bench) -> None:
-    strange = (b"not JSON", b'{"c": "c"}', b'{"c":"c","b":"one","p":1,"v":1}', b"", None)
+    strange = (*STRANGE, b"", None)
     bench.write(bench.match(1), *strange, bench.match(2))
     until(lambda: len(bench.results()) == 2)
     assert bench.results() == [{"x": "x"}, {"x": "x"}]

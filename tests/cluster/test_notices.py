@@ -30,10 +30,11 @@ class Broker:
 
     def __init__(self) -> None:
         self.heard: list[dict[str, Any]] = []
+        self.refusals: list[int] = []  # statuses of the answers to come
 
     async def hear(self, request: Request) -> Response:
         self.heard.append(msgspec.json.decode(await request.body()))
-        return Response("{}")
+        return Response("{}", self.refusals.pop(0) if self.refusals else 200)
 
     def heads(self, backend: int) -> list[int]:
         return [
@@ -156,6 +157,50 @@ async def test_a_notice_that_would_be_large_is_told_in_parts(
 
     await until(heard)
     assert all(len(notice["heads"]) <= 2 for notice in world.broker.heard)
+
+
+@pytest.mark.parametrize("status", [400, 413, 500])
+async def test_a_notice_that_a_broker_refuses_holds_up_none_behind_it(
+    world: World, status: int
+) -> None:
+    mine = world.subscribe("ann")
+    await until(lambda: world.broker.heads(mine.backend.id) == [0])
+    world.broker.refusals = [status]
+    world.commit(mine.backend.id)
+    await until(lambda: world.broker.heads(mine.backend.id) == [0, 1])
+    world.commit(mine.backend.id)
+    await until(lambda: world.broker.heads(mine.backend.id) == [0, 1, 2])
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+async def test_a_notice_that_cannot_be_taken_now_comes_again(
+    world: World, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "FIRST_RETRY_S", 0.01)
+    mine = world.subscribe("ann")
+    await until(lambda: world.broker.heads(mine.backend.id) == [0])
+    world.broker.refusals = [status, status]
+    world.commit(mine.backend.id)
+    await until(lambda: world.broker.heads(mine.backend.id) == [0, 1, 1, 1])
+
+
+async def test_a_notice_that_cannot_be_made_is_not_the_last(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = world.subscribe("ann")
+    await until(lambda: world.broker.heads(mine.backend.id) == [0])
+    failed: list[object] = []
+
+    def poisoned(*given: object) -> Any:
+        failed.append(given)
+        raise ValueError("poison")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(notices, "head_news", poisoned)
+        world.commit(mine.backend.id)
+        await until(lambda: bool(failed))
+    world.commit(mine.backend.id)
+    await until(lambda: world.broker.heads(mine.backend.id) == [0, 2])
 
 
 def test_what_is_pushed_together_is_no_more_than_a_notice_takes() -> None:

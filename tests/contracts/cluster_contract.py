@@ -88,8 +88,8 @@ class Probe:
     async def news(self, since: int) -> Any:
         return await self.call("GET", f"/v1/brokers/{self.name}/news?since={since}")
 
-    async def load(self) -> Any:
-        return await self.call("GET", f"/v1/brokers/{self.name}/subscriptions")
+    async def load(self, query: str = "") -> Any:
+        return await self.call("GET", f"/v1/brokers/{self.name}/subscriptions{query}")
 
     async def fetch(self, backend: int, after: int, upto: int, limit: int = 1000) -> Any:
         wanted = {"backend": backend, "after": after, "upto": upto, "limit": limit}
@@ -163,6 +163,35 @@ async def subscribing_is_idempotent_and_shares_the_backend_subscription(driver: 
         assert one["broker"] == broker.name
         listed = (await broker.load())["subscriptions"]
         assert {s["subscription"] for s in listed} == {one["subscription"], other["subscription"]}
+
+
+async def subscriptions_are_loaded_by_pages(driver: Driver) -> None:
+    async with probe(driver) as broker:
+        made = [await broker.subscribe(fresh("alice"), fresh("key")) for _ in range(5)]
+        whole = await broker.load()
+        assert whole.get("upto") is None  # as brokers load that know no pages
+        loaded: list[Any] = []
+        page = await broker.load("?limit=2")
+        since = page["sequence"]
+        while page.get("upto") is not None:
+            assert len(page["subscriptions"]) == 2
+            loaded += page["subscriptions"]
+            if len(loaded) == 2:  # behind the page that it was on, and on the page to come
+                await broker.call("DELETE", _path_of(made[0]))
+                await broker.call("DELETE", _path_of(made[2]))
+                late = await broker.subscribe(fresh("bob"), fresh("key"))
+            page = await broker.load(f"?limit=2&after={page['upto']}")
+        loaded += page["subscriptions"]
+        numbers = [info["subscription"] for info in loaded]
+        wanted = [made[at]["subscription"] for at in (0, 1, 3, 4)] + [late["subscription"]]
+        assert numbers == wanted
+        news = await broker.news(since)
+        left = {departure["subscription"] for departure in news["detached"]}
+        assert made[0]["subscription"] in left
+
+
+def _path_of(made: Any) -> str:
+    return f"/v1/subscriptions/{made['subscription']}?subscriber={made['subscriber']}"
 
 
 async def arguments_may_be_given_by_place(driver: Driver) -> None:
@@ -366,6 +395,7 @@ Check = Callable[[Driver], Awaitable[None]]
 CHECKS: list[Check] = [
     registering_twice_is_fine_and_names_the_store,
     subscribing_is_idempotent_and_shares_the_backend_subscription,
+    subscriptions_are_loaded_by_pages,
     arguments_may_be_given_by_place,
     results_are_dense_ordered_and_limited,
     a_range_of_an_unknown_backend_subscription_harms_no_other,

@@ -240,6 +240,31 @@ def test_an_entry_notices_what_it_was_not_given() -> None:
     assert router.filled(DATASET, 1, [missed]) == [Deliver([1], missed), Deliver([1], next_one)]
 
 
+def test_what_is_filled_by_parts_comes_in_order_and_once() -> None:
+    router = Router("a", Network(CHAIN).routers["a"].cache, bool)
+    router.entered(DATASET, 3)
+    router.subscribed(1, asks("level = 4"), 3)
+    assert router.entered(DATASET, 9) == [Fill(1, DATASET, 3, 9)]
+    first, second, third = (Publication(DATASET, at, {"level": 4}) for at in (5, 7, 12))
+    assert router.published(third, 9) == []  # held
+    assert router.filled(DATASET, 1, [first], upto=6) == [Deliver([1], first)]
+    assert router.marker(1) == 6
+    assert router.filled(DATASET, 1, [first, second], upto=99) == [
+        Deliver([1], second),
+        Deliver([1], third),
+    ]
+    assert router.filled(DATASET, 1, [second]) == []
+
+
+def test_who_leaves_while_parts_are_filled_gets_no_more() -> None:
+    router = Router("a", Network(CHAIN).routers["a"].cache, bool)
+    router.entered(DATASET, 3)
+    router.subscribed(1, asks("level = 4"), 3)
+    router.entered(DATASET, 9)
+    router.unsubscribed(1)
+    assert router.filled(DATASET, 1, [Publication(DATASET, 5, {"level": 4})], upto=6) == []
+
+
 def _neighbour(router: Router, name: str, *messages: Message) -> list[object]:
     """What a neighbour over a new link says, and what comes of it."""
     effects = list(router.linked(name, 1))

@@ -21,19 +21,9 @@ from tocsin.client import Client
 from tocsin.client.transport import tls
 from tocsin.settings import SHORT_LIVED_JAVA, Settings
 from tocsin.system import System
+from tocsin.testing.chaos.people import CHANNELS, KINDS, REPORTS
 
-KINDS = ("flood", "fire", "storm")
-STATEMENTS = """
-CREATE DATASET reports (id STRING, kind STRING);
-CREATE DATASET tries (reason STRING);
-CREATE CONTINUOUS CHANNEL at_once(kind STRING) AS
-  SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
-CREATE CONTINUOUS CHANNEL pushed(kind STRING) PUSH AS
-  SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
-CREATE REPETITIVE CHANNEL now_and_then(kind STRING) EVERY INTERVAL 2 SECONDS AS
-  SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
-"""
-CHANNELS = ("at_once", "pushed", "now_and_then")
+STATEMENTS = f"{REPORTS}CREATE DATASET tries (reason STRING);"
 EVERY_S = 0.3
 AT_ONCE = 4
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,10 +16,13 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from websockets.asyncio.client import connect
+from msgspec import structs
+from websockets.asyncio.client import ClientConnection, connect
 
 from broker.world import token
 from tocsin.client import Client
+from tocsin.client.transport import tls
+from tocsin.dev.certificates import make_certificates
 from tocsin.testing.fake_cluster import SECRET, FakeCluster
 
 pytestmark = pytest.mark.processes
@@ -33,11 +37,19 @@ uvloop.run({{module}}.run(s.load()))"""
 
 
 class Service:
-    def __init__(self, process: asyncio.subprocess.Process, log: Path, ports: list[int]) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        log: Path,
+        ports: list[int],
+        authority: str,
+    ) -> None:
         self.process = process
         self.log = log
         self.ports = ports
-        self.url = f"http://127.0.0.1:{ports[0]}"
+        self.authority = authority
+        self.trusted = tls(authority) if authority else None
+        self.url = f"http{'s' if authority else ''}://127.0.0.1:{ports[0]}"
 
     @property
     def memory_bytes(self) -> int:
@@ -46,7 +58,7 @@ class Service:
     async def healthy_in_s(self) -> float:
         """How long a newcomer waits for an answer."""
         began = time.monotonic()
-        async with httpx.AsyncClient(timeout=5) as http:
+        async with httpx.AsyncClient(timeout=5, verify=self.trusted or True) as http:
             answer = await http.get(f"{self.url}/healthz")
         assert answer.status_code in (200, 503), answer.text  # 503: Spark is still starting
         return time.monotonic() - began
@@ -77,7 +89,7 @@ async def service(
             stderr=sink,
         )
     try:
-        started = Service(process, log, list(ports.values()))
+        started = Service(process, log, list(ports.values()), str(settings.get("authority", "")))
         await _until_healthy(started)
         yield started
     finally:
@@ -101,13 +113,13 @@ async def _until_healthy(started: Service) -> None:
 @pytest.fixture(params=["broker", "coordinator", "cluster"])
 async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
     ports = free_ports(2)
-    if request.param == "broker":
+    if "broker" in request.param:
         async with FakeCluster().serve() as cluster:
             listening = {"broker_port": ports[0], "broker_ws_port": ports[1]}
-            url = cluster.url
-            async with service(
-                "tocsin.broker.server", tmp_path, listening, cluster_url=url
-            ) as broker:
+            settings: dict[str, Any] = {"cluster_url": cluster.url}
+            if request.param == "secured broker":
+                settings |= structs.asdict(make_certificates(tmp_path / "certificates"))
+            async with service("tocsin.broker.server", tmp_path, listening, **settings) as broker:
                 yield broker
     elif request.param == "coordinator":
         async with service(
@@ -201,18 +213,66 @@ async def test_unfinished_notices_cost_a_broker_a_bounded_sum(
     assert most_bytes - before_bytes < ALLOWED_BYTES
 
 
+@contextlib.asynccontextmanager
+async def silent_after_handshakes(
+    port: int, count: int, trusted: ssl.SSLContext
+) -> AsyncIterator[None]:
+    """Those that the service refuses or closes stay with us."""
+    opened = []
+    for _ in range(count):
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted)
+            opened.append(writer)
+    try:
+        yield
+    finally:
+        for writer in opened:
+            writer.transport.abort()
+
+
 @pytest.mark.parametrize("running", ["broker"], indirect=True)
 async def test_clients_find_room_among_silent_connections(running: Service) -> None:
     rest, ws = running.ports
     with silent_connections(rest, SILENT), silent_connections(ws, SILENT):
         async with asyncio.timeout(20):
-            async with Client(broker=running.url, token=token("ann")) as client:
-                subscription = await client.subscribe("floods", type="flood")
-                assert subscription is not None
-            url = f"ws://127.0.0.1:{ws}/v1/ws"
-            headers = {"Authorization": f"Bearer {token('bo')}"}
-            async with connect(url, additional_headers=headers) as wire:
+            await subscribe(running)
+            async with socket_of("bo", running) as wire:
                 with silent_connections(ws, SILENT):  # who is in stays in
-                    await wire.send('{"op": "ping", "ref": 1}')
-                    while "pong" not in str(await wire.recv()):
-                        pass
+                    await answered(wire)
+
+
+@pytest.mark.parametrize("running", ["secured broker"], indirect=True)
+async def test_over_tls_too_clients_find_room_among_silent_connections(running: Service) -> None:
+    rest, ws = running.ports
+    assert running.trusted is not None
+    before_bytes = running.memory_bytes
+    with silent_connections(rest, SILENT), silent_connections(ws, SILENT):
+        async with asyncio.timeout(20):
+            await subscribe(running)
+            async with (
+                socket_of("bo", running) as wire,
+                silent_after_handshakes(ws, 2 * FILES, running.trusted),
+                socket_of("cy", running) as newcomer,
+            ):
+                await answered(newcomer)
+                await answered(wire)  # who is in stays in
+    assert running.memory_bytes - before_bytes < ALLOWED_BYTES
+
+
+async def subscribe(service: Service) -> None:
+    async with Client(
+        broker=service.url, token=token("ann"), authority=service.authority
+    ) as client:
+        assert await client.subscribe("floods", type="flood") is not None
+
+
+def socket_of(subject: str, service: Service) -> connect:
+    url = f"ws{'s' if service.trusted else ''}://127.0.0.1:{service.ports[1]}/v1/ws"
+    headers = {"Authorization": f"Bearer {token(subject)}"}
+    return connect(url, additional_headers=headers, ssl=service.trusted)
+
+
+async def answered(wire: ClientConnection) -> None:
+    await wire.send('{"op": "ping", "ref": 1}')
+    while "pong" not in str(await wire.recv()):
+        pass

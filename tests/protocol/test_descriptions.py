@@ -26,6 +26,7 @@ PARAMETERS = {
     "coordinator": {"/v1/broker": {"exclude"}},
     "cluster": {
         "/v1/brokers/{name}/news": {"since"},
+        "/v1/brokers/{name}/subscriptions": {"after", "limit"},
         "/v1/subscriptions": {"subscriber"},
         "/v1/subscriptions/{number}": {"subscriber"},
         "/v1/datasets/{name}/log": {"after", "upto", "limit"},

@@ -19,7 +19,7 @@ from tocsin.lab.trace import EventTrace, RequestTrace, journal, read_trace
 from tocsin.lab.trace.events import RECORD as EVENT
 from tocsin.lab.trace.writing import EventWriter
 from tocsin.model import Column, Dataset
-from tocsin.protocol import columns, consumer_log, log_line, match, trace
+from tocsin.protocol import backup, columns, consumer_log, log_line, match, trace
 from tocsin.spark.log_lines import are_all_there, keep_positions, keep_records
 from tocsin.spark.real_time import match_columns
 from tocsin.spark.records import parse
@@ -221,3 +221,21 @@ def test_a_request_trace_of_an_older_version_is_read() -> None:
         (0.5, 2, 20),
         (2.0, 1, 10),
     ]
+
+
+def test_a_manifest_of_an_older_version_is_read_and_written_the_same() -> None:
+    text = golden("backup_manifest.v1")
+    manifest = backup.decode_manifest(text)
+    assert manifest.format == backup.FORMAT == 1
+    assert backup.encode_manifest(manifest) == text
+    assert manifest.datasets[0].stored_end == 200
+
+
+def test_a_message_in_a_backup_is_as_ever() -> None:
+    """Its value is the topic's, byte for byte."""
+    first, second = golden_lines("backup_messages.v1")
+    message = msgspec.json.decode(first, type=backup.LoggedMessage)
+    assert (message.position, message.part) == (120, ("5e1f", 0, 2))
+    assert log_line.message_body(120, bytes(message.value)) is not None
+    for line in (first, second):
+        assert msgspec.json.encode(msgspec.json.decode(line, type=backup.LoggedMessage)) == line

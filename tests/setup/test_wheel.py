@@ -87,6 +87,7 @@ def test_token_and_settings_need_no_extra(client: Environment, tmp_path: Path) -
         (["broker"], "server"),
         (["demo"], "server"),
         (["repair"], "server"),
+        (["backup", "there"], "server"),
         (["dev", "status"], "server"),
         (["lab", "list"], "lab"),
         (["lab", "simulate", "survival"], "lab"),

@@ -42,7 +42,12 @@ def why_not(query: str, *, slots: int = 8, delivers: str = "") -> str:
     real_time = RealTime(
         None,  # type: ignore[arg-type]  # it is not asked
         RealTimeConfig(
-            KafkaAddress.parse("kafka://127.0.0.1:9092"), jdbc, Path(), batch_s=5.0, slots=slots
+            KafkaAddress.parse("kafka://127.0.0.1:9092"),
+            jdbc,
+            Path(),
+            batch_s=5.0,
+            slots=slots,
+            base=lambda _: 0,
         ),
         DATASETS.__getitem__,
         lambda _: set(),

@@ -5,20 +5,26 @@ from __future__ import annotations
 import datetime
 import json
 import random
+import time
+import uuid
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from log.media import over_every_log
+from tocsin.dev.kafka import Kafka as KafkaServer
 from tocsin.model import Column, Dataset
 from tocsin.spark import table_files
 from tocsin.spark.table_files import choose_run
 from tocsin.spark.tables import TableLimits, Tables
 from tocsin.storage.log import open_log, open_reader
+from tocsin.storage.log.kafka import KafkaAddress, Topics
+from tocsin.storage.log.kafka.bases import encode_bases
 from tocsin.storage.store.data_file import DataFile
 
 PLAIN = Dataset("reports", (Column("n", "INT"), Column("k", "STRING")))
@@ -384,3 +390,25 @@ def test_merging_again_and_again_leaves_few_files_and_rewrites_little() -> None:
             written += merged.size_bytes
         assert len(files) <= 24
     assert written < 12 * 3000 * 50_000
+
+
+@pytest.mark.spark
+def test_records_of_a_topic_lie_behind_its_base(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    """As after a move: Spark's tasks and the driver read the same records at the same positions."""
+    address = KafkaAddress.parse(f"{kafka.url}/t{uuid.uuid4().hex}")
+    Topics(address).ensure(address.bases_topic)
+    producer = Producer(address.client())
+    producer.produce(address.bases_topic, encode_bases({"reports": 7000}), partition=0)
+    assert producer.flush(10) == 0
+    with open_log(address.text, segment_bytes=1) as log:
+        assert log.open_dataset("reports") == 7000
+        log.append("reports", [b'{"n":%d}' % n for n in range(5)]).result()
+        for small_tail_bytes in (0, 10**6):
+            reader = open_reader(address.text)
+            limits = TableLimits(small_tail_bytes=small_tail_bytes)
+            tables = Tables(spark, reader, tmp_path, MemoryManifest(time.time), limits)
+            window = tables.window(PLAIN, 7001, 7004).orderBy("_position").collect()
+            assert [(row._position, row.n) for row in window] == [(7001, 1), (7002, 2), (7003, 3)]
+            reader.close()

@@ -55,6 +55,7 @@ def watched() -> Iterator[Disk]:
         mock.patch("os.fdatasync", after(os.fdatasync, disk.synced)),
         mock.patch("os.replace", after(os.replace, disk.moved)),
         mock.patch("os.rename", after(os.rename, disk.moved)),
+        mock.patch("os.link", after(os.link, lambda _, target: disk.made(target))),
         mock.patch("os.mkdir", after(os.mkdir, lambda path, *_: disk.made(path))),
     ):
         yield disk

@@ -60,9 +60,9 @@ def test_consumers_are_the_frontend_subscriptions_of_a_channel(city: Store) -> N
     fire, _ = city.subscriptions.subscribe("bob", "by_type", {"type": "fire"}, None)
     city.subscriptions.subscribe("bob", "alerts", {"type": "fire"}, None)
     wanted = [
-        Consumer(ann.id, "by_type", ann.backend.id, 0, 3),
-        Consumer(bob.id, "by_type", ann.backend.id, 3, 3),
-        Consumer(fire.id, "by_type", fire.backend.id, 0, 0),
+        Consumer(ann.id, "by_type", ann.backend.id, 0, 3, "ann"),
+        Consumer(bob.id, "by_type", ann.backend.id, 3, 3, "bob"),
+        Consumer(fire.id, "by_type", fire.backend.id, 0, 0, "bob"),
     ]
     assert city.deliveries.consumers("by_type") == wanted
     assert city.deliveries.consumers("by_type", {ann.backend.id}) == wanted[:2]

@@ -42,6 +42,27 @@ def test_a_backend_subscription_of_many_is_told_once(city: Store) -> None:
     assert heads == [Head(made.backend.id, made.backend.epoch, 1)]
 
 
+def test_a_brokers_subscriptions_come_by_pages_of_some_number_and_bytes(city: Store) -> None:
+    made = [
+        city.subscriptions.subscribe("alice", "by_type", {"type": kind * 100}, "north")[0]
+        for kind in "abcde"
+    ]
+    city.subscriptions.subscribe("alice", "by_type", {"type": "elsewhere"}, "south")
+    page = city.subscriptions.page_of_broker
+    for limit, most_bytes in ((2, 1 << 20), (100, 201)):  # {"type":"aaa…"}: 111 bytes
+        first = page("north", 0, limit, most_bytes)
+        assert (first.subscriptions, first.upto) == (made[:2], made[1].id)
+        assert first.sequence == city.sequence()
+        second = page("north", made[1].id, limit, most_bytes)
+        assert (second.subscriptions, second.upto) == (made[2:4], made[3].id)
+        assert page("north", made[3].id, limit, most_bytes)[1:] == (made[4:], None)
+    assert page("north", 0, 100, 0)[1:] == (made[:1], made[0].id)  # one at least
+    assert page("north", 0, 5, 1 << 20)[1:] == (made, None)
+    assert page("north", made[4].id, 5, 1 << 20)[1:] == ([], None)
+    with pytest.raises(NotFound):
+        page("ghost", 0, 5, 1)
+
+
 def test_a_move_is_a_departure_here_and_a_head_there(city: Store) -> None:
     made, _ = city.subscriptions.subscribe("alice", "by_type", FLOOD, "north")
     city.runs.commit_run(Run("by_type", "b1", 1, 2), [(made.backend.id, b"{}")])

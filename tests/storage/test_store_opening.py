@@ -125,7 +125,10 @@ def test_a_server_that_is_set_to_forget_at_a_power_cut_is_told(
 ) -> None:
     """As the servers of tests are."""
     with Store.open(server.fresh()) as store:
-        assert store.risk in ("fsync is off", "innodb_flush_log_at_trx_commit is 2")
+        assert store.risk in (
+            "fsync is off: set fsync=on",
+            "innodb_flush_log_at_trx_commit is 2: set innodb_flush_log_at_trx_commit=1",
+        )
     with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
         assert store.risk is None
 

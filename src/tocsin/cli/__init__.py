@@ -12,6 +12,7 @@ import typer
 
 from tocsin import __version__, extras
 from tocsin.cli import (
+    backup,
     chaos,
     configuration,
     data,
@@ -23,6 +24,7 @@ from tocsin.cli import (
     repair,
     services,
     simulate,
+    status,
 )
 from tocsin.cli.output import complain
 from tocsin.errors import MISCONFIGURED, NotInstalled, SettingError, TocsinError
@@ -32,6 +34,7 @@ _PARTS: tuple[tuple[Callable[[typer.Typer], None], str | None], ...] = (
     (configuration.register, None),
     (keys.register, "server"),
     (data.register, None),
+    (status.register, None),
     (demo.register, "server"),
     (lab.register, "lab"),
     (plan.register, "lab"),
@@ -39,6 +42,7 @@ _PARTS: tuple[tuple[Callable[[typer.Typer], None], str | None], ...] = (
     (simulate.register, "server"),
     (chaos.register, "server"),
     (repair.register, "server"),
+    (backup.register, "server"),
 )
 """All commands, and the extra that those of a part need."""
 

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from msgspec import Struct
 
+from tocsin.cli.commands import command
 from tocsin.cli.data import CLUSTER, ClusterUrl, Token, required
 from tocsin.cli.output import out, show_table
 from tocsin.errors import InvalidInput
@@ -94,67 +96,67 @@ def remove(
         out.print(f"removed {kid}", highlight=False)
 
 
-@app.command()
-def revoke(
-    kid: Kids = None,
-    subject: Subjects = None,
-    token_id: Tokens = None,
-    cluster: ClusterUrl = CLUSTER,
-    token: Token = "",
-    file: RevokedFile = None,
-) -> None:
+class Named(Struct, frozen=True, kw_only=True):
+    """Whose tokens a command is about."""
+
+    kid: Kids = None
+    subject: Subjects = None
+    token_id: Tokens = None
+
+    def texts(self) -> Revoked:
+        if not (self.kid or self.subject or self.token_id):
+            raise InvalidInput(
+                "nothing is named", field="kid", hint="give --kid, --subject or --token-id"
+            )
+        return Revoked(self.kid or [], self.subject or [], self.token_id or [])
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where it is written down what is revoked."""
+
+    cluster: ClusterUrl = CLUSTER
+    token: Token = ""
+    file: RevokedFile = None
+
+
+def revoke(named: Named, place: Place) -> None:
     """Take some tokens no longer. The cluster tells its brokers; connections end in seconds."""
-    _change(RevocationChange(revoke=_named(kid, subject, token_id)), cluster, token, file)
+    _change(RevocationChange(revoke=named.texts()), place)
 
 
-@app.command()
-def restore(
-    kid: Kids = None,
-    subject: Subjects = None,
-    token_id: Tokens = None,
-    cluster: ClusterUrl = CLUSTER,
-    token: Token = "",
-    file: RevokedFile = None,
-) -> None:
+def restore(named: Named, place: Place) -> None:
     """Take again what was revoked."""
-    _change(RevocationChange(restore=_named(kid, subject, token_id)), cluster, token, file)
+    _change(RevocationChange(restore=named.texts()), place)
 
 
-@app.command()
-def revoked(cluster: ClusterUrl = CLUSTER, token: Token = "", file: RevokedFile = None) -> None:
+def revoked(place: Place) -> None:
     """List what is revoked."""
     from tocsin.service.keys.revocations import read_revoked
 
-    if file is not None:
-        _show(read_revoked(file))
+    if place.file is not None:
+        _show(read_revoked(place.file))
     else:
-        _show(asyncio.run(_call(cluster, required(token), "GET", None)))
+        _show(asyncio.run(_call(place, "GET", None)))
 
 
-def _named(
-    kids: list[str] | None, subjects: list[str] | None, token_ids: list[str] | None
-) -> Revoked:
-    if not (kids or subjects or token_ids):
-        raise InvalidInput(
-            "nothing is named", field="kid", hint="give --kid, --subject or --token-id"
-        )
-    return Revoked(kids or [], subjects or [], token_ids or [])
+for function in (revoke, restore, revoked):
+    app.command()(command(function))
 
 
-def _change(change: RevocationChange, cluster: str, token: str, file: Path | None) -> None:
+def _change(change: RevocationChange, place: Place) -> None:
     from tocsin.service.keys.revocations import changed_by, read_revoked, write_revoked
 
-    if file is not None:
-        write_revoked(file, changed_by(read_revoked(file), change))
-        _show(read_revoked(file))
+    if place.file is not None:
+        write_revoked(place.file, changed_by(read_revoked(place.file), change))
+        _show(read_revoked(place.file))
     else:
-        _show(asyncio.run(_call(cluster, required(token), "POST", change)))
+        _show(asyncio.run(_call(place, "POST", change)))
 
 
-async def _call(cluster: str, token: str, method: str, change: RevocationChange | None) -> Revoked:
+async def _call(place: Place, method: str, change: RevocationChange | None) -> Revoked:
     from tocsin.client.http import Http
 
-    http = Http(cluster, token)
+    http = Http(place.cluster, required(place.token))
     try:
         return await http.call(
             method,

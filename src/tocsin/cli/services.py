@@ -22,6 +22,7 @@ from tocsin.cli.commands import command
 from tocsin.cli.jars import ensure_jars
 from tocsin.cli.options import Caching, Config, Data, Set, Storage, data_directory, settings_from
 from tocsin.cli.output import complain, err, out
+from tocsin.cli.status import cluster_status
 from tocsin.errors import MISCONFIGURED, Conflict, Damaged
 from tocsin.service.secret import ensure_secret, find_secret, takes_secret
 from tocsin.settings import Settings
@@ -102,6 +103,7 @@ async def _up(settings: Settings, brokers: int) -> None:
             return
         await starting
         scopes = ("publish", "subscribe", "admin")
+        token = system.token("me", *scopes) if takes_secret(settings) else ""
         out.print(f"data         {settings.data.absolute()}", soft_wrap=True)
         out.print(
             f"cluster      {system.cluster_url}   (routes: {system.inner_urls['cluster']}/docs)"
@@ -111,8 +113,12 @@ async def _up(settings: Settings, brokers: int) -> None:
             out.print(f"{name:<12} {url}")
         if settings.authority:
             out.print(f"authority    {settings.authority}", soft_wrap=True)
-        if takes_secret(settings):
-            token = system.token("me", *scopes)
+        if settings.inner_scope == "none" or (token and settings.inner_scope in scopes):
+            inner = system.inner_urls["cluster"]
+            said = await cluster_status(inner, token, settings.authority)
+            for warning in said.warnings:
+                out.print(f"warning      {warning}", soft_wrap=True)
+        if token:
             out.print(f"token        {token}", soft_wrap=True)
             if not await _grants_decide(system.cluster_url, token, settings.authority):
                 out.print(f"grants       {NOTHING_GRANTED}", soft_wrap=True)

@@ -11,6 +11,7 @@ references into the shared log, and remembers in Kafka what was acknowledged.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from typing import Any, Self
@@ -26,10 +27,13 @@ from confluent_kafka import (
 )
 from msgspec import Struct
 
+from tocsin.client.http import Token, current
 from tocsin.client.log_order import LogOrder
 from tocsin.errors import InvalidInput, NotFound, Unavailable
 from tocsin.protocol.consumer_log import LogRecord, MissingResults, decode_log_record, encode
 from tocsin.storage.log.kafka import KafkaAddress, unavailable
+
+log = logging.getLogger("tocsin.client")
 
 WAIT_S = 10.0
 ASK_AGAIN_S = 3.0
@@ -54,20 +58,30 @@ class LoggedResult(Struct, frozen=True):
     too_large: int = 0
 
 
-def consumer_log(log: str, subscription: int, after: int | None = None) -> ConsumerLog:
+def consumer_log(
+    log: str, subscription: int, after: int | None = None, *, token: Token | None = None
+) -> ConsumerLog:
     """Results of the subscription after a position.
 
     `log` is the cluster's own setting. Without `after` it goes on behind the last result that was
-    acknowledged; the first time, give the `marker` that SUBSCRIBE answered with.
+    acknowledged; the first time, give the `marker` that SUBSCRIBE answered with. `token` is the
+    subscriber's: where grants decide, what the log lacks is fetched for no one else.
     """
-    return ConsumerLog(KafkaAddress.parse(log), subscription, after)
+    return ConsumerLog(KafkaAddress.parse(log), subscription, after, token)
 
 
 class ConsumerLog:
     """Iterate over it, from one thread."""
 
-    def __init__(self, address: KafkaAddress, subscription: int, after: int | None) -> None:
+    def __init__(
+        self,
+        address: KafkaAddress,
+        subscription: int,
+        after: int | None,
+        token: Token | None = None,
+    ) -> None:
         self._address = address
+        self._token = token
         self._subscription = subscription
         self._topic = address.consumer_topic(subscription)
         self._consumer = _consumer(address, f"{self._topic}.consumer")
@@ -189,8 +203,11 @@ class ConsumerLog:
         self._bytes_read += len(value)
         try:
             record = decode_log_record(value)
-        except msgspec.DecodeError as error:
-            raise InvalidInput(f"{self._topic} has a record that is not ours: {error}") from None
+        except msgspec.DecodeError as error:  # a result that is hidden by it is asked for again
+            log.warning(
+                "%s has a record at %d that is not Tocsin's: %s", self._topic, offset, error
+            )
+            return
         if record.expired:
             self._order.expired(record.position, offset)
         elif not record.is_result:
@@ -210,7 +227,8 @@ class ConsumerLog:
             self._stuck_since = now
             self._order.ask_again()
         for after, upto in self._order.holes():
-            missing = MissingResults(self._subscription, after, upto)
+            token = current(self._token) if self._token is not None else ""
+            missing = MissingResults(self._subscription, after, upto, token)
             self._producer.produce(self._address.missing_topic, encode(missing))
         self._producer.poll(0)
 

@@ -51,15 +51,17 @@ from tocsin.protocol.cluster import (
 from tocsin.protocol.fields import MOST_RESULTS
 from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, Rejection, StatementResults, Statements
-from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.protocol.queries import FilterQuery, LoadQuery, LogQuery, NewsQuery, SubscriberQuery
 from tocsin.service.multipart import is_form
 from tocsin.service.on_behalf import on_behalf_of
 from tocsin.service.streaming import StreamResponse
 from tocsin.service.web import Call, json_response
 from tocsin.storage.store.results import Range
 from tocsin.storage.store.results import ResultRange as StoredRange
+from tocsin.storage.store.subscriptions import Page
 
 MOST_RANGES = 1000
+MOST_ARGUMENTS_BYTES = 4 * 1024 * 1024  # of one page of a broker's subscriptions
 MOST_RANGES_BYTES = 16 * 1024 * 1024  # one answer; whoever asks goes on behind it
 STALL_S = 10.0  # how long a reader of routed records may leave a piece untaken
 
@@ -175,11 +177,17 @@ class Calls:
 
     async def broker_subscriptions(self, call: Call) -> Any:
         call.identity.require_broker(call.path["name"])
-        sequence, subscriptions = await asyncio.to_thread(
-            self._store.subscriptions.of_broker, call.path["name"]
+        query, stored = call.query(LoadQuery), self._store.subscriptions
+        if query.limit is UNSET:
+            sequence, subscriptions = await asyncio.to_thread(stored.of_broker, call.path["name"])
+            page = Page(sequence, subscriptions, None)
+        else:
+            bounds = query.after, query.limit, MOST_ARGUMENTS_BYTES
+            page = await asyncio.to_thread(stored.page_of_broker, call.path["name"], *bounds)
+        infos = await self._infos(page.subscriptions)
+        return BrokerSubscriptions(
+            infos, sequence=page.sequence, store_id=self._store.shown_id, upto=page.upto
         )
-        infos = await self._infos(subscriptions)
-        return BrokerSubscriptions(infos, sequence=sequence, store_id=self._store.shown_id)
 
     async def attach(self, call: Call) -> Any:
         call.identity.require_broker(call.path["name"])
@@ -308,8 +316,13 @@ class Calls:
     async def log(self, call: Call) -> Any:
         query = call.query(LogQuery)
         upto = None if query.upto is UNSET else query.upto
+        dataset = await asyncio.to_thread(self._store.catalog.dataset, call.path["name"])
+        if not dataset.routed:
+            raise Forbidden(
+                f"dataset {dataset.name} is not ROUTED: its records are no broker's", field="name"
+            )
         read = self._cluster.routing.log_range
-        return await asyncio.to_thread(read, call.path["name"], query.after, upto, query.limit)
+        return await asyncio.to_thread(read, dataset.name, query.after, upto, query.limit)
 
     async def filter(self, call: Call) -> Any:
         asker = await on_behalf_of(call)
@@ -337,6 +350,7 @@ class Calls:
             store_id=self._store.shown_id,
             waits_for=self._store.waits_for,
             trouble=self._cluster.trouble,
+            warnings=self._cluster.warnings,
         )
 
 

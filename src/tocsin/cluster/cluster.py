@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -22,6 +22,7 @@ from tocsin.cluster.attachments import AttachmentStore, Mentions
 from tocsin.cluster.burying import letters_of
 from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.deliveries import Deliveries
+from tocsin.cluster.deliveries.ownership import owner_check
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
@@ -50,12 +51,15 @@ from tocsin.model import (
 )
 from tocsin.protocol.publishing import Published
 from tocsin.service.addresses import checked_address
+from tocsin.service.disks import full_disks
 from tocsin.service.keys.notices import NoticeSecrets
 from tocsin.service.keys.verifier import TokenVerifier
+from tocsin.service.tokens import Identity
 from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
 from tocsin.spark.asking import Record
 from tocsin.spark.engine import Engine
+from tocsin.spark.java_environment import kill_java
 from tocsin.spark.session import runs_in_real_time
 from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
@@ -63,7 +67,7 @@ from tocsin.storage.content import open_content
 from tocsin.storage.data_directory import DataDirectory
 from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.log.kafka import KafkaAddress
-from tocsin.storage.store.incarnation import read_note, write_note
+from tocsin.storage.store.incarnation import Seen, read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 
@@ -72,8 +76,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 COLLECT_EVERY_S = 3600.0
 NOTE_EVERY_S = 10.0
+IDENTIFIED_S = 30.0
+KILL_EVERY_S = 0.1
 STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure starts small
 
 
@@ -105,6 +113,12 @@ class Cluster:
             clock=self.clock.now,
         )
         self.attachments = self._open_attachments(data)
+        self._directories = (
+            data,
+            None if "://" in log_address else Path(log_address),
+            store.directory,
+            self.attachments.content.incoming,
+        )
         self.intake = Intake(
             self.log, self.store.catalog.dataset, settings.record_limit_bytes, self.attachments
         )
@@ -115,7 +129,8 @@ class Cluster:
         self.throttle = Throttle(self.store.quotas)
         self.notice_secrets = NoticeSecrets(settings)
         self.notifier = Notifier(self.store, self.notice_secrets.of, settings.authority)
-        self.deliveries = Deliveries(settings, self.store)
+        owners = owner_check(self.permissions, self._identify)
+        self.deliveries = Deliveries(settings, self.store, owners)
         self.routing = Routing(self.store, self.log, data / "datasets")
         self.subscriptions = Subscriptions(
             self.store,
@@ -133,6 +148,11 @@ class Cluster:
         self._changing = asyncio.Lock()  # one statement at a time changes the catalog
         self._tasks: list[asyncio.Task[None]] = []
 
+    def _identify(self, token: str) -> Identity:
+        """For other threads than the loop's."""
+        asking = self.verifier.identify(token)
+        return asyncio.run_coroutine_threadsafe(asking, self._loop).result(IDENTIFIED_S)
+
     def _open_attachments(self, data: Path) -> AttachmentStore:
         attached = any(attachments_of(dataset) for dataset in self.store.catalog.datasets())
         given, owner = self.settings.attachments, self.store.mark
@@ -148,8 +168,9 @@ class Cluster:
                 meaning="what was found since the backup is found again, as far as records are"
                 " kept; subscriptions and markers are those of the backup",
             )
-        self._noted = self.store.incarnation.seen()
-        write_note(self._data, self._noted)
+        self._noted: Seen | None = None
+        self._unnoted: str | None = None  # why it cannot be noted
+        self._try_to_note()
 
     def _note(self) -> None:
         seen = self.store.incarnation.seen()
@@ -157,15 +178,24 @@ class Cluster:
             write_note(self._data, seen)
             self._noted = seen
 
+    def _try_to_note(self) -> None:
+        try:
+            self._note()
+        except Exception as error:  # a full disk, or the store is away: next time
+            report = log.exception if is_bug(error) else log.warning
+            report("how far the store is was not noted", reason=str(error))
+            self._unnoted = (
+                f"how far the store is cannot be noted in {self._data}, so that one restored from"
+                f" a backup might not be known as such: {error}; let it be written"
+            )
+        else:
+            self._unnoted = None
+
     async def _keep_note(self) -> None:
         """Of how far the store is, from which a restored one is known."""
         while True:
             await asyncio.sleep(NOTE_EVERY_S)
-            try:
-                await asyncio.to_thread(self._note)
-            except Exception as error:  # a full disk, or the store is away: next time
-                report = log.exception if is_bug(error) else log.warning
-                report("how far the store is was not noted", reason=str(error))
+            await asyncio.to_thread(self._try_to_note)
 
     def _match_consumer(self) -> MatchConsumer | None:
         if not runs_in_real_time(self.settings):
@@ -253,11 +283,10 @@ class Cluster:
 
     async def _run_engine(self) -> None:
         """Until it is dead."""
-        engine = await asyncio.to_thread(
-            Engine, self.settings, self.store, self.log, self._committed, self._bury, self.clock
-        )
+        given = self.settings, self.store, self.log, self._committed, self._bury, self.clock
+        engine = await _starting(lambda: Engine(*given))
         try:
-            await asyncio.to_thread(engine.start)
+            await _starting(engine.start)
             self._engine = engine
             self._engine_starts += 1
             log.info("ready", spark=self.settings.master)
@@ -308,11 +337,23 @@ class Cluster:
         lasting = [
             *([] if of_lease is None else [of_lease]),
             *([] if of_spark is None else [of_spark]),
+            *full_disks(self._directories),
+            *(f"dropped file {trouble}" for trouble in self.inbox.troubles.lasting()),
             *([] if self._matches is None else self._matches.troubles.lasting()),
             *(f"dataset {trouble}" for trouble in self.feeds.troubles.lasting()),
             *(f"delivery of channel {trouble}" for trouble in self.deliveries.troubles.lasting()),
         ]
         return "; ".join(lasting) or None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What may lose what was acknowledged, and what to do: records flow all the same."""
+        risk, unnoted = self.store.risk, self._unnoted
+        return [
+            *([] if risk is None else [f"the store may lose commits at a power cut: {risk}"]),
+            *([] if unnoted is None else [unnoted]),
+            *self.log.warnings,
+        ]
 
     @property
     def matches_waiting(self) -> int:
@@ -429,6 +470,20 @@ class Cluster:
         return await self.intake.publish(
             dataset, records, publisher=publisher, source=source, key=key, elsewhere=elsewhere
         )
+
+
+async def _starting(start: Callable[[], T]) -> T:
+    """What starts Spark, on a thread of its own. Who is asked to stop does not wait for Spark:
+    without Java the thread soon ends."""
+    starting = asyncio.create_task(asyncio.to_thread(start))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        while not starting.done():  # Java may be about to be started
+            kill_java()
+            await asyncio.wait({starting}, timeout=KILL_EVERY_S)
+        starting.exception()
+        raise
 
 
 def _refuse_shared_private(channel: Channel) -> None:

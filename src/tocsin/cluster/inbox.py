@@ -18,13 +18,14 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from tocsin import durable
 from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.formats import RawRecord, Unreadable, format_of_file, read
 from tocsin.cluster.intake import OWNED, Intake
 from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import Dataset
 from tocsin.protocol.publishing import Rejection
-from tocsin.storage import durable
+from tocsin.service.trouble import Troubles
 
 log = structlog.get_logger()
 
@@ -40,6 +41,15 @@ class Claim(Struct):
     key: str  # of this file, dropped this time
 
 
+def waiting_files(directory: Path) -> list[Path]:
+    """Whole files in the drop directories that nobody has taken."""
+    return [
+        file
+        for file in sorted(directory.glob("*/*"))
+        if file.is_file() and not file.name.startswith(".") and file.suffix not in UNFINISHED
+    ]
+
+
 class Inbox:
     """Watches the drop directories of all datasets."""
 
@@ -53,6 +63,7 @@ class Inbox:
         self._intake = intake
         self._dataset = dataset
         self._seen: dict[Path, tuple[int, int]] = {}
+        self.troubles = Troubles()  # of files that wait, by dataset and name
 
     def open_dataset(self, name: str) -> None:
         durable.make_directory(self._directory / name)
@@ -77,19 +88,22 @@ class Inbox:
             await self._take_or_refuse(file)
 
     async def _take_or_refuse(self, file: Path) -> None:
+        name = f"{file.parent.name}/{file.name}"
         try:
-            await self._take(file)
-        except InvalidInput as error:
-            self._refuse(file, error)
-        except TocsinError as error:
-            log.warning("a dropped file waits", file=file.name, reason=str(error))
+            try:
+                await self._take(file)
+            except InvalidInput as error:
+                self._refuse(file, error)
+        except (TocsinError, OSError) as error:
+            if self.troubles.put(name, str(error)):
+                log.warning("a dropped file waits", file=name, reason=str(error))
+        else:
+            self.troubles.clear(name)
 
     def _ready(self) -> list[Path]:
         ready = []
         seen: dict[Path, tuple[int, int]] = {}
-        for file in sorted(self._directory.glob("*/*")):
-            if not file.is_file() or file.name.startswith(".") or file.suffix in UNFINISHED:
-                continue
+        for file in waiting_files(self._directory):
             about = file.stat()
             seen[file] = (about.st_size, about.st_mtime_ns)
             if self._seen.get(file) == seen[file]:
@@ -128,7 +142,7 @@ class Inbox:
         durable.make_directory(refused)
         target = _free(refused / file.name)
         durable.move(file, target)
-        target.with_name(target.name + ".reason").write_text(str(error) + "\n")
+        durable.write(target.with_name(target.name + ".reason"), f"{error}\n".encode())
         log.warning("a dropped file was refused", file=file.name, reason=str(error))
 
     def _tell(self, file: Path, rejections: list[Rejection]) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
 from prometheus_client import Gauge
 
-from tocsin.errors import Unavailable
+from tocsin.service.room import Room, Taking, busy
 
 T = TypeVar("T")
 
@@ -36,38 +36,11 @@ class _Waiting(NamedTuple):
     turn: asyncio.Future[None]
 
 
-class Taking:
-    """The room of one body, while it comes in."""
-
-    def __init__(self, bodies: LargeBodies, subject: str) -> None:
-        self._bodies = bodies
-        self._subject = subject
-        self.size_bytes = 0
-
-    def more(self, size_bytes: int) -> None:
-        """So much of it has come, or will come. Raises Unavailable if there is no room."""
-        before = self.size_bytes
-        self.size_bytes += size_bytes
-        if self.size_bytes > SMALL_BYTES:
-            held = before if before > SMALL_BYTES else 0
-            try:
-                self._bodies.hold(self._subject, self.size_bytes - held)
-            except Unavailable:
-                self.size_bytes = before
-                raise
-
-    def done(self) -> None:
-        if self.size_bytes > SMALL_BYTES:
-            self._bodies.hold(self._subject, -self.size_bytes)
-        self.size_bytes = 0
-
-
 class LargeBodies:
     """Of one service."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._most_bytes = _BODIES * limit_bytes
-        self._held: dict[str, int] = {}
+        self._room = Room(_BODIES * limit_bytes, HELD, free_bytes=SMALL_BYTES)
         self._running: set[str] = set()
         self._waiting: deque[_Waiting] = deque()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="large-body")
@@ -75,23 +48,9 @@ class LargeBodies:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    @contextmanager
-    def taking(self, subject: str) -> Iterator[Taking]:
-        taking = Taking(self, subject)
-        try:
-            yield taking
-        finally:
-            taking.done()
-
-    def hold(self, subject: str, size_bytes: int) -> None:
-        mine = self._held.get(subject, 0) + size_bytes
-        total = sum(self._held.values()) + size_bytes
-        if size_bytes > 0 and (total > self._most_bytes or mine > self._most_bytes // 2):
-            raise busy()
-        self._held[subject] = mine
-        if not mine:
-            del self._held[subject]
-        HELD.set(total)
+    def taking(self, subject: str) -> AbstractContextManager[Taking]:
+        """Room for a body of theirs."""
+        return self._room.taking(subject)
 
     async def run(self, subject: str, work: Callable[[], T]) -> T:
         """What `work` returns, done by a thread when it is the subject's turn."""
@@ -131,14 +90,6 @@ class LargeBodies:
                 self._waiting.remove(waiting)
                 self._running.add(waiting.subject)
                 waiting.turn.set_result(None)
-
-
-def busy() -> Unavailable:
-    return Unavailable(
-        "there is no room for another large body just now",
-        field="body",
-        hint="send it again in a moment, or in smaller parts",
-    )
 
 
 def is_small(body: bytes) -> bool:

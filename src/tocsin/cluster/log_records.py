@@ -14,17 +14,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from prometheus_client import Counter
 
 from tocsin.cluster.stored_records import StoredFile
 from tocsin.errors import Gone, NotFound
 from tocsin.model import Dataset
 from tocsin.protocol import log_line
+from tocsin.protocol.unreadable import readable
 from tocsin.storage.log import Reader
 from tocsin.storage.store.data_file import DataFile
 
+STRANGE = Counter("tocsin_strange_records_total", "What others wrote into a dataset's topic")
 PIECE_BYTES = 1024 * 1024
 MOST_LOOKED_AT = 500_000
 _TRIES = 3
+
+
+_decode_record = readable(msgspec.json.Decoder(dict[str, Any]).decode)
 
 
 class Placed(NamedTuple):
@@ -47,15 +53,18 @@ Files = Callable[[str], tuple[DataFile, ...]]
 
 
 def placed(after: int, position: int, body: bytes) -> Placed | None:
-    """A line of the log; None if it is no record after all: others may write into a topic."""
+    """A line of the log; None if it is no record after all: others may write into a topic. Brokers
+    read what is told them as a record, and would ask for what they cannot read for ever."""
     try:
         line = log_line.decode_content(body)
+        record = bytes(line.record)
+        extra = bytes(line.extra)
+        if extra:
+            record = record[:-1] + (b"," if len(record) > 2 else b"") + extra[1:]
+        _decode_record(record)
     except msgspec.DecodeError:
+        STRANGE.inc()
         return None
-    record = bytes(line.record)
-    extra = bytes(line.extra)
-    if extra:
-        record = record[:-1] + (b"," if len(record) > 2 else b"") + extra[1:]
     return Placed(after, position, line.taken_us / 1e6, record)
 
 

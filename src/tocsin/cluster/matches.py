@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from prometheus_client import Counter, Gauge
 
 from tocsin.cluster.worker import Worker
-from tocsin.errors import Unavailable
+from tocsin.errors import TocsinError, Unavailable
 from tocsin.protocol.match import decode_match
 from tocsin.service.trouble import Troubles
 from tocsin.storage.log.kafka import KafkaAddress, Topics
@@ -30,6 +30,7 @@ log = structlog.get_logger()
 
 TAKEN = Counter("tocsin_matches_total", "Matches read from the topic of matches")
 STRANGE = Counter("tocsin_strange_matches_total", "What others wrote into the topic of matches")
+SET_ASIDE = Counter("tocsin_matches_set_aside_total", "Matches that the store cannot take")
 WAITING = Gauge("tocsin_matches_waiting", "Matches in the topic that are not stored yet")
 AGE_SECONDS = Gauge("tocsin_matches_age_seconds", "How long the newest stored match had waited")
 NAME = "matches of real-time channels"
@@ -107,14 +108,45 @@ class MatchConsumer(Worker):
     def _commit(self, topic: str, messages: list[Message]) -> None:
         if not messages:
             return
-        matches = [match for message in messages if (match := self._match(message)) is not None]
-        last = messages[-1].offset()
-        assert last is not None
+        matches = [(_end(message), self._match(message)) for message in messages]
         started = time.perf_counter()
-        for committed in self._store.matches.commit(topic, matches, last + 1):
+        self._store_matches(topic, matches)
+        log.debug("matches taken", count=len(matches), seconds=time.perf_counter() - started)
+
+    def _store_matches(self, topic: str, read: list[tuple[int, Match | None]]) -> None:
+        """Matches, and where the topic goes on behind each. What the store refuses for another
+        reason than that it is away is found by halving, and holds up nothing behind it."""
+        matches = [match for _, match in read if match is not None]
+        end, _ = read[-1]
+        try:
+            self._put(topic, matches, end)
+        except TocsinError:
+            raise
+        except Exception as error:
+            if len(read) == 1:
+                self._set_aside(topic, matches, end, error)
+                return
+            middle = len(read) // 2
+            self._store_matches(topic, read[:middle])
+            self._store_matches(topic, read[middle:])
+
+    def _set_aside(self, topic: str, matches: list[Match], end: int, error: Exception) -> None:
+        """A gap says that the match is missing, if the store takes that; one that does not even
+        take that nothing came is the one that is broken, and raises."""
+        cause = str(error) or type(error).__name__
+        try:
+            self._put(topic, [match._replace(payload=_gap(match, cause)) for match in matches], end)
+        except TocsinError:
+            raise
+        except Exception:
+            self._put(topic, [], end)
+        SET_ASIDE.inc(len(matches))
+        log.error("the store cannot take a match: set aside", offset=end - 1, reason=cause)
+
+    def _put(self, topic: str, matches: list[Match], end: int) -> None:
+        for committed in self._store.matches.commit(topic, matches, end):
             self._on_commit(committed)
         TAKEN.inc(len(matches))
-        log.debug("matches taken", count=len(matches), seconds=time.perf_counter() - started)
 
     def _match(self, message: Message) -> Match | None:
         """None: Spark did not write it. Whatever is read here must be storable, or nothing behind
@@ -128,8 +160,9 @@ class MatchConsumer(Worker):
             return None
         payload = bytes(decoded.payload)
         if len(payload) > self._result_limit_bytes:
+            match = Match(decoded.channel, decoded.backend, decoded.position, b"")
             cause = too_large(len(payload), self._result_limit_bytes)
-            payload = gap_payload(Loss("", decoded.position, decoded.position + 1, 1, cause))
+            return match._replace(payload=_gap(match, cause))
         return Match(decoded.channel, decoded.backend, decoded.position, payload)
 
     def _measure(self, consumer: Consumer, taken: list[Message]) -> None:
@@ -141,3 +174,14 @@ class MatchConsumer(Worker):
         kind, written_ms = taken[-1].timestamp() if taken else (0, 0)
         age_s = time.time() - written_ms / 1000 if kind else 0.0
         AGE_SECONDS.set(max(0.0, age_s))
+
+
+def _end(message: Message) -> int:
+    """Where the topic goes on behind a message."""
+    offset = message.offset()
+    assert offset is not None
+    return offset + 1
+
+
+def _gap(match: Match, cause: str) -> bytes:
+    return gap_payload(Loss("", match.position, match.position + 1, 1, cause))

@@ -1,7 +1,8 @@
 """Tell brokers up to which position their backend subscriptions have results.
 
-Notices are batched per broker, conflated while one is under way, signed, and retried with back-off.
-A notice that never arrives only delays: the broker asks "what is new since" by itself.
+Notices are batched per broker, conflated while one is under way, signed, and retried with back-off
+while the broker is away. One that it refuses, or that we cannot make, is set aside: a notice that
+never arrives only delays, for the broker asks "what is new since" by itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import structlog
 from prometheus_client import Counter
 
 from tocsin.backoff import Backoff
+from tocsin.client.http import PASSING
 from tocsin.client.transport import Transport, distrust, tls
 from tocsin.cluster.broker_news import BrokerNews
 from tocsin.cluster.records import head_news
@@ -39,6 +41,7 @@ ASK_S = 0.1  # how long a head may wait of a backend subscription that the broke
 ANSWERED_S = 5.0
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
+NOT_NOW = frozenset({401, 408, 429, *PASSING})  # 401: until it has our secret, or the time
 HEADS_AT_MOST = 5000  # of a notice, and departures: with what is pushed, what a broker takes
 
 
@@ -68,6 +71,11 @@ def _parts(
     for start in range(0, max(len(news), len(detached)), HEADS_AT_MOST):
         end = start + HEADS_AT_MOST
         yield news[start:end], list(detached[start:end])
+
+
+def _is_refused(error: httpx.HTTPError) -> bool:
+    """Whether the broker answered that it will not take the notice, now or later."""
+    return isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in NOT_NOW
 
 
 class Notifier:
@@ -133,24 +141,31 @@ class Notifier:
             await asyncio.sleep(max(0.0, sent_at + GATHER_S - time.monotonic()))
             sent_at = time.monotonic()
             known.wake.clear()
-            heads, doubtful = known.begin()
-            answer: StoredNews | None = None
-            if doubtful:
-                try:
-                    answer = await self._ask(known)
-                except TocsinError as error:
-                    log.warning("a notice could not be made", broker=known.name, reason=str(error))
-                    known.put_back(heads)
-                    await asyncio.sleep(FIRST_RETRY_S)
-                    known.ask()
-                    continue
-            else:
-                known.ask_later()
-            news, pushed, detached = known.finish(heads, answer)
-            for heads_part, detached_part in _parts(news, detached):
-                pushing = [head_news(head, pushed.up_to(head)) for head in heads_part]
-                notice = News(known.since, pushing, detached_part, self._store.shown_id)
-                await self._send(known, msgspec.json.encode(notice))
+            try:
+                await self._tell_news(known)
+            except Exception:  # a fault of ours: the broker asks by itself, and the next one goes
+                NOTICES.labels(known.name, "set aside").inc()
+                log.exception("a notice is set aside", broker=known.name)
+
+    async def _tell_news(self, known: _Known) -> None:
+        heads, doubtful = known.begin()
+        answer: StoredNews | None = None
+        if doubtful:
+            try:
+                answer = await self._ask(known)
+            except TocsinError as error:
+                log.warning("a notice could not be made", broker=known.name, reason=str(error))
+                known.put_back(heads)
+                await asyncio.sleep(FIRST_RETRY_S)
+                known.ask()
+                return
+        else:
+            known.ask_later()
+        news, pushed, detached = known.finish(heads, answer)
+        for heads_part, detached_part in _parts(news, detached):
+            pushing = [head_news(head, pushed.up_to(head)) for head in heads_part]
+            notice = News(known.since, pushing, detached_part, self._store.shown_id)
+            await self._send(known, msgspec.json.encode(notice))
 
     async def _ask(self, known: _Known) -> StoredNews:
         """What the store says is new for a broker."""
@@ -158,7 +173,7 @@ class Notifier:
         return await asyncio.to_thread(news, known.name, known.since)
 
     async def _send(self, known: _Known, body: bytes) -> None:
-        """Retry until it is through; what is new meanwhile is in the next notice."""
+        """Retry until it is through, or refused; what is new meanwhile is in the next notice."""
         backoff = Backoff(Random(), FIRST_RETRY_S, LONGEST_RETRY_S)
         while True:
             headers = {
@@ -169,6 +184,10 @@ class Notifier:
             try:
                 await self._post(f"{known.url}/v1/notices", body, headers)
             except httpx.HTTPError as error:
+                if _is_refused(error):
+                    NOTICES.labels(known.name, "set aside").inc()
+                    log.error("a broker refuses a notice: set aside", reason=str(error))
+                    return
                 NOTICES.labels(known.name, "failed").inc()
                 self._tell(known, error)
                 await asyncio.sleep(backoff.next_s())

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tocsin import durable
 from tocsin.backoff import Backoff
 from tocsin.errors import Unavailable
 from tocsin.protocol.cluster import ClusterStatus
@@ -25,7 +26,7 @@ from tocsin.service.listener import Listener
 from tocsin.service.tls import Certificate
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
-from tocsin.storage import durable
+from tocsin.storage.backup.notes import require_startable
 from tocsin.storage.log import check_reachable
 from tocsin.storage.store.store import Store
 
@@ -38,7 +39,7 @@ async def opened_store(
     settings: Settings, listener: Listener, certificate: Certificate | None = None
 ) -> Store:
     try:
-        return await asyncio.to_thread(_open, settings)
+        return await asyncio.to_thread(open_store, settings)
     except Unavailable as error:
         waiting = _Waiting(error)
     # Serving closes what it is given.
@@ -47,7 +48,7 @@ async def opened_store(
         while True:
             await asyncio.sleep(backoff.next_s())
             try:
-                store = await asyncio.to_thread(_open, settings)
+                store = await asyncio.to_thread(open_store, settings)
             except Unavailable as error:
                 waiting.reason = error
             else:
@@ -55,8 +56,9 @@ async def opened_store(
                 return store
 
 
-def _open(settings: Settings) -> Store:
+def open_store(settings: Settings) -> Store:
     data = Path(settings.data).absolute()
+    require_startable(data)
     durable.make_directory(data)
     check_reachable(settings.log)
     address = settings.store or f"sqlite:///{data / 'store.db'}"

@@ -50,7 +50,7 @@ from tocsin.protocol.cluster import (
 )
 from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, StatementResults, Statements
-from tocsin.protocol.queries import FilterQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.protocol.queries import FilterQuery, LoadQuery, LogQuery, NewsQuery, SubscriberQuery
 from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.exposure import exposure_of
 from tocsin.service.hosting import hosting, scheme
@@ -138,8 +138,9 @@ def _broker_routes(c: Calls) -> list[Route]:
             mine + "/subscriptions",
             c.broker_subscriptions,
             broker,
-            "the frontend subscriptions that a broker serves",
+            "the frontend subscriptions that a broker serves, by pages",
             answers=BrokerSubscriptions,
+            query=LoadQuery,
         ),
         Route("POST", mine + "/attach", c.attach, broker, arriving, AttachRequest, Arrived),
         Route("GET", mine + "/news", c.news, broker, news, answers=News, query=NewsQuery),

@@ -6,7 +6,6 @@ whoever may read the authority's key can pretend to be any server to those who t
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
+from tocsin import durable
 from tocsin.errors import InvalidInput, SettingError
 
 VALID_DAYS = 397  # clients such as browsers refuse certificates that live longer
@@ -75,8 +75,8 @@ def make_certificates(
             )
             .sign(signer_key, hashes.SHA256())
         )
-        _write(made.certificate_key, _key_bytes(key), secret=True)
-        _write(made.certificate, certificate.public_bytes(Encoding.PEM))
+        durable.write(made.certificate_key, _key_bytes(key), mode=durable.OWNER)
+        durable.write(made.certificate, certificate.public_bytes(Encoding.PEM))
     except OSError as error:
         raise SettingError(
             f"cannot keep certificates in {directory}: {error.strerror}", field="out"
@@ -120,8 +120,8 @@ def _authority(file: Path, key_file: Path) -> tuple[x509.Certificate, ec.Ellipti
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA256())
     )
-    _write(key_file, _key_bytes(key), secret=True)
-    _write(file, certificate.public_bytes(Encoding.PEM))
+    durable.write(key_file, _key_bytes(key), mode=durable.OWNER)
+    durable.write(file, certificate.public_bytes(Encoding.PEM))
     return certificate, key
 
 
@@ -179,14 +179,3 @@ def _alternatives(names: Iterable[str]) -> list[x509.GeneralName]:
 
 def _key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write(file: Path, content: bytes, *, secret: bool = False) -> None:
-    """Aside, then renamed: who watches the file never sees half of it."""
-    aside = file.with_name(file.name + ".part")
-    aside.unlink(missing_ok=True)
-    with os.fdopen(
-        os.open(aside, os.O_WRONLY | os.O_CREAT, 0o600 if secret else 0o644), "wb"
-    ) as to:
-        to.write(content)
-    aside.replace(file)

@@ -6,13 +6,13 @@ The file is replaced whole and readable by its owner alone.
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from tocsin import durable
 from tocsin.errors import Conflict, InvalidInput
 from tocsin.system.processes import Process
 
@@ -48,13 +48,8 @@ class State:
             ) from None
 
     def save(self) -> None:
-        part = self._file.with_suffix(".part")
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as writing:
-            writing.write(msgspec.json.format(msgspec.json.encode(self.records)))
-            writing.flush()
-            os.fsync(handle)
-        part.rename(self._file)
+        text = msgspec.json.format(msgspec.json.encode(self.records))
+        durable.write(self._file, text, mode=durable.OWNER)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from tocsin.protocol.fields import (
     Upto,
     about,
 )
+from tocsin.protocol.unreadable import readable
 
 SUBSCRIBER_TOKEN = "Tocsin-Subscriber-Token"
 """The header in which a broker passes on the token of the subscriber for whom it asks."""
@@ -69,10 +70,14 @@ class Arrived(SubscriptionList, frozen=True, kw_only=True):
 
 
 class BrokerSubscriptions(SubscriptionList, frozen=True, kw_only=True):
-    """All frontend subscriptions that a broker serves, as of `sequence`."""
+    """Frontend subscriptions that a broker serves, as of `sequence`: all, or a page of them, by
+    number. What changes while pages are read is news since the sequence of the first."""
 
     sequence: Sequence
     store_id: StoreId | None = None
+    upto: Annotated[
+        int | None, about("up to this number there are no others; null: nor are there behind it")
+    ] = None
 
 
 class SubscriptionRequest(Interest, frozen=True, forbid_unknown_fields=True):
@@ -194,9 +199,9 @@ class RoutedLine(Struct, Generic[V], frozen=True, omit_defaults=True):
 
 
 encode_lines: Callable[[Iterable[RoutedLine[Raw]]], bytes] = msgspec.json.Encoder().encode_lines
-decode_line: Callable[[bytes | str], RoutedLine[dict[str, Any]]] = msgspec.json.Decoder(
-    RoutedLine[dict[str, Any]]
-).decode
+decode_line: Callable[[bytes | str], RoutedLine[dict[str, Any]]] = readable(
+    msgspec.json.Decoder(RoutedLine[dict[str, Any]]).decode
+)
 
 
 class AttachmentReading(Struct, frozen=True):
@@ -215,6 +220,9 @@ class ClusterStatus(Struct, frozen=True, kw_only=True):
     store_id: StoreId | None = None
     waits_for: Annotated[str | None, about("what must come first: the store, for example")] = None
     trouble: Annotated[str | None, about("why records do not flow")] = None
+    warnings: Annotated[
+        list[str], about("what may lose what was acknowledged, and what to do about it")
+    ] = []
 
 
 class DatasetList(Struct, frozen=True):

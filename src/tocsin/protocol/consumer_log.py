@@ -18,6 +18,9 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from tocsin.protocol.fields import Number
+from tocsin.protocol.unreadable import readable
+
 VERSION = 1
 
 NULL = Raw(b"null")
@@ -40,13 +43,14 @@ class LogRecord(Struct, frozen=True, omit_defaults=True):
         return self.value is not UNSET or self.shared is not None
 
 
-class MissingResults(Struct, frozen=True):
+class MissingResults(Struct, frozen=True, omit_defaults=True):
     """A message of the topic of the missing: a consumer lacks results with after < position <=
-    upto."""
+    upto. `token`: its subscriber's, who is asked for it where grants decide."""
 
-    subscription: int
-    after: int
-    upto: int
+    subscription: Number
+    after: Number
+    upto: Number
+    token: str = ""
 
 
 class TopicResult(Struct, frozen=True, omit_defaults=True):
@@ -70,8 +74,8 @@ class Progress(Struct, frozen=True):
 
 
 encode = msgspec.json.Encoder().encode
-decode_log_record = msgspec.json.Decoder(LogRecord).decode
-decode_missing_results = msgspec.json.Decoder(MissingResults).decode
+decode_log_record = readable(msgspec.json.Decoder(LogRecord).decode)
+decode_missing_results = readable(msgspec.json.Decoder(MissingResults).decode)
 decode_progress = msgspec.json.Decoder(Progress).decode
 
 

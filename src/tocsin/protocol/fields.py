@@ -16,6 +16,9 @@ def about(text: str) -> Meta:
 MOST_RESULTS = 10_000
 """Of results or records that one answer holds."""
 
+Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+"""What a database, and Kafka, can hold: whoever takes numbers from strangers asks for no more."""
+
 Ref = Annotated[int | str, about("chosen by whoever asks; the answer repeats it")]
 SubscriptionId = Annotated[int, about("a frontend subscription")]
 BackendId = Annotated[

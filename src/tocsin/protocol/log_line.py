@@ -28,6 +28,8 @@ from zlib import crc32
 import msgspec
 from msgspec import Raw, Struct, field
 
+from tocsin.protocol.unreadable import readable
+
 VERSION = 1
 
 POSITION = "p"  # where the line begins, in bytes from the start of its dataset's log
@@ -93,7 +95,7 @@ class Content(Struct, frozen=True):
     extra: Raw = field(name=EXTRA, default=Raw(b""))
 
 
-_decode_content = msgspec.json.Decoder(Content).decode
+_decode_content = readable(msgspec.json.Decoder(Content).decode)
 
 
 def encode_head(head: RequestHead) -> bytes:

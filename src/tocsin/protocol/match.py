@@ -13,19 +13,30 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
+from tocsin.protocol.fields import Number
+from tocsin.protocol.unreadable import readable
+
 VERSION = 1
 _T = TypeVar("_T")
 
 
 class MatchMessage(Struct, frozen=True):
     channel: str = field(name="c")
-    backend: int = field(name="b")  # whom it is for
-    position: int = field(name="p")  # of the record that matched, in its dataset's log
+    backend: Number = field(name="b")  # whom it is for
+    position: Number = field(name="p")  # of the record that matched, in its dataset's log
     payload: Raw = field(name="v")  # the result, a JSON object
 
 
-decode_match = msgspec.json.Decoder(MatchMessage).decode
-"""Raises msgspec.DecodeError for what somebody else wrote to the topic."""
+_decode = readable(msgspec.json.Decoder(MatchMessage).decode)
+_decode_payload = readable(msgspec.json.Decoder(dict).decode)
+
+
+def decode_match(value: bytes) -> MatchMessage:
+    """Raises msgspec.DecodeError for what somebody else wrote to the topic: of a match of ours the
+    payload can be read, too."""
+    match = _decode(value)
+    _decode_payload(bytes(match.payload))
+    return match
 
 
 def match_template(

@@ -57,6 +57,14 @@ class LedByQuery(AttachmentQuery, frozen=True):
     position: Position | UnsetType = UNSET
 
 
+class LoadQuery(Struct, frozen=True):
+    """Of a page of a broker's subscriptions: those behind a number. Without a limit the answer has
+    all: brokers of older versions know no pages."""
+
+    after: SubscriptionId = 0
+    limit: Limit | UnsetType = UNSET
+
+
 class NewsQuery(Struct, frozen=True):
     """Of a broker's news."""
 

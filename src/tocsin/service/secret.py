@@ -6,14 +6,14 @@ Also for commands of the client's installation: needs nothing that it has not.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from pathlib import Path
 
 import msgspec
 
+from tocsin import durable
 from tocsin.errors import SettingError
-from tocsin.service.tokens import check_secret
+from tocsin.service.tokens import MINIMUM_SECRET_CHARACTERS, check_secret
 from tocsin.settings import Settings
 
 
@@ -35,13 +35,23 @@ def ensure_secret(settings: Settings) -> Settings:
 
 def kept_secret(file: Path) -> str:
     """What the file holds; a new secret for its owner's eyes only if there is no such file."""
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as writing:
-                writing.write(secrets.token_hex(32))
-    return file.read_text().strip()
+    try:
+        if not file.exists():
+            durable.make_directory(file.parent)
+            with contextlib.suppress(FileExistsError):
+                durable.create(file, secrets.token_hex(32).encode(), mode=durable.OWNER)
+        secret = file.read_text().strip()
+    except OSError as error:
+        raise SettingError(
+            f"cannot keep a secret in {file}: {error.strerror}", field="data"
+        ) from None
+    if len(secret) < MINIMUM_SECRET_CHARACTERS:
+        raise SettingError(
+            f"{file} holds no secret: it has {len(secret)} characters",
+            field="secret",
+            hint=f"write one of at least {MINIMUM_SECRET_CHARACTERS} into it, or delete it",
+        )
+    return secret
 
 
 def find_secret(settings: Settings) -> Settings:

@@ -192,6 +192,9 @@ class _Listening(ssl.SSLContext):
     """Answers plain HTTP in plain HTTP: to be cut off would tell its sender nothing."""
 
     sslobject_class: type[ssl.SSLObject]
+    # aiofastnet, on which WebSockets travel, would call OpenSSL past this context: then no plain
+    # answer is given, and no renewed certificate taken up.
+    _aiofastnet_force_fallback_ssl = True
 
     def wrap_bio(
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *given: Any, **named: Any

@@ -25,6 +25,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tocsin import durable
 from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_named
 from tocsin.protocol.failure import error_body
 from tocsin.protocol.health import Health
@@ -314,7 +315,10 @@ async def _answer(
         answer = await route.handler(Call(route, request, identity, limit_bytes, verifier))
     except TocsinError as error:
         return error_response(error)
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in durable.FULL:
+            log.error("a disk is full", path=route.path, reason=str(error))
+            return error_response(durable.not_written("what was asked for", error))
         log.exception("a call failed", path=route.path, method=route.method)
         return error_response(TocsinError("an internal error; the service's log has the details"))
     return answer if isinstance(answer, Response) else json_response(answer, route.status)

@@ -43,7 +43,7 @@ from tocsin.spark.tables import TableLimits, Tables
 from tocsin.spark.warm_up import warm_up
 from tocsin.sql import CreateChannel
 from tocsin.storage.log import PublicationLog, Reader, open_reader
-from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.storage.log.kafka import KafkaAddress, KafkaReader
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 
@@ -156,12 +156,14 @@ class Engine:
             return None
         directory = self._data / "real-time"
         shutil.rmtree(directory, ignore_errors=True)  # checkpoints of queries that are no more
+        address = KafkaAddress.parse(settings.log)
         config = RealTimeConfig(
-            KafkaAddress.parse(settings.log),
+            address,
             jdbc,
             directory,
             batch_s=settings.real_time_batch_s,
             slots=settings.real_time_slots,
+            base=KafkaReader(address).base,
         )
         queries = RealTime(
             self._spark, config, self._store.catalog.dataset, self._open_in, self._query_troubles

@@ -32,13 +32,25 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+_STARTED: list[Popen[bytes]] = []
+"""The newest Java; pyspark tells nobody of it before it answers."""
+
+
+def kill_java() -> None:
+    """Be it still starting: whoever waits for it hears that it has ended."""
+    for java in _STARTED:
+        java.kill()
+
+
 @contextmanager
 def java_sees_what_is_allowed() -> Iterator[None]:
     """While this lasts, pyspark starts Java with what is passed on. It offers no other way: it
     gives Java all of `os.environ`, which is not ours to empty, for other threads read it."""
 
     def start(command: list[str], **options: Any) -> Popen[bytes]:
-        return Popen(command, **{**options, "env": passed_on(options["env"])})
+        java = Popen(command, **{**options, "env": passed_on(options["env"])})
+        _STARTED[:] = [java]
+        return java
 
     names = vars(java_gateway)
     given, names["Popen"] = names["Popen"], start

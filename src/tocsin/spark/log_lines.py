@@ -26,8 +26,6 @@ _AFTER_POSITION = (
     f"substring(value, {_POSITION_AT} + length({_DIGITS}), {len(log_line.FILLER_START)})"
 )
 _FILLER = f"({_AFTER_POSITION} = '{log_line.FILLER_START}')"
-# `log_line.message_body` in SQL
-_KAFKA_BODY = f"concat('{log_line.BODY_START}', offset, ',', substring(CAST(value AS STRING), 2))"
 
 
 def log_lines(spark: SparkSession, log: Reader, dataset: str, start: int, end: int) -> DataFrame:
@@ -41,24 +39,30 @@ def log_lines(spark: SparkSession, log: Reader, dataset: str, start: int, end: i
     from tocsin.storage.log.kafka import KafkaReader
 
     assert isinstance(log, KafkaReader)
-    topic = log.kafka.topic(dataset)
+    topic, base = log.kafka.topic(dataset), log.base(dataset)
     return (
         spark.read.format("kafka")
         .options(**kafka_options(log.kafka))
         .option("subscribe", topic)
-        .option("startingOffsets", _offsets(topic, start))
-        .option("endingOffsets", _offsets(topic, end))
+        .option("startingOffsets", _offsets(topic, start - base))
+        .option("endingOffsets", _offsets(topic, end - base))
         .load()
-        .transform(keep_records)
+        .transform(keep_records, base)
     )
 
 
-def keep_records(messages: DataFrame) -> DataFrame:
+def keep_records(messages: DataFrame, base: int = 0) -> DataFrame:
     """Of the messages of a dataset's topic those that are records, as JSON in the column `line`.
-    Others may have written there too."""
+    Others may have written there too. Positions count from the dataset's `base`."""
     return messages.where(
         F.col("value").cast("string").rlike(f"^{log_line.MESSAGE_PATTERN}")
-    ).selectExpr(f"{_KAFKA_BODY} AS {LINE}")
+    ).selectExpr(f"{_message_body(base)} AS {LINE}")
+
+
+def _message_body(base: int) -> str:
+    """`log_line.message_body` in SQL."""
+    rest = "substring(CAST(value AS STRING), 2)"
+    return f"concat('{log_line.BODY_START}', offset + {base}L, ',', {rest})"
 
 
 def kafka_options(address: KafkaAddress) -> dict[str, str]:

@@ -91,6 +91,7 @@ class RealTimeConfig(Struct, frozen=True):
     directory: Path  # for the checkpoints that Spark wants
     batch_s: float  # how long a batch lasts
     slots: int  # how many queries may run
+    base: Callable[[str], int]  # of a dataset's positions, which are offsets behind it
 
 
 class RealTime:
@@ -114,6 +115,7 @@ class RealTime:
         self._troubles = troubles
         self._batch_s = config.batch_s
         self._slots = config.slots
+        self._base = config.base
         self._feeds: dict[str, _Feed] = {}
         self._lock = threading.RLock()
 
@@ -279,7 +281,10 @@ class RealTime:
 
     def _offset(self, feed: _Feed, text: str | None) -> Position | None:
         offsets = msgspec.json.decode(text or "null")
-        return None if offsets is None else int(offsets[self._kafka.topic(feed.dataset)]["0"])
+        if offsets is None:
+            return None
+        offset = int(offsets[self._kafka.topic(feed.dataset)]["0"])
+        return offset + self._base(feed.dataset)
 
     def _reached(self, feed: _Feed) -> Position:
         return min((running.reached for running in feed.queries.values()), default=feed.begin)
@@ -291,14 +296,14 @@ class RealTime:
         return _Running(query, begin, checkpoint)
 
     def _begin(self, feed: _Feed, mask: Mask, begin: Position, checkpoint: Path) -> StreamingQuery:
-        topic = self._kafka.topic(feed.dataset)
+        topic, base = self._kafka.topic(feed.dataset), self._base(feed.dataset)
         lines = (
             self._spark.readStream.format("kafka")
             .options(**kafka_options(self._kafka))
             .option("subscribe", topic)
-            .option("startingOffsets", msgspec.json.encode({topic: {"0": begin}}).decode())
+            .option("startingOffsets", msgspec.json.encode({topic: {"0": begin - base}}).decode())
             .load()
-            .transform(keep_records)
+            .transform(keep_records, base)
         )
         part = feed.compiled.streaming_part(mask)
         records = parse(lines, self._dataset(feed.dataset))

@@ -18,8 +18,8 @@ from typing import Protocol
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from tocsin import durable
 from tocsin.protocol.columns import RECEIVED_AT
-from tocsin.storage import durable
 from tocsin.storage.store.data_file import DataFile
 
 STAGING = ".staging-"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -19,7 +20,7 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tocsin.errors import NotFound
+from tocsin import durable
 from tocsin.model import Dataset
 from tocsin.protocol.columns import POSITION
 from tocsin.protocol.log_line import taken_us
@@ -33,7 +34,7 @@ from tocsin.spark.records import (
     schema_of,
 )
 from tocsin.spark.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
-from tocsin.storage import durable
+from tocsin.storage.flushed import Flushes, stored_end, window_end
 from tocsin.storage.log import Reader
 from tocsin.storage.store.data_file import DataFile
 
@@ -69,7 +70,7 @@ class Tables:
         self._clock = clock
         self._maintenance = Lock()  # one flush, compaction or sweep at a time
         self._parquet: dict[tuple[str, str], tuple[tuple[str, ...], DataFrame]] = {}
-        self._flushed: dict[str, list[tuple[float, int]]] = {}  # when, and the end until then
+        self._flushes = Flushes(clock, self._limits.grace_s)
         durable.make_directory(directory)
 
     def stored(self, dataset: Dataset, end: int, as_of_us: int | None = None) -> DataFrame:
@@ -95,27 +96,18 @@ class Tables:
         """About how many bytes a read of [start, end) touches: whole files, and the log's tail."""
         files = self._manifest.files(dataset.name)
         read = [file for file in files if file.first_position < end and file.end_position > start]
-        tail_start = max(start, self._stored_end(dataset.name, files))
+        tail_start = max(start, stored_end(self._log, dataset.name, files))
         return sum(file.size_bytes for file in read) + self._log.size_bytes(tail_start, end)
 
     def stored_end(self, dataset: Dataset) -> int:
         """Records below this position are Parquet, the others are in the log."""
-        return self._stored_end(dataset.name, self._manifest.files(dataset.name))
+        return stored_end(self._log, dataset.name, self._manifest.files(dataset.name))
 
     def bound(self, dataset: Dataset, start: int, end: int, most_bytes: int) -> int:
         """Where a window from `start` ends that has about so many bytes; at most `end`, and behind
         one record at least."""
-        limit = start + self._log.span(most_bytes)
-        if limit >= end:
-            return end
-        if limit <= self.stored_end(dataset):  # Parquet is filtered by position: any will do
-            return limit
-        begin = self._log.record_at(dataset.name, limit)
-        if begin > start:
-            return begin
-        for position, body in self._log.lines(dataset.name, begin, end, 1):
-            return self._log.end_of(position, body)
-        return end
+        stored = partial(self.stored_end, dataset)
+        return window_end(self._log, dataset.name, start, end, most_bytes, stored)
 
     def count(self, dataset: Dataset, start: int, end: int) -> int:
         """About how many records lie in [start, end): those of whole files and of a short tail are
@@ -126,7 +118,7 @@ class Tables:
             share = min(file.end_position, end) - max(file.first_position, start)
             if share > 0:
                 count += round(file.rows * share / (file.end_position - file.first_position))
-        tail_start = max(start, self._stored_end(dataset.name, files))
+        tail_start = max(start, stored_end(self._log, dataset.name, files))
         return count + (self._log.count(dataset.name, tail_start, end) if tail_start < end else 0)
 
     def received_us(self, dataset: Dataset, start: int, end: int) -> int | None:
@@ -152,7 +144,7 @@ class Tables:
             for first, upto in self._log.pieces(dataset.name, start, end, FLUSH_BYTES):
                 tail = self._tail(dataset, first, upto)
                 added = self._write(tail, dataset, first, upto)
-                self._flushed.setdefault(dataset.name, []).append((self._clock(), first))
+                self._flushes.note(dataset.name, first)
                 self._manifest.replace(dataset.name, [], [added])
                 count += 1
         return count
@@ -163,10 +155,7 @@ class Tables:
         Records flushed within the grace period stay: a running query may have planned to read them
         from the log.
         """
-        now = self._clock()
-        recent = self._flushed.get(dataset.name, [])
-        recent[:] = [(at, end) for at, end in recent if at > now - self._limits.grace_s]
-        return min([bound, self.stored_end(dataset), *(end for _, end in recent)])
+        return self._flushes.kept_below(dataset.name, min(bound, self.stored_end(dataset)))
 
     def compact(self, dataset: Dataset, horizon: int | None = None) -> bool:
         """Merge small files and drop those wholly outside RETAIN; False if there was nothing to do.
@@ -205,7 +194,7 @@ class Tables:
             paths = [file.path for file in self._manifest.files(dataset.name)]
             if paths:
                 self._manifest.replace(dataset.name, paths, [])
-            self._flushed.pop(dataset.name, None)
+            self._flushes.forget(dataset.name)
             for key in [key for key in self._parquet if key[0] == dataset.name]:
                 self._parquet.pop(key, None)
 
@@ -230,7 +219,7 @@ class Tables:
         self, dataset: Dataset, files: tuple[DataFile, ...], start: int | None, end: int
     ) -> DataFrame:
         """The records in [start, end) by one snapshot of the manifest; no start: from the first."""
-        tail_start = self._stored_end(dataset.name, files)
+        tail_start = stored_end(self._log, dataset.name, files)
         below, parts = -1 if start is None else start, []
         wanted = [f for f in files if f.first_position < end and f.end_position > below]
         if wanted:
@@ -246,15 +235,6 @@ class Tables:
         if not parts:
             return self._spark.sql("SELECT '' AS line WHERE false").transform(parse, dataset)
         return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-
-    def _stored_end(self, dataset: str, files: tuple[DataFile, ...]) -> int:
-        """By a snapshot of the manifest. Before the first flush: where the log begins."""
-        if files:
-            return max(file.end_position for file in files)
-        try:
-            return self._log.first_position(dataset)
-        except NotFound:
-            return 0
 
     def _read(self, dataset: Dataset, files: list[DataFile]) -> DataFrame:
         """The files as one DataFrame, kept until the dataset has others: planning it lists them."""

@@ -12,8 +12,8 @@ import socket
 import time
 from pathlib import Path
 
+from tocsin import durable
 from tocsin.errors import Conflict, SettingError
-from tocsin.storage import durable
 from tocsin.storage.identity import Mark, belongs_to_another, read_mark, write_mark
 from tocsin.storage.log.segments.reader import list_segments
 from tocsin.storage.store.store import Store

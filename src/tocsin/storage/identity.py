@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from tocsin import durable
 from tocsin.errors import SettingError
-from tocsin.storage import durable
 
 NAME = "identity"
 

@@ -58,6 +58,8 @@ class FakeCluster:
         self.failing_fetches = 0  # so many more calls for results fail
         self.unsubscribe_gate = asyncio.Event()  # holds back the answer, not the deed
         self.unsubscribe_gate.set()
+        self.answer_gate = asyncio.Event()  # closed: whoever asks anything waits
+        self.answer_gate.set()
         self.subscribe_gates: dict[str, asyncio.Event] = {}  # by broker: its calls come late
         self.published: list[tuple[str, list[Any]]] = []
         self.lost_answers = 0  # so many publishers more are not told that they succeeded
@@ -191,6 +193,7 @@ class FakeCluster:
 
     def _guarded(self, handler: Any) -> Any:
         async def guarded(call: Call) -> Any:
+            await self.answer_gate.wait()
             if self.down:
                 raise Unavailable("the cluster is down, as the test wished")
             return await handler(call)
@@ -236,8 +239,12 @@ class FakeCluster:
 
     async def _load(self, call: Call) -> Any:
         name = self._known(call)
-        mine = [self._json(f) for f in self.frontends.values() if f.broker == name]
-        return {"sequence": self.sequence, "subscriptions": mine}
+        query = call.request.query_params
+        after, limit = int(query.get("after", 0)), int(query.get("limit", 1 << 30))
+        mine = [f for f in self.frontends.values() if f.broker == name and f.id > after]
+        upto = mine[limit - 1].id if len(mine) > limit else None
+        page = [self._json(f) for f in mine[:limit]]
+        return {"sequence": self.sequence, "subscriptions": page, "upto": upto}
 
     def _move(self, frontend: Frontend, broker: str) -> None:
         if frontend.broker == broker:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tocsin.client import consumer_log
@@ -171,6 +171,20 @@ def test_consumer_gets_only_what_was_made_since_it_subscribed(make: Make, kafka:
     assert [one["position"] for one in raw(world, kafka, bob.id, 1)] == [2]
     assert [one.value["n"] for one in taken(world, bob.id, 1, after=bob.marker)] == [2]
     assert [one.value["n"] for one in taken(world, ann.id, 2, after=ann.marker)] == [1, 2]
+
+
+def test_what_others_wrote_into_a_log_is_passed_over(make: Make, kafka: Kafka) -> None:
+    world = make()
+    ann = world.subscribe("ann", "flood")
+    world.start()
+    world.commit((ann.backend.id, {"n": 1}))
+    raw(world, kafka, ann.id, 1)
+    producer = Producer({"bootstrap.servers": kafka.address})
+    for strange in (b"{}", b'"\xff"', b"[" * 100_000):
+        producer.produce(names(world).consumer_topic(ann.id), strange)
+    assert producer.flush(20) == 0
+    world.commit((ann.backend.id, {"n": 2}))
+    assert [one.value["n"] for one in taken(world, ann.id, 2)] == [1, 2]
 
 
 def test_what_expired_everywhere_is_told(make: Make) -> None:

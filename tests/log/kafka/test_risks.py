@@ -40,3 +40,6 @@ def test_a_log_on_one_broker_says_once_what_may_be_lost(medium: OnKafka) -> None
     told = [line for line in lines if "may lose" in line["event"]]
     assert [line["setting"] for line in told] == ["replication factor 1"]
     assert "default.replication.factor" in told[0]["fix"]
+    (warning,) = log.warnings
+    assert "replication factor 1" in warning
+    assert "default.replication.factor" in warning

@@ -23,7 +23,8 @@ from tocsin.broker.machine.effects import (
     Signal,
 )
 from tocsin.broker.machine.events import AT_MARKER, Cursor, NewHead, QueryToken, RangeAnswer
-from tocsin.broker.machine.gets import Gets
+from tocsin.broker.machine.gets import Gets, unknown_subscription
+from tocsin.broker.machine.loading import Loading
 from tocsin.broker.machine.markers import Markers, refused
 from tocsin.broker.machine.members import Members
 from tocsin.broker.machine.news import NEVER, News
@@ -54,6 +55,7 @@ class BrokerCore:
         self._markers = Markers(marker_flush_s, now)
         self._members = Members(self.cache, self.table, self._markers)
         self._news = News(news_poll_s)
+        self._loading = Loading(0, ())
 
     @property
     def query_token(self) -> QueryToken:
@@ -63,21 +65,31 @@ class BrokerCore:
     # -- what is attached here ------------------------------------------------------------------
 
     def loaded(
-        self, sequence: int, subscriptions: Sequence[Subscription], asked: QueryToken, now: float
+        self,
+        sequence: int,
+        subscriptions: Sequence[Subscription],
+        asked: QueryToken,
+        now: float,
+        *,
+        begins: bool = True,
+        upto: int | None = None,
     ) -> list[Effect]:
-        """All subscriptions that the cluster has for this broker, at start or to start anew."""
+        """The subscriptions that the cluster has for this broker, at start or to start anew: all,
+        or the next page of them. One that comes, leaves or grows behind the page that it would be
+        on is news since the first page, which is asked for when the last is here."""
         self.table.next_event()
+        if begins:
+            self._loading = Loading(sequence, self.table.frontends)
+        self._loading.take({subscription.id for subscription in subscriptions}, asked, upto)
         effects: list[Effect] = []
-        listed = {subscription.id for subscription in subscriptions}
-        gone = [
-            frontend
-            for frontend in self.table.frontends.values()
-            if frontend.id not in listed and frontend.attached < asked.event
-        ]
-        effects += self._members.depart([(frontend, None) for frontend in gone], now)
+        if upto is None:
+            gone = self._loading.gone(self.table)
+            effects += self._members.depart([(frontend, None) for frontend in gone], now)
         for subscription in subscriptions:
             self._attach(subscription, asked, now, effects)
-        self._news.start(sequence, now)
+        if upto is not None:
+            return effects
+        self._news.start(self._loading.sequence, now)
         return effects + self._news.ask(self.table.next_event(), now)
 
     def connected(
@@ -309,7 +321,7 @@ class BrokerCore:
         requests = [] if request is None else [request]
         frontend = self.table.frontends.get(subscription)
         if frontend is None or frontend.subscriber != subscriber:
-            return refused(subscription, connections, requests)
+            return refused(subscription, connections, requests, unknown_subscription(subscription))
         backend = frontend.backend
         position = min(position, backend.head)
         if epoch == backend.epoch and position > frontend.durable:
@@ -332,9 +344,8 @@ class BrokerCore:
                 frontend.durable = max(frontend.durable, marker.position)
         return effects
 
-    def markers_failed(self, now: float) -> list[Effect]:
-        self._markers.failed(now)
-        return []
+    def markers_failed(self, error: TocsinError, now: float) -> list[Effect]:
+        return self._markers.failed(error, now)
 
     def tick(self, now: float) -> list[Effect]:
         """Whatever time brings: markers to store, retries, news to ask for, expiry, polls to end.

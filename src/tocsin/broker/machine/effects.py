@@ -50,8 +50,9 @@ class Register(Struct, frozen=True):
 
 
 class LoadSubscriptions(Struct, frozen=True):
-    """Ask for all subscriptions on this broker; answer with `loaded`."""
+    """Ask for the subscriptions on this broker, those behind a number; answer with `loaded`."""
 
+    after: int = 0
     call: int = 0
 
 

@@ -254,15 +254,23 @@ class BrokerMachine:
         sequence: int,
         subscriptions: Sequence[Subscription],
         now: float,
+        upto: int | None = None,
     ) -> list[Effect]:
-        """`store_id`: if the cluster says so."""
-        if self._answered(call, LoadSubscriptions) is None:
+        """A page. `store_id`: if the cluster says so. `upto`: there are others behind it."""
+        load = self._answered(call, LoadSubscriptions)
+        if load is None:
             return []
         asked = self._registration.asked
         assert asked is not None
-        if not self._registration.loaded(store_id, now):
+        if store_id not in (None, self.store_id):  # than we have registered with: once more
+            self._registration.failed(now)
             return []
-        effects = self.core.loaded(sequence, subscriptions, asked, now)
+        begins = load.after == 0
+        effects = self.core.loaded(sequence, subscriptions, asked, now, begins=begins, upto=upto)
+        if upto is not None:
+            effects += self._registration.next_page(upto, self.core.query_token)
+            return self._out(effects, now)
+        self._registration.loaded(now)
         return self._out([Synchronised(self.require_loaded()), *effects], now)
 
     def notice(
@@ -374,7 +382,7 @@ class BrokerMachine:
             case AskNews():
                 effects = self.core.news_failed(now)
             case StoreMarkers():
-                effects = self.core.markers_failed(now)
+                effects = self.core.markers_failed(error, now)
             case ReadLog():
                 effects = self._fills.failed(asked, error, now)
             case OpenStream():

@@ -1,11 +1,14 @@
 """Acknowledgements on their way to the cluster: gathered, conflated, stored, then confirmed.
 
-One batch is under way at a time. Outlives the subscription's stay at this broker: what a client
-acknowledged here is stored even if the client has moved on meanwhile.
+One batch is under way at a time. One that the cluster refuses is parted until those are found that
+it cannot take: whoever acknowledged these hears so, and they hold up no others. Outlives the
+subscription's stay at this broker: what a client acknowledged here is stored even if the client has
+moved on meanwhile.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 
 from tocsin.backoff import delay_s
@@ -19,10 +22,15 @@ from tocsin.broker.machine.effects import (
     StoreMarkers,
 )
 from tocsin.broker.machine.gets import unknown_subscription
-from tocsin.errors import TocsinError
+from tocsin.errors import InvalidInput, TocsinError, TooLarge
 
+MOST_AT_ONCE = 10_000
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
+
+
+_Batch = dict[int, Marker]
+"""By subscription."""
 
 
 class _Waiters:
@@ -37,8 +45,9 @@ class _Waiters:
 
 class Markers:
     def __init__(self, flush_s: float, now: float) -> None:
-        self._gathered: dict[int, Marker] = {}
-        self._under_way: dict[int, Marker] | None = None
+        self._gathered: _Batch = {}
+        self._under_way: _Batch | None = None
+        self._parts: deque[_Batch] = deque()  # of what the cluster refused, or that is too many
         self._waiters: dict[int, _Waiters] = {}
         self._flush_s = flush_s  # how long markers are gathered
         self._flush_at = now + flush_s
@@ -60,7 +69,8 @@ class Markers:
 
     def latest(self, subscription: int, epoch: str) -> int:
         """The newest acknowledgement that the cluster may not know yet; 0 if there is none."""
-        markers = [self._gathered.get(subscription), (self._under_way or {}).get(subscription)]
+        batches = (self._gathered, self._under_way or {}, *self._parts)
+        markers = [batch.get(subscription) for batch in batches]
         positions = [marker.position for marker in markers if marker and marker.epoch == epoch]
         return max(positions, default=0)
 
@@ -69,9 +79,14 @@ class Markers:
         if now < self._flush_at:
             return []
         self._flush_at = now + self._flush_s
-        if self._under_way is not None or not self._gathered or now < self._not_before:
+        if self._under_way is not None or now < self._not_before:
             return []
-        self._under_way, self._gathered = self._gathered, {}
+        if not self._parts:
+            self._parts.extend(_in_parts(self._gathered, MOST_AT_ONCE))
+            self._gathered = {}
+        if not self._parts:
+            return []
+        self._under_way = self._parts.popleft()
         return [StoreMarkers(list(self._under_way.values()))]
 
     def stored(self, unknown: Collection[int]) -> tuple[list[Marker], list[Effect]]:
@@ -79,23 +94,41 @@ class Markers:
         batch, self._under_way, self._failures = self._under_way or {}, None, 0
         effects: list[Effect] = []
         for subscription, marker in batch.items():
-            waiters = self._waiters.pop(subscription, None)
             if subscription in unknown:
                 self._gathered.pop(subscription, None)
-                if waiters is not None:
-                    requests = [request for request, _ in waiters.requests]
-                    effects += refused(subscription, list(waiters.connections), requests)
-            elif waiters is not None:
+                effects += self._refused(subscription, unknown_subscription(subscription))
+            elif (waiters := self._waiters.pop(subscription, None)) is not None:
                 effects.append(self._acked(marker, waiters))
         return [m for s, m in batch.items() if s not in unknown], effects
 
-    def failed(self, now: float) -> None:
+    def failed(self, error: TocsinError, now: float) -> list[Effect]:
         batch, self._under_way = self._under_way or {}, None
-        newer, self._gathered = self._gathered, batch
-        for marker in newer.values():
-            self.gather(marker)
-        self._not_before = now + delay_s(self._failures, _FIRST_RETRY_S, _LONGEST_RETRY_S)
-        self._failures += 1
+        if not _is_refusal(error):
+            self._gather_again(batch)
+            self._not_before = now + delay_s(self._failures, _FIRST_RETRY_S, _LONGEST_RETRY_S)
+            self._failures += 1
+            return []
+        if len(batch) > 1:
+            self._parts.extendleft(reversed(_in_parts(batch, (len(batch) + 1) // 2)))
+            return []
+        effects: list[Effect] = []
+        for subscription in batch:
+            effects += self._refused(subscription, error)
+        return effects
+
+    def _gather_again(self, batch: _Batch) -> None:
+        older = [batch, *self._parts, self._gathered]
+        self._parts.clear()
+        self._gathered = {}
+        for part in older:
+            for marker in part.values():
+                self.gather(marker)
+
+    def _refused(self, subscription: int, error: TocsinError) -> list[Effect]:
+        """Who acknowledged something of it hears that this has no marker."""
+        waiters = self._waiters.pop(subscription, _Waiters())
+        requests = [request for request, _ in waiters.requests]
+        return refused(subscription, list(waiters.connections), requests, error)
 
     def abandon(self, error: TocsinError) -> list[Effect]:
         """Whoever waits hears why there will be no confirmation."""
@@ -127,15 +160,24 @@ class Markers:
         )
 
 
+def _is_refusal(error: TocsinError) -> bool:
+    """Is it about what was sent, or a fault of the cluster's that this may have brought about?"""
+    return isinstance(error, InvalidInput | TooLarge) or type(error) is TocsinError
+
+
 def _reached(stored: Marker, wanted: Marker) -> bool:
     # A marker of a past epoch will never be stored: its waiters hear of the present one.
     return wanted.epoch != stored.epoch or wanted.position <= stored.position
 
 
 def refused(
-    subscription: int, connections: list[int], requests: list[Asker[Acked]]
+    subscription: int, connections: list[int], requests: list[Asker[Acked]], error: TocsinError
 ) -> list[Effect]:
-    """Who acknowledged what is nobody's, or another's, hears so."""
-    error = unknown_subscription(subscription)
+    """Who acknowledged what can have no marker hears why."""
     effects: list[Effect] = [Fail(request, error) for request in requests]
     return [*effects, NotAcked(subscription, error, connections)] if connections else effects
+
+
+def _in_parts(batch: _Batch, most: int) -> list[_Batch]:
+    markers = list(batch.items())
+    return [dict(markers[start : start + most]) for start in range(0, len(markers), most)]

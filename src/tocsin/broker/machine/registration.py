@@ -1,9 +1,9 @@
 """How this broker stands with the cluster: registered under its name, in step with one store.
 
-To compare everything is to register and to load all subscriptions of this broker. That is done at
-the start, and again when the cluster speaks of something unknown to one of the two: soon, but not
-more often than every few seconds, unless the cluster has another store or has forgotten this
-broker. Decides when; the machine does what follows from the answers.
+To compare everything is to register and to load all subscriptions of this broker, page by page.
+That is done at the start, and again when the cluster speaks of something unknown to one of the two:
+soon, but not more often than every few seconds, unless the cluster has another store or has
+forgotten this broker. Decides when; the machine does what follows from the answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NEVER = float("inf")
 class Registration:
     def __init__(self, now: float, jitter: float) -> None:
         self.store_id: str | None = None  # that we are registered with
-        self.asked: QueryToken | None = None  # when the load under way was asked for
+        self.asked: QueryToken | None = None  # when the page under way was asked for
         self._due_at = now
         self._compared_at = -NEVER
         self._under_way = False
@@ -41,14 +41,14 @@ class Registration:
         self.store_id, self.asked = store_id, asked
         return [LoadSubscriptions()]
 
-    def loaded(self, store_id: str | None, now: float) -> bool:
-        """Is it the store that we have registered with? Else once more."""
-        if store_id not in (None, self.store_id):
-            self.failed(now)
-            return False
+    def next_page(self, after: int, asked: QueryToken) -> list[Effect]:
+        self.asked = asked
+        return [LoadSubscriptions(after)]
+
+    def loaded(self, now: float) -> None:
+        """All pages are here."""
         self._under_way, self._compared_at = False, now
         self._retry.reset()
-        return True
 
     def failed(self, now: float) -> None:
         self._under_way = False

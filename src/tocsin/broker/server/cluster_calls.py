@@ -86,6 +86,9 @@ class ClusterCalls:
             effects = await self._answered(call)
         except TocsinError as error:
             self._failed(call, error)
+        except Exception as error:  # a fault of ours: whoever waits for the answer hears of it
+            log.exception("an answer of the cluster could not be handled", call=type(call).__name__)
+            self._failed(call, TocsinError(f"an internal error of this broker: {error}"))
         else:
             self._perform(effects)
 
@@ -103,10 +106,10 @@ class ClusterCalls:
                 store_id = (await link.register(self._url)).store_id
                 return machine.registered(number, store_id, time.monotonic())
             case LoadSubscriptions():
-                loaded = await link.load()
-                subscriptions = [subscription_of(info) for info in loaded.subscriptions]
-                now = time.monotonic()
-                return machine.loaded(number, loaded.store_id, loaded.sequence, subscriptions, now)
+                page = await link.load(call.after)
+                subscriptions = [subscription_of(info) for info in page.subscriptions]
+                stands, now = (page.store_id, page.sequence), time.monotonic()
+                return machine.loaded(number, *stands, subscriptions, now, page.upto)
             case AttachSubscriber():
                 arrived = await link.attach(call.subscriber, call.token)
                 subscriptions = [subscription_of(info) for info in arrived.subscriptions]

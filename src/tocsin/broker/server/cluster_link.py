@@ -10,11 +10,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
+import structlog
 from msgspec import Raw, Struct
 
 from tocsin.broker.machine import events
@@ -66,18 +68,23 @@ from tocsin.protocol.publishing import Published
 from tocsin.protocol.queries import (
     FilterQuery,
     LedByQuery,
+    LoadQuery,
     LogQuery,
     NewsQuery,
     SubscriberQuery,
     encode_query,
 )
+from tocsin.protocol.unreadable import readable
 from tocsin.service.keys.credentials import Credential
+
+log = structlog.get_logger()
 
 PUBLISH_S = 60.0
 CALLS_AT_ONCE = 4  # range calls under way; more ranges wait and travel together
 MOST_PATH_CHARACTERS = 60_000  # longer addresses are refused on the way
 RANGES_PER_CALL = 256
 RECORDS_PER_CALL = 1000
+SUBSCRIPTIONS_PER_CALL = 1000
 SILENT_S = 5.0  # the stream of records says something every second
 
 T = TypeVar("T")
@@ -100,6 +107,23 @@ class Relayed(Struct, frozen=True):
             return msgspec.json.decode(self.body, type=Published)
         except msgspec.DecodeError:
             raise Unavailable(f"the cluster answered with status {self.status}") from None
+
+
+class _Page(BrokerSubscriptions, frozen=True, kw_only=True):
+    """As it is read: each subscription by itself."""
+
+    subscriptions: list[Raw]  # type: ignore[assignment]
+
+
+_decode_info = readable(msgspec.json.Decoder(SubscriptionInfo).decode)
+
+
+def _read_info(raw: Raw) -> SubscriptionInfo | None:
+    try:
+        return _decode_info(bytes(raw))
+    except msgspec.DecodeError as error:
+        log.error("a subscription cannot be read, and is not served here", reason=str(error))
+        return None
 
 
 FetchDone = Callable[[Fetch, RangeAnswer | TocsinError], None]
@@ -177,9 +201,15 @@ class ClusterLink:
         """Whose tokens are no longer taken."""
         return await self._call("GET", "/v1/revocations", Revoked)
 
-    async def load(self) -> BrokerSubscriptions:
-        """All frontend subscriptions that are now on this broker."""
-        return await self._call("GET", self._mine + "/subscriptions", BrokerSubscriptions)
+    async def load(self, after: int) -> BrokerSubscriptions:
+        """A page of the frontend subscriptions that are now on this broker. One that cannot be read
+        is left out: it must not keep this broker from serving the others."""
+        query = encode_query(LoadQuery(after, SUBSCRIPTIONS_PER_CALL))
+        page = await self._call("GET", f"{self._mine}/subscriptions{query}", _Page)
+        subscriptions = [info for raw in page.subscriptions if (info := _read_info(raw))]
+        return BrokerSubscriptions(
+            subscriptions, sequence=page.sequence, store_id=page.store_id, upto=page.upto
+        )
 
     async def attach(self, subscriber: str, token: str) -> Arrived:
         """Move all of a subscriber's subscriptions here. `token`: the one that they showed."""
@@ -352,10 +382,13 @@ class ClusterLink:
         except Unavailable as error:
             answers = [error] * len(batch)
         except TocsinError as error:
-            # One range that the cluster refuses must not harm the others.
+            # One range that is refused, or not understood, must not harm the others.
             answers = [error] if len(batch) == 1 else await self._fetch_singly(batch)
         for (fetch, done), answer in zip(wanted, answers, strict=True):
-            done(fetch, answer)
+            try:
+                done(fetch, answer)
+            except Exception:  # a fault of ours: the others have their answers all the same
+                log.exception("results could not be handled", backend=fetch.backend)
 
     async def _fetch_singly(self, batch: list[Fetch]) -> list[RangeAnswer | TocsinError]:
         answers: list[RangeAnswer | TocsinError] = []
@@ -408,10 +441,11 @@ class ClusterLink:
             self.refused = failure.message if isinstance(failure, Unauthenticated) else None
             raise failure
         self.refused = None
+        decode: Callable[[bytes | str], T] = readable(partial(msgspec.json.decode, type=kind))
         try:
-            return msgspec.json.decode(response.content, type=kind)
+            return decode(response.content)
         except msgspec.DecodeError as error:
-            raise Unavailable(
+            raise TocsinError(
                 f"the cluster's answer to {path} was not understood: {error}"
             ) from None
 

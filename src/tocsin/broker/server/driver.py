@@ -38,13 +38,16 @@ from tocsin.broker.server.cluster_calls import MARKERS, ClusterCalls
 from tocsin.broker.server.cluster_link import ClusterLink, new_heads
 from tocsin.broker.server.metrics import Counts
 from tocsin.broker.server.pages import PageBytes, make_shelf
+from tocsin.broker.server.relay import relay_room
 from tocsin.broker.server.shown import ShownTokens
+from tocsin.errors import TocsinError
 from tocsin.overlay.filters import Filter
 from tocsin.overlay.routing import Message, Relink, Send
 from tocsin.policies import parse_policy
 from tocsin.policies.message import parse_message_policy
 from tocsin.policies.page import parse_page_policy
 from tocsin.protocol.cluster import News
+from tocsin.service.room import Room
 from tocsin.settings import Settings
 
 log = structlog.get_logger()
@@ -70,6 +73,7 @@ class Driver:
     connections: ClientConnections
     machine: BrokerMachine
     pages: PageBytes
+    relaying: Room  # of publications
     shown: ShownTokens
 
     def __init__(self, settings: Settings, link: ClusterLink, url: str) -> None:
@@ -78,6 +82,7 @@ class Driver:
         self.counts = Counts()
         self.machine = BrokerMachine(_config(settings), time.monotonic())
         self.connections = ClientConnections(settings.broker_name, self.counts)
+        self.relaying = relay_room(settings.body_limit_bytes)
         self.shown = ShownTokens(lambda: self.core.table, self.connections)
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._links: LinkSender | None = None
@@ -205,13 +210,24 @@ class Driver:
         if self._performing:
             return
         self._performing = True
-        performers = self._performers
         try:
             while queue:
-                effect = queue.popleft()
-                performers[type(effect)](effect)
+                self._carry_out(queue.popleft())
         finally:
             self._performing = False
+
+    def _carry_out(self, effect: Effect) -> None:
+        """One that cannot be carried out keeps none behind it from being so; whoever waits for it
+        hears of it."""
+        try:
+            self._performers[type(effect)](effect)
+        except Exception:
+            log.exception("an effect could not be carried out", effect=type(effect).__name__)
+            error = TocsinError("an internal error; the broker's log has the details")
+            if isinstance(effect, ClusterCall):
+                self._queue.extend(self.machine.failed(effect.call, error, time.monotonic()))
+            else:
+                _fail(Fail(getattr(effect, "request", None), error))
 
     def _table(self) -> dict[type, Performer]:
         connections = self.connections

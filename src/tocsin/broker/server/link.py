@@ -21,13 +21,15 @@ from tocsin.broker.server.fragments import Fragments
 from tocsin.broker.server.upgrades import let_in
 from tocsin.errors import TooLarge, UpgradeRequired
 from tocsin.protocol.client import COME_AGAIN, INTERNAL, MALFORMED, TOO_LARGE
-from tocsin.protocol.link import Message, decode, encode
+from tocsin.protocol.link import Message, Question, Request, Response, decode, encode
 from tocsin.protocol.nesting import WRAPPED_DEPTH, too_deep
 from tocsin.protocol.version import HEADER
 from tocsin.service.tokens import Identity
 
 log = structlog.get_logger()
 
+ASKING = Request | Response | Question
+"""Whoever asks goes on without an answer."""
 FRAME_BYTES = 32 * 1024
 SILENT_BEATS = 4  # a peer from which nothing came for so many is dead
 
@@ -233,7 +235,12 @@ class Link(WSListener):
             self._malformed(f"this is no message: {error}")
             return
         self._hub.counts.messages_in += 1
-        self._hub.received(self, sequence, message)
+        try:
+            self._hub.received(self, sequence, message)
+        except Exception:
+            if not isinstance(message, ASKING):
+                raise  # over a new link, what it says is said again, or read in the log
+            log.exception("a question of a neighbour is set aside", neighbour=self.neighbour)
 
     def _failed(self) -> None:
         """A fault of ours: this link pays for it, and the log tells."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from prometheus_client import Gauge
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
@@ -17,24 +18,39 @@ from tocsin.protocol.publishing import Published
 from tocsin.service.content import ANY_BYTES
 from tocsin.service.multipart import is_form
 from tocsin.service.openapi import Media
+from tocsin.service.room import Room
 from tocsin.service.web import Call, Route
+
+RELAYED = Gauge("tocsin_broker_relayed_bytes", "Of publications on their way to the cluster")
+BODIES = 4  # so many of the largest size are held at once; half of them of one sender
+CALL_BYTES = 4096  # what any call costs, with the piece of a body that is passed on as it comes
+
+
+def relay_room(limit_bytes: int) -> Room:
+    """For all that is on its way at once; what comes beyond it is told to come again."""
+    return Room(BODIES * (limit_bytes + CALL_BYTES), RELAYED)
 
 
 class RelayCalls:
-    def __init__(self, link: ClusterLink) -> None:
+    def __init__(self, link: ClusterLink, room: Room) -> None:
         self._link = link
+        self._room = room
 
     async def publish(self, call: Call) -> Response:
         form = is_form(call.request.headers.get("content-type"))  # with attachments: as it comes
-        body = call.request.stream() if form else await call.bytes()
         names = ("content-length",) if form else ()
         headers = _passed_on(call, "content-type", "idempotency-key", *names)
-        return await _relayed(self._link.publish(call.path["name"], body, headers))
+        with self._room.taking(call.identity.subject) as taking:
+            taking.more(CALL_BYTES)
+            body = call.request.stream() if form else await call.bytes(taking.more)
+            return await _relayed(self._link.publish(call.path["name"], body, headers))
 
     async def upload(self, call: Call) -> Response:
         headers = _passed_on(call, "content-type", "content-length")
-        body = call.request.stream()
-        return await _relayed(self._link.upload(call.path.get("id"), body, headers))
+        with self._room.taking(call.identity.subject) as taking:
+            taking.more(CALL_BYTES)
+            body = call.request.stream()
+            return await _relayed(self._link.upload(call.path.get("id"), body, headers))
 
 
 def _passed_on(call: Call, *names: str) -> dict[str, str]:

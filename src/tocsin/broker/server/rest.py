@@ -69,6 +69,7 @@ from tocsin.service.web import Call, application
 
 T = TypeVar("T")
 REGISTER_EVERY_S = 30.0
+MOST_WAITING = 20_000  # calls, those included whose caller has left: what they ask for is held
 
 
 class Waiter(Generic[T]):
@@ -103,7 +104,7 @@ class Rest:
         self.trouble = trouble
         self._unverified = Unverified()
         self.verifier = verifier
-        self.relay = RelayCalls(driver.link)
+        self.relay = RelayCalls(driver.link, driver.relaying)
         self.pages = PageCalls(
             driver.pages, driver.link.may_read, self._owner, stall_s, self._count_stalled
         )
@@ -391,6 +392,8 @@ class Rest:
         return subscriptions
 
     async def _wait(self, ask: Callable[[Waiter[T]], None]) -> T:
+        if len(self.waiting) >= MOST_WAITING:
+            raise Unavailable("too many calls wait at this broker", hint="try again in a moment")
         waiter: Waiter[T] = Waiter()
         self.waiting.add(waiter)
         try:

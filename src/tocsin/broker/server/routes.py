@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tocsin.broker.server.rest import Rest
 
 SUBSCRIBE = ("subscribe",)
+INTEREST_BYTES = 128 * 1024  # twice what arguments may have
 NOTICE_BYTES = 2 * 1024 * 1024  # the cluster divides what would be larger
 SUBSCRIPTION = "/v1/subscriptions/{id:int}"
 
@@ -91,6 +92,7 @@ def _subscription_routes(rest: Rest) -> list[Route]:
             Interest,
             SubscriptionInfo,
             errors=(NotFound, QuotaExceeded),
+            limit_bytes=INTEREST_BYTES,
         ),
         Route(
             "GET",

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
@@ -30,6 +31,7 @@ from tocsin.protocol.client import GOING_AWAY, PATH
 from tocsin.protocol.coordinator import Heartbeat, HeartbeatAnswer
 from tocsin.protocol.link import PATH as LINK_PATH
 from tocsin.service.connections import ConnectionLimits, Connections
+from tocsin.service.disks import full_disks
 from tocsin.service.exposure import exposure_of
 from tocsin.service.hosting import hosting, scheme
 from tocsin.service.keys.credentials import LINK, credential_of
@@ -140,14 +142,15 @@ class Broker:
         self.rest = Rest(self.driver, info, self._stall_s, self.verifier, self._trouble)
 
     def _trouble(self) -> str | None:
-        """Whom we do not trust: nobody but an operator mends that."""
+        """What nobody but an operator mends: whom we do not trust, and a full disk."""
         for peer, url, reason in (
             ("cluster", self.settings.cluster_url, self.driver.link.distrusted),
             ("coordinator", self.settings.coordinator_url, self._distrusted),
         ):
             if reason is not None:
                 return f"no answer from the {peer} at {url}: {reason}"
-        return None
+        pages = self.settings.page_cache
+        return "; ".join(full_disks([Path(pages)] if pages else [])) or None
 
     async def stop(self) -> None:
         """Leave gracefully: no new clients, markers stored, the connected ones sent elsewhere."""

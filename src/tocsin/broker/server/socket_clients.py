@@ -16,6 +16,7 @@ from tocsin.broker.machine.events import Cursor
 from tocsin.broker.server import encoding
 from tocsin.broker.server.driver import Driver
 from tocsin.broker.server.message import Message
+from tocsin.broker.server.relay import CALL_BYTES
 from tocsin.broker.server.sockets import Socket, failure
 from tocsin.errors import TocsinError
 from tocsin.protocol import client as frames
@@ -72,7 +73,9 @@ class SocketClients:
         body = frames.encode(request.records)
         try:
             connection.identity.require("publish")
-            answer = await self._driver.link.publish(request.dataset, body, headers)
+            with self._driver.relaying.taking(connection.identity.subject) as taking:
+                taking.more(CALL_BYTES + len(body))
+                answer = await self._driver.link.publish(request.dataset, body, headers)
             published = frames.PublishedFrame(**asdict(answer.published()), ref=request.ref)
         except TocsinError as error:
             connection.send(failure(request.ref, error))

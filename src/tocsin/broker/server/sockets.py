@@ -44,6 +44,7 @@ log = structlog.get_logger()
 PING_IDLE_S = 20.0  # a silent connection is asked whether it lives
 LINGER_S = 2.0  # how long a closed connection may take to read the close frame
 FRAMES_WAITING = 4  # no more is read while so many frames of the largest size wait
+HOLDING = frames.Subscribe | frames.Unsubscribe | frames.Publish
 OUTSTANDING_GETS = 4  # further requests of a connection wait, in order, until one is answered
 
 
@@ -237,9 +238,20 @@ class Socket(WSListener):
             request, size_bytes = self._waiting.popleft()
             self._waiting_bytes -= size_bytes
             # Later requests may rely on what these do at the cluster; records keep their order.
-            self._held = isinstance(request, frames.Subscribe | frames.Unsubscribe | frames.Publish)
-            self._hub.handler.received(self, request)
+            self._held = isinstance(request, HOLDING)
+            try:
+                self._hub.handler.received(self, request)
+            except Exception:  # a fault of ours: the request pays for it, and the log tells
+                log.exception("a request could not be handled", op=type(request).__name__)
+                self._give_up(request)
         self._throttle()
+
+    def _give_up(self, request: frames.Request) -> None:
+        """It gets no other answer. What waits behind it goes on."""
+        self._gets -= isinstance(request, frames.Get)
+        self._held = False
+        ref = None if isinstance(request, frames.Ack) else request.ref
+        self.send(failure(ref, TocsinError("an internal error; the broker's log has the details")))
 
     def _throttle(self) -> None:
         """Read no more from a client that has many requests waiting: TCP makes it wait."""
@@ -294,9 +306,7 @@ class Sockets:
             backlog=BACKLOG,
             ssl=tls,
             ssl_handshake_timeout=None if tls is None else HANDSHAKE_S,
-            # aiofastnet asks the listener for each connection, and so keeps to its limits. Over TLS
-            # it would call OpenSSL past our context, which then changes no certificate.
-            use_aiofastnet=tls is None,
+            use_aiofastnet=True,  # asks the listener for each connection, and so keeps its limits
             websocket_handshake_timeout=listener.connections.limits.head_s,
             enable_auto_ping=True,
             auto_ping_idle_timeout=PING_IDLE_S,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from tocsin.cluster.deliveries.ownership import RequireOwner, believe
 from tocsin.errors import SettingError, TocsinError
 from tocsin.model import Channel, Subscription
 from tocsin.model import Delivery as DeliverySpec
@@ -29,9 +30,13 @@ log = structlog.get_logger()
 
 
 class Deliveries:
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, require_owner: RequireOwner = believe
+    ) -> None:
+        """`require_owner`: of consumers that ask for what their logs lack."""
         self._settings = settings
         self._store = store
+        self._require_owner = require_owner
         self._running: dict[str, Delivery] = {}
         self._logs: dict[str, ConsumerLogs] = {}
         self._poller: Poller | None = None
@@ -74,7 +79,9 @@ class Deliveries:
                 keep_s=self._settings.result_retention_s,
             )
             if self._poller is None:
-                self._poller = Poller(address, self._store, self._logs.__contains__)
+                self._poller = Poller(
+                    address, self._store, self._logs.__contains__, self._require_owner
+                )
                 self._poller.start()
         delivery = self._running[channel.name] = Delivery(
             channel, address, self._store, way, self.troubles

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from msgspec import Struct
 from prometheus_client import Counter
 
+from tocsin.cluster.deliveries.ownership import RequireOwner, believe
 from tocsin.cluster.deliveries.to_consumer_logs import logged
 from tocsin.cluster.deliveries.topics import LARGEST_MESSAGE_BYTES, ensure_topics
 from tocsin.cluster.worker import Worker
@@ -31,9 +32,13 @@ from tocsin.storage.store.store import Store
 log = structlog.get_logger()
 
 FILLED = Counter("tocsin_filled_total", "Records that consumers missed and got from the store")
+SET_ASIDE = Counter(
+    "tocsin_missing_set_aside_total", "Requests of consumers that cannot be answered"
+)
 
 MOST_REQUESTS = 500
-MOST_RESULTS = 1000  # for one request; a consumer asks again for the rest
+MOST_RESULTS = 1000  # for one request; a consumer asks again for the rest, as …
+MOST_BYTES = 64 * 1024 * 1024  # … for what finds no more room beside others' requests
 NEAR = 20  # results that nobody asked for are rather read along than jumped over by a further query
 WAIT_S = 0.2
 LONGEST_WAIT_S = 60.0
@@ -49,13 +54,18 @@ class _Read(Struct):
 
 class Poller(Worker):
     def __init__(
-        self, address: KafkaAddress, store: Store, has_logs: Callable[[str], bool]
+        self,
+        address: KafkaAddress,
+        store: Store,
+        has_logs: Callable[[str], bool],
+        require_owner: RequireOwner = believe,
     ) -> None:
         """`has_logs` says whether a channel has consumer logs."""
         super().__init__("poller")
         self._address = address
         self._store = store
         self._has_logs = has_logs
+        self._require_owner = require_owner
 
     def _report(self, error: Exception) -> None:
         """Nothing is lost: consumers ask again."""
@@ -88,7 +98,7 @@ class Poller(Worker):
         try:
             consumer.assign([TopicPartition(address.missing_topic, 0, OFFSET_END)])
             while not self._stopping.is_set():
-                self._fill(self._requests(consumer), producer)
+                self._answer_all(self._requests(consumer), producer)
         except KafkaException as error:
             raise unavailable(address, error.args[0]) from None
         finally:
@@ -104,8 +114,23 @@ class Poller(Worker):
             try:
                 requests.add(consumer_log.decode_missing_results(message.value() or b""))
             except msgspec.DecodeError as error:  # any client may write here
+                SET_ASIDE.inc()
                 log.warning("a request for missing results cannot be read", reason=str(error))
         return requests
+
+    def _answer_all(self, requests: set[MissingResults], producer: Producer) -> None:
+        """One that cannot be answered is set aside, and keeps no other from its answer."""
+        try:
+            self._fill(requests, producer)
+        except (TocsinError, KafkaException):
+            raise
+        except Exception as error:
+            if len(requests) > 1:
+                for request in requests:
+                    self._answer_all({request}, producer)
+                return
+            SET_ASIDE.inc()
+            log.exception("a request for missing results is set aside", reason=str(error))
 
     def _fill(self, requests: set[MissingResults], producer: Producer) -> None:
         known = {
@@ -115,13 +140,18 @@ class Poller(Worker):
             )
             if self._has_logs(consumer.channel)
         }
-        answerable = [request for request in requests if request.subscription in known]
+        answerable = [
+            request
+            for request in requests
+            if request.subscription in known
+            and self._is_owners(request, known[request.subscription])
+        ]
         ranges = merged(
             (known[request.subscription].backend, *_bounds(request)) for request in answerable
         )
         self._store.lease.require()
         by_backend: dict[int, _Read] = {}
-        for stored in self._store.results.read_many(ranges):
+        for stored in self._store.results.read_many(ranges, MOST_BYTES):
             if stored is not None:
                 read = by_backend.setdefault(stored.backend, _Read(stored.floor))
                 read.results.update((result.position, result) for result in stored.results)
@@ -134,6 +164,15 @@ class Poller(Worker):
         if answerable and producer.flush(LONGEST_WAIT_S):
             raise Unavailable(f"Kafka at {self._address.shown} does not take what was missed")
 
+    def _is_owners(self, request: MissingResults, consumer: Known) -> bool:
+        try:
+            self._require_owner(request.token, consumer)
+        except TocsinError as error:
+            SET_ASIDE.inc()
+            log.warning("a request for missing results is refused", reason=str(error))
+            return False
+        return True
+
     def _answer(
         self,
         consumer: Known,
@@ -145,7 +184,12 @@ class Poller(Worker):
         topic = self._address.consumer_topic(consumer.subscription)
 
         def put(position: int, record: bytes) -> None:
-            producer.produce(topic, record, consumer_log.encode_key(position), partition=0)
+            key = consumer_log.encode_key(position)
+            try:
+                producer.produce(topic, record, key, partition=0)
+            except BufferError:  # as many wait for Kafka as may
+                producer.flush(LONGEST_WAIT_S)
+                producer.produce(topic, record, key, partition=0)
             producer.poll(0)
 
         if stored.floor > after:

@@ -16,7 +16,7 @@ import msgspec
 import pandas as pd
 from msgspec import Struct
 
-from tocsin import __version__
+from tocsin import __version__, durable
 from tocsin.lab.experiments import experiment_named
 from tocsin.lab.reports import interactive, pictures, verdicts
 from tocsin.lab.reports.contests import KEY, WINNERS_KEY, contests, winners
@@ -26,7 +26,7 @@ from tocsin.lab.spec.axis import Axis
 from tocsin.lab.spec.claims import Judged, judge
 from tocsin.lab.spec.experiment import RECORDED, Experiment
 from tocsin.lab.spec.plan import Conditions
-from tocsin.lab.sweeps.points import read_points, write_whole
+from tocsin.lab.sweeps.points import read_points
 
 BOUND_KEY = (
     "The bound is computed for a few seeds, and moved by as much as the policies' mean over these "
@@ -72,7 +72,7 @@ def write_report(directory: Path) -> Report:
     for figure, shown in drawn:
         pictures.draw(figure, shown, policies, directory / "figures" / f"{figure.name}.png")
     title = f"{experiment.name}: claims"
-    write_whole(directory / "claims.md", verdicts.markdown(judged, title).encode())
+    durable.write(directory / "claims.md", verdicts.markdown(judged, title).encode())
     verdicts.write_cases(judged, directory / "claims.parquet")
     about = _about(experiment, conditions, table) + about_live(table)
     parts = _by_axis(points, axis)
@@ -88,13 +88,15 @@ def write_report(directory: Path) -> Report:
         ]
     )
     still = [f"![{figure.title}](figures/{figure.name}.png)" for figure, _ in drawn]
-    write_whole(
+    durable.write(
         directory / "report.md", _markdown(experiment, about, tables, still, judged).encode()
     )
     live = [
         (figure.title, interactive.division(figure, shown, policies)) for figure, shown in drawn
     ]
-    write_whole(directory / "report.html", _page(experiment, about, tables, live, judged).encode())
+    durable.write(
+        directory / "report.html", _page(experiment, about, tables, live, judged).encode()
+    )
     return Report(experiment, conditions, judged, len(points))
 
 

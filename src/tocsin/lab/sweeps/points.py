@@ -11,7 +11,6 @@ Knows no Spark and no simulator.
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tocsin import durable
 from tocsin.errors import Conflict, InvalidInput
 from tocsin.lab.spec.plan import Conditions
 from tocsin.lab.spec.study import Row
@@ -83,7 +83,7 @@ class Store:
             refuse_other(self.directory, _decoded(kept.read_bytes(), kept), self.conditions)
         elif (self.directory / TABLE).exists():
             refuse_other(self.directory, read_points(self.directory)[1], self.conditions)
-        write_whole(kept, msgspec.json.format(msgspec.json.encode(self.conditions)))
+        durable.write(kept, msgspec.json.format(msgspec.json.encode(self.conditions)))
         for row in _rows_of_table(self.directory / TABLE):
             self._rows[self._cell(row)] = row
         for file in sorted(self._finished.glob("*.json")):
@@ -104,7 +104,7 @@ class Store:
 
     def add(self, rows: list[Row]) -> None:
         """Keep finished points, durably, before anybody is told of them."""
-        write_whole(self._finished / f"{self._batch:06d}.json", msgspec.json.encode(rows))
+        durable.write(self._finished / f"{self._batch:06d}.json", msgspec.json.encode(rows))
         self._batch += 1
         for row in rows:
             self._rows[self._cell(row)] = row
@@ -145,7 +145,8 @@ def write_points(directory: Path, rows: list[Row], conditions: Conditions) -> No
     table = table.replace_schema_metadata({METADATA: msgspec.json.encode(conditions)})
     aside = directory / f".{TABLE}.aside"
     pq.write_table(table, aside)
-    _settle(aside, directory / TABLE)
+    durable.sync(aside)
+    durable.move(aside, directory / TABLE)
 
 
 def read_points(directory: Path) -> tuple[pd.DataFrame, Conditions]:
@@ -184,24 +185,6 @@ def refuse_other(directory: Path, there: Conditions, here: Conditions) -> None:
             field="out",
             hint="name another directory with --out, or remove this one",
         )
-
-
-def write_whole(file: Path, content: bytes) -> None:
-    """Durably, all or nothing."""
-    aside = file.with_name(f".{file.name}.aside")
-    aside.write_bytes(content)
-    _settle(aside, file)
-
-
-def _settle(aside: Path, file: Path) -> None:
-    with aside.open("rb") as handle:
-        os.fsync(handle.fileno())
-    aside.replace(file)
-    descriptor = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _code(row: Row) -> tuple[str, str, str]:

@@ -118,24 +118,27 @@ class Clients:
         fill: int,
         publications: Sequence[Publication],
         floor: int,
+        upto: int | None,
         wanted_by: Callable[[Publication], Iterable[int]],
     ) -> None:
-        """The log answered a fill; up to `floor` it keeps nothing."""
-        filling = self._fills.pop(fill, None)
+        """What the log has of a fill up to a position, behind what was answered before; None: all
+        of it. Up to `floor` it keeps nothing."""
+        filling = self._fills.get(fill)
         if filling is None:
             return
+        reached = filling.upto if upto is None else min(upto, filling.upto)
         there = {
             client.subscription: client
             for client in filling.clients
             if self._clients.get(client.subscription) is client
         }
         for client in there.values():
-            if client.marker < min(floor, filling.upto):
-                lost = min(floor, filling.upto)
+            lost = min(floor, filling.upto)
+            if client.marker < lost:
                 self._do(Gap([client.subscription], self._dataset, client.marker, lost))
                 client.marker = lost
         for publication in sorted(publications, key=lambda publication: publication.position):
-            if publication.position <= filling.upto:
+            if publication.position <= reached:
                 wanting = [
                     subscription
                     for subscription in wanted_by(publication)
@@ -144,10 +147,13 @@ class Clients:
                 if wanting:
                     self._do(Deliver(wanting, publication))
         for client in there.values():
-            self._end(client, filling.upto)
+            client.marker = max(client.marker, reached)
+        if reached == filling.upto:
+            del self._fills[fill]
+            for client in there.values():
+                self._end(client)
 
-    def _end(self, client: Client, upto: int) -> None:
-        client.marker = max(client.marker, upto)
+    def _end(self, client: Client) -> None:
         for publication in client.held:
             if publication.position > client.marker:
                 self._do(Deliver([client.subscription], publication))

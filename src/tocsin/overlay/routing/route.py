@@ -196,9 +196,11 @@ class Route:
         self.clients.routed(publication, interest.clients)
         return interest
 
-    def filled(self, fill: int, publications: Sequence[Publication], floor: int) -> None:
+    def filled(
+        self, fill: int, publications: Sequence[Publication], floor: int, upto: int | None
+    ) -> None:
         def wanted_by(publication: Publication) -> list[int]:
             return self.tables.interest(publication.record).clients
 
-        self.clients.filled(fill, publications, floor, wanted_by)
+        self.clients.filled(fill, publications, floor, upto, wanted_by)
         self.clients.settle(self.seen, self._is_assured)

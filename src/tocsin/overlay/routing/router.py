@@ -157,10 +157,16 @@ class Router:
         return self._links.take()
 
     def filled(
-        self, dataset: str, fill: int, publications: Sequence[Publication], floor: int = -1
+        self,
+        dataset: str,
+        fill: int,
+        publications: Sequence[Publication],
+        floor: int = -1,
+        upto: int | None = None,
     ) -> list[RoutingEffect]:
-        """What the log has between the positions of a Fill; up to `floor` it keeps nothing."""
-        self.route(dataset).filled(fill, publications, floor)
+        """What the log has between the positions of a Fill, or the next part of it, as far as
+        `upto`; up to `floor` it keeps nothing."""
+        self.route(dataset).filled(fill, publications, floor, upto)
         return self._links.take()
 
     def _publication(self, publication: Publication, where: str) -> None:

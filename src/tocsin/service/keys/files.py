@@ -6,10 +6,9 @@ of a change by its identity, size and time, and pays for no more than a look at 
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 
+from tocsin import durable
 from tocsin.errors import InvalidInput
 
 
@@ -37,15 +36,10 @@ class WatchedFile:
 
 def write_whole(path: Path, text: str, *, mode: int) -> None:
     """Replace a file's content: all of it or nothing, also if the machine stops."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(handle, "w") as writing:
-            writing.write(text)
-            writing.flush()
-            os.fsync(writing.fileno())
-        aside.replace(path)
+        durable.make_directory(path.parent)
+        durable.write(path, text.encode(), mode=mode)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        if error.errno in durable.FULL:
+            raise durable.not_written(str(path), error) from None
         raise InvalidInput(f"cannot write {path}: {error.strerror}", field="file") from None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import (
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 from msgspec import Struct
 
+from tocsin import durable
 from tocsin.errors import InvalidInput, SettingError
 
 KEY_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\Z")
@@ -196,11 +196,9 @@ class SigningKey(Struct, frozen=True):
         """The private key, for its owner's eyes only, and the public entry beside it."""
         private, public = directory / f"{name}.private.json", directory / f"{name}.public.json"
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            handle = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as writing:
-                writing.write(json.dumps(self.entry, indent=1) + "\n")
-            public.write_text(json.dumps(self.public_entry, indent=1) + "\n")
+            durable.make_directory(directory)
+            durable.create(private, _text(self.entry), mode=durable.OWNER)
+            durable.write(public, _text(self.public_entry))
         except FileExistsError:
             raise InvalidInput(
                 f"there is a key in {private} already", field="out", hint="give another --kid"
@@ -210,6 +208,10 @@ class SigningKey(Struct, frozen=True):
                 f"cannot write a key to {directory}: {error.strerror}", field="out"
             ) from None
         return private, public
+
+
+def _text(entry: Mapping[str, Any]) -> bytes:
+    return (json.dumps(entry, indent=1) + "\n").encode()
 
 
 def _no_private_key(file: Path, reason: str, setting: str) -> SettingError:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from tocsin import durable
 from tocsin.model import is_attachment_id
-from tocsin.storage import durable
 from tocsin.storage.content.port import PIECE_BYTES, Kept
 from tocsin.storage.identity import Mark, read_mark, write_mark
 

@@ -64,9 +64,10 @@ class Incoming:
 
     def discard(self) -> None:
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
             self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what it still holds may find no room
+                file.close()
 
 
 class ContentStore:

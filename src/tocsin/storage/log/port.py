@@ -101,6 +101,11 @@ class Medium(Protocol):
     def address(self) -> str:
         """By which `open_reader` finds it, from any process."""
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """How it is set to lose what was acknowledged, as far as opened datasets told it, and what
+        to do."""
+
     def known_us(self) -> int:
         """The newest time that was handed out, as far as the medium knows."""
 

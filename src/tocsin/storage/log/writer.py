@@ -9,7 +9,6 @@ Knows nothing of schemas: a record is the JSON text of an object, checked by who
 
 from __future__ import annotations
 
-import errno
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
+from tocsin import durable
 from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, Unavailable, Unconfirmed
 from tocsin.storage.log.port import Appended, Cut, DatasetLog, Medium, Record, Stamped
 
@@ -81,6 +81,11 @@ class PublicationLog:
     def address(self) -> str:
         """By which `open_reader` finds it, from any process."""
         return self._medium.address
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """How the medium is set to lose what was acknowledged, and what to do about it."""
+        return self._medium.warnings
 
     def append(
         self, dataset: str, records: Sequence[Record], key: str | None = None
@@ -379,8 +384,4 @@ def _for_publishers(error: Exception) -> Exception:
     """The error that publishers get."""
     if not isinstance(error, OSError):
         return error
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return Unavailable(
-        f"the publication log cannot be written: {error.strerror or error}",
-        hint="free disk space and publish again" if full else "publish again",
-    )
+    return durable.not_written("the publication log", error, "publish again")

@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
@@ -73,6 +74,10 @@ class Database:
 
     def use_clock(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+
+    @property
+    def directory(self) -> Path | None:
+        return self._dialect.directory
 
     @property
     def engine(self) -> Engine:

@@ -57,6 +57,7 @@ class Consumer(NamedTuple):
     backend: int
     marker: int
     head: int
+    subscriber: str
 
 
 class Deliveries:
@@ -115,7 +116,14 @@ class Deliveries:
 
 _LAST = select(schema.counters.c.value).where(schema.counters.c.name == schema.RESULT_COUNTER)
 _CONSUMERS = (
-    select(_frontend.c.id, _backend.c.channel, _backend.c.id, _frontend.c.marker, _backend.c.head)
+    select(
+        _frontend.c.id,
+        _backend.c.channel,
+        _backend.c.id,
+        _frontend.c.marker,
+        _backend.c.head,
+        _frontend.c.subscriber,
+    )
     .join_from(_frontend, _backend, _frontend.c.backend == _backend.c.id)
     .order_by(_frontend.c.id)
 )

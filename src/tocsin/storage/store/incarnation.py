@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, bindparam, insert, not_, select, update
 
+from tocsin import durable
 from tocsin.model import FILTERED
-from tocsin.storage import durable
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, reads, writes
 
@@ -83,12 +83,16 @@ class Incarnation:
         return True
 
     @writes
-    def begin(self, write: Write, note: Seen) -> None:
+    def begin(self, write: Write, note: Seen, *, with_log: bool = False) -> None:
+        """`note`: how far it was. `with_log`: so were the logs, and their positions are given
+        again."""
         connection, number = write.connection, 1 + max(_number(write.connection), note.incarnation)
         for name, value in connection.execute(select(_counters)).all():
             write.count(name, max(value, note.counters.get(name, 0)) + GAP)
-        of_channels = not_(_backends.c.channel.startswith(FILTERED, autoescape=True))
-        backends = connection.scalars(select(_backends.c.id).where(of_channels)).all()
+        chosen = select(_backends.c.id)
+        if not with_log:
+            chosen = chosen.where(not_(_backends.c.channel.startswith(FILTERED, autoescape=True)))
+        backends = connection.scalars(chosen).all()
         if backends:
             anew = [{"backend": backend, "to": secrets.token_hex(8)} for backend in backends]
             connection.execute(_NEW_EPOCH, anew)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Self
 
 from sqlalchemy import Connection, insert, select, update
@@ -56,7 +57,6 @@ class Store:
         self.results = Results(database)
         self.deliveries = Deliveries(database)
         self.files = DatasetFiles(database)
-        self.gaps = Gaps(database)
         self.feeds = Feeds(database)
 
     @classmethod
@@ -92,6 +92,11 @@ class Store:
     def waits_for(self) -> str | None:
         """Why the store cannot be reached now; None: it can."""
         return self._database.breaker.waits_for
+
+    @property
+    def directory(self) -> Path | None:
+        """Where its file lies, if it has one."""
+        return self._database.directory
 
     @property
     def risk(self) -> str | None:

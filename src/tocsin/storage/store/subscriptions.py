@@ -47,6 +47,16 @@ _FRONTEND_COLUMNS = (
     "id", "subscriber", "broker", "backend", "marker", "sequence", "credentials",
 )  # fmt: skip
 
+
+class Page(NamedTuple):
+    """Of a broker's subscriptions, and the sequence from which `news` continues. Up to `upto` there
+    are no others; None: nor are there behind it."""
+
+    sequence: int
+    subscriptions: list[Subscription]
+    upto: int | None
+
+
 _NOWHERE: Mapping[str, int] = {}
 
 
@@ -159,12 +169,35 @@ class Subscriptions:
             for number in set(chunk).difference(write.connection.scalars(held)):
                 self._remove_backend(write, backends[number].channel, number)
 
-    @writes
     def attach(
-        self, write: Write, subscriber: str, broker: str, shown: Credentials | None = None
+        self, subscriber: str, broker: str, shown: Credentials | None = None
     ) -> list[Subscription]:
         """Move everything of the subscriber to the broker. What they may not have by what they
-        have `shown` goes to no broker at all: it waits for somebody who shows more."""
+        have `shown` goes to no broker at all: it waits for somebody who shows more. Who is there
+        already, and has shown the same, only reads."""
+        attached = self._attached(subscriber, broker, shown)
+        return self._attach(subscriber, broker, shown) if attached is None else attached
+
+    @reads
+    def _attached(
+        self, connection: Connection, subscriber: str, broker: str, shown: Credentials | None
+    ) -> list[Subscription] | None:
+        """None: something is to be written."""
+        require(connection, "broker", broker)
+        theirs = _frontend.c.subscriber == subscriber
+        owned = subscriptions_where(connection, theirs)
+        allowed, refused = (owned, []) if shown is None else self._part(owned, shown)
+        if any(at.broker != broker for at in allowed) or any(at.broker for at in refused):
+            return None
+        if shown is None:
+            return allowed
+        noted = select(_frontend.c.id).where(theirs, _frontend.c.credentials == shown.stored())
+        return allowed if {at.id for at in allowed} <= {*connection.scalars(noted)} else None
+
+    @writes
+    def _attach(
+        self, write: Write, subscriber: str, broker: str, shown: Credentials | None
+    ) -> list[Subscription]:
         require(write.connection, "broker", broker)
         owned = subscriptions_where(write.connection, _frontend.c.subscriber == subscriber)
         if shown is None:
@@ -208,6 +241,32 @@ class Subscriptions:
         require(connection, "broker", broker)
         sequence = current_sequence(connection)
         return sequence, subscriptions_where(connection, _frontend.c.broker == broker)
+
+    @reads
+    def page_of_broker(
+        self, connection: Connection, broker: str, after: int, limit: int, most_bytes: int
+    ) -> Page:
+        """The first of those behind a number; as many as have arguments of so many bytes, but at
+        least one."""
+        require(connection, "broker", broker)
+        sequence = current_sequence(connection)
+        behind = (_frontend.c.broker == broker) & (_frontend.c.id > after)
+        sizes = connection.execute(
+            select(_frontend.c.id, func.length(_backend.c.arguments))
+            .join_from(_frontend, _backend, _frontend.c.backend == _backend.c.id)
+            .where(behind)
+            .order_by(_frontend.c.id)
+            .limit(limit + 1)
+        ).all()
+        within, left_bytes = 0, most_bytes
+        while within < min(limit, len(sizes)) and (left_bytes > 0 or not within):
+            left_bytes -= sizes[within][1]
+            within += 1
+        if within == len(sizes):
+            return Page(sequence, subscriptions_where(connection, behind), None)
+        upto = sizes[within - 1][0]
+        page = subscriptions_where(connection, behind, _frontend.c.id <= upto)
+        return Page(sequence, page, upto)
 
     @reads
     def news(self, connection: Connection, broker: str, since: int) -> News:

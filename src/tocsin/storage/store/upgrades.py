@@ -37,7 +37,7 @@ from tocsin.storage.store.dialect import FIELD, Dialect
 
 _BEING_MADE = 0  # in place of a version
 
-_COUNTERS = ("sequence", "backend", "frontend", schema.RESULT_COUNTER)
+COUNTERS = ("sequence", "backend", "frontend", schema.RESULT_COUNTER)
 
 _meta = schema.meta
 
@@ -70,7 +70,7 @@ def _make(connection: Connection) -> None:
     others = [table for table in schema.metadata.sorted_tables if table is not _meta]
     schema.metadata.drop_all(connection, tables=others)
     schema.metadata.create_all(connection, tables=others)
-    counters = [{"name": name, "value": 0} for name in _COUNTERS]
+    counters = [{"name": name, "value": 0} for name in COUNTERS]
     connection.execute(insert(schema.counters), counters)
     connection.execute(insert(_meta), {"name": "id", "value": secrets.token_hex(16)})
     _set_version(connection, schema.SCHEMA_VERSION)

@@ -93,6 +93,10 @@ class Write:
         """Many rows the fastest way the database has; `columns` are in the table's order."""
         self._dialect.insert_many(self.connection, table, columns, rows)
 
+    def number_on(self, table: Table) -> None:
+        """Rows with ids were copied in: the database gives higher ones from now on."""
+        self._dialect.number_on(self.connection, table)
+
     def together(self, rows: int) -> AbstractContextManager[Any]:
         """Statements in the block that write about so many rows, and whose outcome is not
         looked at, may travel together."""

@@ -20,9 +20,8 @@ from tocsin.testing.chaos.history import Person, Publication, Shown, Visit
 
 DATASETS = ("reports", "sightings")
 KINDS = ("flood", "fire", "storm")
-STATEMENTS = """
+REPORTS = """
 CREATE DATASET reports (id STRING, kind STRING);
-CREATE DATASET sightings (id STRING, kind STRING) ROUTED;
 CREATE CONTINUOUS CHANNEL at_once(kind STRING) AS
   SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
 CREATE CONTINUOUS CHANNEL pushed(kind STRING) PUSH AS
@@ -30,6 +29,8 @@ CREATE CONTINUOUS CHANNEL pushed(kind STRING) PUSH AS
 CREATE REPETITIVE CHANNEL now_and_then(kind STRING) EVERY INTERVAL 2 SECONDS AS
   SELECT r.id FROM NEW reports r WHERE r.kind = :kind;
 """
+SIGHTINGS = "CREATE DATASET sightings (id STRING, kind STRING) ROUTED;"
+STATEMENTS = f"{REPORTS}{SIGHTINGS}"
 CHANNELS = ("at_once", "pushed", "now_and_then")
 PAUSE_S = 0.2  # between two records of a publisher
 RETRY_S = 0.3

@@ -179,7 +179,9 @@ class SimulatedBroker:
             case Register():
                 return partial(machine.registered, number, cluster.register(self.name))
             case LoadSubscriptions():
-                return partial(machine.loaded, number, cluster.store_id, *cluster.load(self.name))
+                sequence, page, upto = cluster.load(self.name, call.after)
+                loaded = partial(machine.loaded, number, cluster.store_id, sequence, page)
+                return partial(loaded, upto=upto)
             case AttachSubscriber(arrival, subscriber):
                 connection = self.world.arriving.get((self.name, arrival, self.incarnation))
                 subscriptions = cluster.attach(subscriber, self.name, connection)

@@ -11,7 +11,11 @@ from tocsin.broker.machine.effects import Marker
 from tocsin.broker.machine.events import NewHead, RangeAnswer
 from tocsin.errors import NotFound, Unavailable
 from tocsin.model import FILTERED, BackendSubscription, Departure, Result, Subscription
+from tocsin.storage.store.subscriptions import Page
 from tocsin.testing.simulation.model_log import ModelLog
+
+SUBSCRIPTIONS_PER_CALL = 2
+"""So few that there are changes between pages."""
 
 
 @dataclass
@@ -225,10 +229,11 @@ class ModelCluster:
             frontend.id, frontend.subscriber, frontend.broker, backend, frontend.marker
         )
 
-    def load(self, broker: str) -> tuple[int, list[Subscription]]:
+    def load(self, broker: str, after: int) -> Page:
         self.known(broker)
-        here = [f for f in self.frontends.values() if f.broker == broker]
-        return self.sequence, [self._subscription(f) for f in here]
+        here = sorted(f.id for f in self.frontends.values() if f.broker == broker and f.id > after)
+        page = [self._subscription(self.frontends[n]) for n in here[:SUBSCRIPTIONS_PER_CALL]]
+        return Page(self.sequence, page, page[-1].id if len(here) > len(page) else None)
 
     def news(self, broker: str, since: int) -> tuple[int, list[NewHead], list[Departure]]:
         self.known(broker)

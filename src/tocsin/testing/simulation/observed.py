@@ -18,9 +18,15 @@ from tocsin.broker.machine.effects import Marker
 from tocsin.broker.machine.events import NewHead, RangeAnswer
 from tocsin.errors import Unavailable
 from tocsin.model import Departure, Result, Subscription
+from tocsin.storage.store.subscriptions import Page
 from tocsin.testing.simulation.checkers import promise
 from tocsin.testing.simulation.cluster_process import ClusterProcess
-from tocsin.testing.simulation.model_cluster import ModelCluster, StoredBackend, StoredFrontend
+from tocsin.testing.simulation.model_cluster import (
+    SUBSCRIPTIONS_PER_CALL,
+    ModelCluster,
+    StoredBackend,
+    StoredFrontend,
+)
 
 _RESULTS = "SELECT number, id, backend, position, record, created_at, payload FROM results WHERE"
 
@@ -214,8 +220,11 @@ class ObservedCluster(ModelCluster):
 
         self.process.enter(move)
 
-    def load(self, broker: str) -> tuple[int, list[Subscription]]:
-        return self.process.enter(lambda life: life.store.subscriptions.of_broker(broker))
+    def load(self, broker: str, after: int) -> Page:
+        bounds = after, SUBSCRIPTIONS_PER_CALL, 1 << 20
+        return self.process.enter(
+            lambda life: life.store.subscriptions.page_of_broker(broker, *bounds)
+        )
 
     def news(self, broker: str, since: int) -> tuple[int, list[NewHead], list[Departure]]:
         sequence, heads, gone = self.process.enter(

@@ -6,15 +6,16 @@ housekeeping asks for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tocsin.errors import NotFound
 from tocsin.model import Dataset
 from tocsin.protocol import log_line
+from tocsin.storage.flushed import Flushes, stored_end, window_end
 from tocsin.storage.log import Reader
 from tocsin.storage.store.data_file import DataFile
 from tocsin.storage.store.files import DatasetFiles
@@ -44,13 +45,13 @@ class StoredFiles:
         self._clock = clock
         self._grace_s = grace_s
         self._known: dict[str, tuple[DataFile, ...]] = {}  # of the manifest, which only we change
-        self._flushed: dict[str, list[tuple[float, int]]] = {}
+        self._flushes = Flushes(clock, grace_s)
         directory.mkdir(exist_ok=True)
 
     def plan(self, dataset: str, start: int | None, end: int) -> Callable[[], list[Line]]:
         """Read the records in [start, end) later, from the files that there are now."""
         files = self._files(dataset)
-        tail = max(self._end(dataset, files), start or 0)
+        tail = max(stored_end(self._log, dataset, files), start or 0)
 
         def read() -> list[Line]:
             lines = [line for file in files for line in self._read(file)]
@@ -61,27 +62,18 @@ class StoredFiles:
         return read
 
     def bound(self, dataset: Dataset, start: int, end: int, most_bytes: int) -> int:
-        limit = start + self._log.span(most_bytes)
-        if limit >= end:
-            return end
-        if limit <= self.stored_end(dataset):
-            return limit
-        begin = self._log.record_at(dataset.name, limit)
-        if begin > start:
-            return begin
-        for position, body in self._log.lines(dataset.name, begin, end, 1):
-            return self._log.end_of(position, body)
-        return end
+        stored = partial(self.stored_end, dataset)
+        return window_end(self._log, dataset.name, start, end, most_bytes, stored)
 
     def stored_end(self, dataset: Dataset) -> int:
-        return self._end(dataset.name, self._files(dataset.name))
+        return stored_end(self._log, dataset.name, self._files(dataset.name))
 
     def flush(self, dataset: Dataset, end: int) -> int:
         start = self.stored_end(dataset)
         if start >= end:
             return 0
         added = self._write(dataset.name, self._tail(dataset.name, start, end), start, end)
-        self._flushed.setdefault(dataset.name, []).append((self._clock(), start))
+        self._flushes.note(dataset.name, start)
         self._replace(dataset.name, [], [added])
         return 1
 
@@ -103,10 +95,7 @@ class StoredFiles:
         return True
 
     def retire_below(self, dataset: Dataset, bound: int) -> int:
-        now = self._clock()
-        recent = self._flushed.get(dataset.name, [])
-        recent[:] = [(at, end) for at, end in recent if at > now - self._grace_s]
-        return min([bound, self.stored_end(dataset), *(end for _, end in recent)])
+        return self._flushes.kept_below(dataset.name, min(bound, self.stored_end(dataset)))
 
     def sweep(self) -> int:
         retired = self._manifest.retired(self._clock() - self._grace_s)
@@ -123,14 +112,6 @@ class StoredFiles:
     def _replace(self, dataset: str, gone: list[str], added: list[DataFile]) -> None:
         self._known.pop(dataset, None)
         self._manifest.replace(dataset, gone, added)
-
-    def _end(self, dataset: str, files: tuple[DataFile, ...]) -> int:
-        if files:
-            return max(file.end_position for file in files)
-        try:
-            return self._log.first_position(dataset)
-        except NotFound:
-            return 0
 
     def _tail(self, dataset: str, start: int, end: int) -> list[Line]:
         return [

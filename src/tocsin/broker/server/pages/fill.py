@@ -34,6 +34,7 @@ class Fill:
         return self._body
 
     def begin(self, size_bytes: int) -> None:
+        self._body.reserve(size_bytes)  # before anybody is promised so many
         self.size_bytes = size_bytes
 
     def add(self, data: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
+from tocsin import durable
 from tocsin.broker.machine.effects import (
     DropPage,
     Effect,
@@ -232,4 +233,4 @@ class PageBytes:
 
 def _not_written(page: str, error: OSError) -> Unavailable:
     log.error("a page could not be written", page=page, reason=str(error))
-    return Unavailable("this broker's page cache cannot be written", field="page_cache")
+    return durable.not_written("this broker's page cache", error, "ask again")

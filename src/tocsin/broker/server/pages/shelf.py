@@ -40,6 +40,9 @@ class Body(Protocol):
 class Growing(Body, Protocol):
     """The bytes of a page that comes, as far as they are here."""
 
+    def reserve(self, size_bytes: int) -> None:
+        """Have room for so many; OSError if there is none."""
+
     def write(self, data: bytes) -> None: ...
 
 
@@ -66,6 +69,10 @@ class _File:
         self._block = b""  # the last that was read, and where it begins
         self._begin = 0
 
+    def reserve(self, size_bytes: int) -> None:
+        if size_bytes:
+            os.posix_fallocate(self._handle, 0, size_bytes)
+
     def write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
@@ -81,12 +88,17 @@ class _File:
 
     def _checked(self, begin: int) -> bytes:
         try:
-            block = os.pread(self._handle, BLOCK_BYTES, begin)
+            block = os.pread(self._handle, self._there_bytes(begin), begin)
         except OSError:
             block = b""
         if not self.sums.fit(begin, block):
             raise Unavailable("a page is damaged, and dropped", hint="ask again")
         return block
+
+    def _there_bytes(self, begin: int) -> int:
+        """Behind what has come of a page lies what was reserved for it."""
+        coming = self.path is not None
+        return min(BLOCK_BYTES, self.sums.size_bytes - begin) if coming else BLOCK_BYTES
 
     def close(self) -> None:
         os.close(self._handle)
@@ -186,10 +198,17 @@ class _Spool:
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(_COMING_BYTES)  # noqa: SIM115 (see close)
+        self._come_bytes = 0
+
+    def reserve(self, size_bytes: int) -> None:
+        if size_bytes > _COMING_BYTES:
+            self._file.rollover()
+            os.posix_fallocate(self._file.fileno(), 0, size_bytes)
 
     def write(self, data: bytes) -> None:
-        self._file.seek(0, os.SEEK_END)
+        self._file.seek(self._come_bytes)
         self._file.write(data)
+        self._come_bytes += len(data)
 
     def read(self, start: int, most_bytes: int) -> bytes:
         self._file.seek(start)

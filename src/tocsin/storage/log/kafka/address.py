@@ -103,6 +103,11 @@ class KafkaAddress(Struct, frozen=True):
         return f"{self.prefix}.owner"
 
     @property
+    def bases_topic(self) -> str:
+        """Where the positions of datasets begin that were not begun here."""
+        return f"{self.prefix}.bases"
+
+    @property
     def matches_topic(self) -> str:
         return f"{self.prefix}.matches"
 

@@ -35,7 +35,8 @@ class KafkaDataset:
         self._failure: Exception | None = None
         self._unsure = False  # a confirmation did not say where
         self._largest_bytes = kafka.topics.ensure(self._topic, kafka.largest_bytes)
-        first, end = kafka.reader.bounds(self._topic)
+        self._base = kafka.reader.base(dataset)
+        first, end = kafka.reader.positions(dataset)
         self.durable_end = self.written_end = max(first, end - kafka.remembered)
         self._catch_up()
 
@@ -81,7 +82,7 @@ class KafkaDataset:
             raise self._failure
         if self._unconfirmed:
             raise self._kafka.unconfirmed()
-        if self._unsure and self._kafka.reader.bounds(self._topic)[1] != self.written_end:
+        if self._unsure and self._kafka.reader.positions(self.dataset)[1] != self.written_end:
             raise self._foreign()
         self._kafka.require_leadership()  # only then nobody has looked for it in vain
 
@@ -103,12 +104,12 @@ class KafkaDataset:
     def retire(self, below: int) -> None:
         self._kafka.require_leadership()
         below = min(below, self.durable_end - self._kafka.remembered)
-        if below > self._kafka.reader.bounds(self._topic)[0]:
-            self._kafka.topics.delete_records(self._topic, below)
+        if below > self._kafka.reader.positions(self.dataset)[0]:
+            self._kafka.topics.delete_records(self._topic, below - self._base)
 
     def drop(self) -> None:
         self._kafka.require_leadership()
-        self._kafka.topics.delete_records(self._topic, self.durable_end)
+        self._kafka.topics.delete_records(self._topic, self.durable_end - self._base)
         self._requests.clear()
 
     def close(self) -> None:
@@ -116,18 +117,19 @@ class KafkaDataset:
 
     def _catch_up(self) -> None:
         """Read what follows the durable end, and take it as durable: Kafka has confirmed it."""
-        first, end = self._kafka.reader.bounds(self._topic)
+        first, end = self._kafka.reader.positions(self.dataset)
         if end < self.durable_end:
             raise Unavailable(
                 f"topic {self._topic} ends at {end} and had {self.durable_end} records: Kafka has"
                 " lost some, or somebody made the topic anew",
                 hint="restore the topic, or drop the dataset and create it again",
             )
-        for message in self._kafka.reader.messages(self._topic, max(first, self.durable_end), end):
+        begin = max(first, self.durable_end)
+        for position, message in self._kafka.reader.placed(self.dataset, begin, end):
             part = log_line.decode_headers(message.headers())
             self.last_us = max(self.last_us, log_line.message_taken_us(message.value()))
             if part is not None:
-                self._requests.learn(part, offset_of(message))
+                self._requests.learn(part, position)
         self._requests.commit()
         self.durable_end = self.written_end = end
 
@@ -156,7 +158,7 @@ class KafkaDataset:
             self._failure = self._failure or self._kafka.failure(error)
         elif message.offset() is None:  # a repeat that Kafka knew, from too long ago
             self._unsure = True
-        elif message.offset() != expected:
+        elif self._base + offset_of(message) != expected:
             self._failure = self._failure or self._foreign()
 
     def _foreign(self) -> Unavailable:

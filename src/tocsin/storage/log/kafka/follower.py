@@ -6,7 +6,7 @@ idle stream asks a few times a second and a new record is not waited for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -25,8 +25,10 @@ _PASSING = (KafkaError.UNKNOWN_TOPIC_OR_PART,)  # perhaps it comes yet: librdkaf
 class Follower:
     """For one thread."""
 
-    def __init__(self, address: KafkaAddress) -> None:
+    def __init__(self, address: KafkaAddress, base: Callable[[str], int]) -> None:
+        """`base`: of a dataset's positions."""
         self._address = address
+        self._base = base
         self._datasets: dict[str, str] = {}  # by topic
         self._positions: dict[str, int] = {}  # what comes next of each dataset
         self._left: list[Message] = []  # fetched, and not returned yet
@@ -46,13 +48,14 @@ class Follower:
             if most_bytes < 0 and news:
                 break
             taken += 1
-            dataset, offset = self._datasets[message.topic() or ""], offset_of(message)
-            line = log_line.message_body(offset, value)
+            dataset = self._datasets[message.topic() or ""]
+            position = self._base(dataset) + offset_of(message)
+            line = log_line.message_body(position, value)
             lines = news[dataset].lines if dataset in news else []
             if line is not None:
-                lines.append((offset, line))
-            news[dataset] = News(lines, offset + 1)
-            self._positions[dataset] = offset + 1
+                lines.append((position, line))
+            news[dataset] = News(lines, position + 1)
+            self._positions[dataset] = position + 1
         del self._left[:taken]
         return news
 
@@ -71,7 +74,10 @@ class Follower:
         new = {name: at for name, at in starts.items() if name not in self._positions}
         if new:
             self._consumer.incremental_assign(
-                [TopicPartition(self._address.topic(name), 0, at) for name, at in new.items()]
+                [
+                    TopicPartition(self._address.topic(name), 0, at - self._base(name))
+                    for name, at in new.items()
+                ]
             )
         self._positions |= new
         self._datasets = {self._address.topic(name): name for name in self._positions}

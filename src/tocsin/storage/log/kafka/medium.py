@@ -58,7 +58,7 @@ class Kafka:
         self._deadline = 0.0
         self._reason = ""  # why Kafka did not answer, as far as the producer knows
         self._fatal = False
-        self._warned: set[str] = set()
+        self._risks: dict[str, str] = {}  # what to tell, by setting
         self._leadership = leadership
         address.java()  # an option that Spark does not know is refused before anything is written
         try:
@@ -76,6 +76,10 @@ class Kafka:
     def address(self) -> str:
         return self.at.text
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        return tuple(self._risks.values())
+
     def known_us(self) -> int:
         return 0  # the newest record of each topic has it
 
@@ -87,8 +91,11 @@ class Kafka:
     def _warn(self, topic: str) -> None:
         """Of each way to lose records once, though other topics may have it too."""
         for risk in self.topics.risks(topic):
-            if risk.setting not in self._warned:
-                self._warned.add(risk.setting)
+            if risk.setting not in self._risks:
+                self._risks[risk.setting] = (
+                    f"Kafka's topic {topic} may lose records that were acknowledged:"
+                    f" {risk.setting}, so that {risk.loses}; {risk.fix}"
+                )
                 _logger.warning(
                     "Kafka may lose records that were acknowledged",
                     topic=topic,

@@ -1,7 +1,8 @@
 """Reading topics, from any process: what came next, and records by offset.
 
-A record's JSON is as segments have it: `{"p":offset,"t":…,"r":{…},"x":{…}}`; in the topic `p` is
-left out, because it is the offset. What others wrote to the topic is passed over.
+A record's JSON is as segments have it: `{"p":position,"t":…,"r":{…},"x":{…}}`; in the topic `p` is
+left out, because it is the offset and the dataset's base (`bases`). What others wrote to the topic
+is passed over.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from tocsin.errors import NotFound
 from tocsin.protocol import log_line
 from tocsin.storage.log.kafka.address import KafkaAddress
+from tocsin.storage.log.kafka.bases import Bases, read_bases
 from tocsin.storage.log.kafka.clients import (
     WAIT_S,
     consumer,
@@ -41,6 +43,7 @@ class KafkaReader:
         self._lock = threading.Lock()
         self._own: Consumer | None = None
         self._follower: Follower | None = None
+        self._bases: Bases | None = None  # they never change
 
     def __reduce__(self) -> tuple[type[KafkaReader], tuple[KafkaAddress]]:
         return KafkaReader, (self._address,)  # Spark sends it to other processes
@@ -54,23 +57,41 @@ class KafkaReader:
         return self._address
 
     def first_position(self, dataset: str) -> int:
-        return self.bounds(self._address.topic(dataset))[0]
+        return self.positions(dataset)[0]
+
+    def base(self, dataset: str) -> int:
+        """The position of the topic's first message ever."""
+        if self._bases is None:
+            with self._lock:
+                self._bases = read_bases(self._address, self._consumer())
+        return self._bases.get(dataset, 0)
+
+    def positions(self, dataset: str) -> tuple[int, int]:
+        """The first that is kept, and the one after the last."""
+        base = self.base(dataset)
+        first, end = self.bounds(self._address.topic(dataset))
+        return base + first, base + end
+
+    def placed(self, dataset: str, start: int, end: int) -> Iterator[tuple[int, Message]]:
+        """The messages in [start, end), with their positions."""
+        base = self.base(dataset)
+        for message in self.messages(self._address.topic(dataset), start - base, end - base):
+            yield base + offset_of(message), message
 
     def lines(
         self, dataset: str, start: int, end: int, max_bytes: int | None = None
     ) -> Iterator[tuple[int, bytes]]:
         lines: list[tuple[int, bytes]] = []
         room_bytes = max_bytes
-        for message in self.messages(self._address.topic(dataset), start, end):
-            offset = offset_of(message)
-            line = log_line.message_body(offset, message.value())
+        for position, message in self.placed(dataset, start, end):
+            line = log_line.message_body(position, message.value())
             if line is None:
                 continue
             if room_bytes is not None:
                 room_bytes -= len(line)
                 if room_bytes < 0 and lines:
                     break
-            lines.append((offset, line))
+            lines.append((position, line))
         return iter(lines)
 
     def record_at(self, dataset: str, position: int) -> int:
@@ -84,7 +105,7 @@ class KafkaReader:
 
     def news(self, starts: Mapping[str, int], most_bytes: int) -> dict[str, News]:
         if self._follower is None:
-            self._follower = Follower(self._address)
+            self._follower = Follower(self._address, self.base)
         return self._follower.news(starts, most_bytes)
 
     def size_bytes(self, start: int, end: int) -> int:
@@ -170,7 +191,7 @@ class KafkaReader:
                 return unavailable(self._address, away)
             return NotFound(f"the log has no dataset {dataset!r}", field=dataset)
         if error.code() in _OUT_OF_RANGE:
-            return gone(dataset, position)
+            return gone(dataset, position + (self._bases or {}).get(dataset, 0))
         return unavailable(self._address, error)
 
     def _away(self, topic: str) -> KafkaError | str | None:

@@ -64,6 +64,14 @@ class Topics:
                 return None
             raise unavailable(self._address, error.args[0]) from None
 
+    def beginning_with(self, text: str) -> list[str]:
+        """The names of topics."""
+        try:
+            topics = self._admin.list_topics(timeout=WAIT_S).topics
+        except KafkaException as error:
+            raise unavailable(self._address, error.args[0]) from None
+        return sorted(name for name in topics if name.startswith(text))
+
     def risks(self, topic: str) -> list[Risk]:
         """How the topic is set to lose records, as far as we may ask."""
         description = self.describe(topic)

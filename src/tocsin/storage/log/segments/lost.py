@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tocsin.storage import durable
+from tocsin import durable
 
 NAME = "lost"
 

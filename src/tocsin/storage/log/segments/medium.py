@@ -9,8 +9,8 @@ from pathlib import Path
 
 import structlog
 
+from tocsin import durable
 from tocsin.errors import Conflict
-from tocsin.storage import durable
 from tocsin.storage.log.segments import heads
 from tocsin.storage.log.segments.dataset import SegmentedDataset
 from tocsin.storage.log.segments.disk import Disk
@@ -37,6 +37,10 @@ class Segments:
     @property
     def address(self) -> str:
         return str(self._directory)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return ()
 
     def known_us(self) -> int:
         return self._known_us

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -53,6 +54,8 @@ class Dialect(ABC):
     errors: ClassVar[tuple[type[Exception], ...]] = (exc.DBAPIError,)
     leased: ClassVar[bool] = True
     """Whether the claim may outlive who holds it, so that a lease has to be kept beside it."""
+
+    directory: Path | None = None  # that has the store's file
 
     def __init__(self, url: URL) -> None:
         self.url = url
@@ -122,6 +125,11 @@ class Dialect(ABC):
     ) -> None:
         """Write many rows the fastest way there is. `columns` are in the table's order."""
         connection.exec_driver_sql(_insert(table, columns, connection.dialect), list(rows))
+
+    def number_on(self, connection: Connection, table: Table) -> None:
+        """Let ids that the database itself gives go on behind those of the rows that are there.
+        Most databases do so by themselves."""
+        return
 
     def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
         """Send the statements of the block at once, if the database can. They write about so many

@@ -25,6 +25,7 @@ _OPTIONS: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60, "write_ti
 # store an id of 0 as 0, and read backslashes as the driver writes them.
 _MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
 
+_FLUSH = "innodb_flush_log_at_trx_commit"
 _CLAIM = "CONCAT('tocsin.', MD5(DATABASE()))"
 
 _LOGIN = "correct user and password in the setting store, or the user's rights on the server"
@@ -98,8 +99,8 @@ class Mariadb(Dialect):
         connection.commit()
 
     def risk(self, connection: Connection) -> str | None:
-        setting = connection.execute(text("SELECT @@innodb_flush_log_at_trx_commit")).scalar()
-        return None if setting == 1 else f"innodb_flush_log_at_trx_commit is {setting}"
+        setting = connection.execute(text(f"SELECT @@{_FLUSH}")).scalar()
+        return None if setting == 1 else f"{_FLUSH} is {setting}: set {_FLUSH}=1"
 
     def claim(self, connection: Connection) -> bool:
         """By a lock with a name, which lives as long as the session and is the server's: so the

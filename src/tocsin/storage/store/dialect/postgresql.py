@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import Connection, Engine, Table, create_engine, exc, text
+from sqlalchemy import Connection, Engine, Table, create_engine, exc, func, select, text
 
 from tocsin.storage.store.dialect.contract import (
     Dialect,
@@ -109,7 +109,7 @@ class Postgresql(Dialect):
 
     def risk(self, connection: Connection) -> str | None:
         setting = connection.execute(text("SELECT current_setting('fsync')")).scalar()
-        return None if setting == "on" else f"fsync is {setting}"
+        return None if setting == "on" else f"fsync is {setting}: set fsync=on"
 
     def claim(self, connection: Connection) -> bool:
         """By an advisory lock, which lives as long as the session. Each schema is its own store."""
@@ -193,6 +193,13 @@ class Postgresql(Dialect):
             copy.set_types(types)
             for row in rows:
                 copy.write_row(row)
+
+    def number_on(self, connection: Connection, table: Table) -> None:
+        column = table.autoincrement_column
+        if column is not None:
+            highest = select(func.max(column)).scalar_subquery()
+            sequence = func.pg_get_serial_sequence(table.name, column.name)
+            connection.execute(select(func.setval(sequence, highest)).where(highest.is_not(None)))
 
     def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
         """COPY has a conversation of its own."""

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, exc, text
 
 from tocsin.errors import SettingError
+from tocsin.service.disks import full_disks
 from tocsin.storage.store.dialect.contract import (
     FIELD,
     Dialect,
@@ -21,11 +22,12 @@ from tocsin.storage.store.dialect.contract import (
 
 _WRITES = "tocsin_writes"
 
+_IS_FULL, _IO = "is full", "disk i/o"
 _HINTS = {
     "is locked": "another process holds the store; stop it, or try again",
-    "is full": "free some disk space; nothing of this request was written",
+    _IS_FULL: "free some disk space; nothing of this request was written",
     "readonly": "give this user the right to write the store's file and directory",
-    "disk i/o": "check the disk; nothing of this request was written",
+    _IO: "check the disk; nothing of this request was written",
     "malformed": "the store's file is damaged; restore it from a backup",
 }
 _NOT_OURS = ("not a database", "unable to open")
@@ -105,6 +107,8 @@ class Sqlite(Dialect):
             return Trouble(Kind.REFUSED, reason, hint)
         if isinstance(error, exc.IntegrityError | exc.DataError | exc.ProgrammingError):
             return Trouble(Kind.BROKEN, reason)
+        if _IO in reason.lower() and full_disks([self.directory]):
+            reason = f"{reason}: the disk {_IS_FULL}"  # it is not always told so
         hints = (hint for part, hint in _HINTS.items() if part in reason.lower())
         return Trouble(Kind.BUSY, reason, next(hints, "try again"))
 
@@ -116,6 +120,10 @@ class Sqlite(Dialect):
     def last_id(self, connection: Connection, table: str) -> int:
         query = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
         return int(connection.execute(query, {"name": table}).scalar() or 0)
+
+    @property
+    def directory(self) -> Path:  # type: ignore[override]
+        return self._file.parent
 
     @property
     def _file(self) -> Path:

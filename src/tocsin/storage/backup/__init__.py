@@ -1,0 +1,1 @@
+"""Backups of a system, and systems from backups; what a backup holds is in `protocol.backup`."""
