@@ -241,13 +241,6 @@ def _forget_late_subscribers(stack: ExitStack) -> None:
     _replace(stack, runs, "_refuse_late", lambda *_: None)
 
 
-def _ask_late_subscribers_twice(stack: ExitStack) -> None:
-    def asked(self: Any, prepared: Any) -> Any:
-        return self._store.subscriptions.parameter_sets(prepared.channel.name)
-
-    _replace(stack, answering.Answering, "_asked", asked)
-
-
 def _blame_the_neighbours(stack: ExitStack) -> None:
     """What the query fails on is found, and everything beside it is given up as well."""
     diagnose = diagnosis.diagnose
@@ -269,9 +262,9 @@ def _overlook_a_restoring(stack: ExitStack) -> None:
 def _count_on_from_the_backup(stack: ExitStack) -> None:
     begin = Incarnation.begin
 
-    def count_on(self: Incarnation, note: Seen) -> None:
+    def count_on(self: Incarnation, note: Seen, **named: bool) -> None:
         with patch.object(incarnation, "GAP", 0):
-            begin(self, msgspec.structs.replace(note, counters={}))
+            begin(self, msgspec.structs.replace(note, counters={}), **named)
 
     _replace(stack, Incarnation, "begin", count_on)
 
@@ -383,8 +376,6 @@ MUTANTS = [
            "cluster", _stand_still),
     Mutant("late-subscribers", "who subscribes while a run is under way is not asked for",
            "cluster", _forget_late_subscribers),
-    Mutant("asked-twice", "who subscribes while a query fails is asked for twice", "cluster",
-           _ask_late_subscribers_twice),
     Mutant("wrong-blame", "records beside one that a query fails on are given up too", "cluster",
            _blame_the_neighbours),
     Mutant("no-incarnation", "a store that was restored goes on as if it had not been", "cluster",
