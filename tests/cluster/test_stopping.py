@@ -53,6 +53,8 @@ class Starting:
 async def test_spark_that_only_starts_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_start: bool
 ) -> None:
+    with java_sees_what_is_allowed():
+        others = vars(java_gateway)["Popen"](JAVA, env={})  # another session's, which goes on
     engine = Starting(in_start=in_start)
     monkeypatch.setattr(module, "Engine", engine.make)
     with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
@@ -61,3 +63,6 @@ async def test_spark_that_only_starts_is_not_waited_for(
             began = time.monotonic()
         assert time.monotonic() - began < LONG_S
     assert engine.stopped is in_start
+    assert others.poll() is None
+    others.kill()
+    others.wait()

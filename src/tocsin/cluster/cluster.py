@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
+from subprocess import Popen
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -59,7 +60,7 @@ from tocsin.settings import Settings
 from tocsin.spark.adhoc import Answer
 from tocsin.spark.asking import Record
 from tocsin.spark.engine import Engine
-from tocsin.spark.java_environment import kill_java
+from tocsin.spark.java_environment import kill_newer, newest_java
 from tocsin.spark.session import runs_in_real_time
 from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
@@ -284,9 +285,10 @@ class Cluster:
     async def _run_engine(self) -> None:
         """Until it is dead."""
         given = self.settings, self.store, self.log, self._committed, self._bury, self.clock
-        engine = await _starting(lambda: Engine(*given))
+        former = newest_java()
+        engine = await _starting(lambda: Engine(*given), former)
         try:
-            await _starting(engine.start)
+            await _starting(engine.start, former)
             self._engine = engine
             self._engine_starts += 1
             log.info("ready", spark=self.settings.master)
@@ -472,15 +474,15 @@ class Cluster:
         )
 
 
-async def _starting(start: Callable[[], T]) -> T:
+async def _starting(start: Callable[[], T], former: Popen[bytes] | None) -> T:
     """What starts Spark, on a thread of its own. Who is asked to stop does not wait for Spark:
-    without Java the thread soon ends."""
+    without its Java, newer than the former one, the thread soon ends."""
     starting = asyncio.create_task(asyncio.to_thread(start))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         while not starting.done():  # Java may be about to be started
-            kill_java()
+            kill_newer(former)
             await asyncio.wait({starting}, timeout=KILL_EVERY_S)
         starting.exception()
         raise

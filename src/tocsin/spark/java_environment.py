@@ -32,14 +32,20 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-_STARTED: list[Popen[bytes]] = []
-"""The newest Java; pyspark tells nobody of it before it answers."""
+_NEWEST: list[Popen[bytes]] = []
 
 
-def kill_java() -> None:
-    """Be it still starting: whoever waits for it hears that it has ended."""
-    for java in _STARTED:
-        java.kill()
+def newest_java() -> Popen[bytes] | None:
+    """The last that was started here; pyspark tells nobody of it before it answers."""
+    return _NEWEST[0] if _NEWEST else None
+
+
+def kill_newer(former: Popen[bytes] | None) -> None:
+    """A Java that was started since the former one was the newest. Whoever waits for it hears that
+    it has ended."""
+    newest = newest_java()
+    if newest is not None and newest is not former:
+        newest.kill()
 
 
 @contextmanager
@@ -49,7 +55,7 @@ def java_sees_what_is_allowed() -> Iterator[None]:
 
     def start(command: list[str], **options: Any) -> Popen[bytes]:
         java = Popen(command, **{**options, "env": passed_on(options["env"])})
-        _STARTED[:] = [java]
+        _NEWEST[:] = [java]
         return java
 
     names = vars(java_gateway)
