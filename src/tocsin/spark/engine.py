@@ -43,7 +43,7 @@ from tocsin.spark.tables import TableLimits, Tables
 from tocsin.spark.warm_up import warm_up
 from tocsin.sql import CreateChannel
 from tocsin.storage.log import PublicationLog, Reader, open_reader
-from tocsin.storage.log.kafka import KafkaAddress, KafkaReader
+from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 
@@ -154,6 +154,8 @@ class Engine:
         jdbc = jdbc_of(settings.store)
         if jdbc is None or not runs_in_real_time(settings):
             return None
+        from tocsin.storage.log.kafka import KafkaReader  # its library is an extra
+
         directory = self._data / "real-time"
         shutil.rmtree(directory, ignore_errors=True)  # checkpoints of queries that are no more
         address = KafkaAddress.parse(settings.log)
