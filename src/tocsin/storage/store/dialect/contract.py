@@ -126,6 +126,17 @@ class Dialect(ABC):
         """Write many rows the fastest way there is. `columns` are in the table's order."""
         connection.exec_driver_sql(_insert(table, columns, connection.dialect), list(rows))
 
+    @abstractmethod
+    def update_many(
+        self,
+        connection: Connection,
+        table: Table,
+        key: str,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[int, ...]],
+    ) -> None:
+        """Give many rows numbers: each of `rows` is a key, and what the columns are to be."""
+
     def number_on(self, connection: Connection, table: Table) -> None:
         """Let ids that the database itself gives go on behind those of the rows that are there.
         Most databases do so by themselves."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, exc, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, exc, text
 
 from tocsin.errors import SettingError
 from tocsin.service.disks import full_disks
@@ -120,6 +121,18 @@ class Sqlite(Dialect):
     def last_id(self, connection: Connection, table: str) -> int:
         query = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
         return int(connection.execute(query, {"name": table}).scalar() or 0)
+
+    def update_many(
+        self,
+        connection: Connection,
+        table: Table,
+        key: str,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[int, ...]],
+    ) -> None:
+        values = ", ".join(f"{name} = ?{place}" for place, name in enumerate(columns, 2))
+        statement = f"UPDATE {table.name} SET {values} WHERE {key} = ?1"  # noqa: S608
+        connection.exec_driver_sql(statement, list(rows))
 
     @property
     def directory(self) -> Path:  # type: ignore[override]
