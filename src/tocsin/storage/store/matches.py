@@ -106,7 +106,7 @@ def _look_up(
     backends: dict[tuple[str, int], Backend] = {}
     for ids in chunks(list(named)):
         question = _question(ids, {named[id_].backend for id_ in ids})
-        for kind, number, name, epoch, head, since in connection.exec_driver_sql(question):
+        for kind, number, name, epoch, head, since in connection.exec_driver_sql(question).all():
             if kind == _KNOWN:
                 known.add(name)
             else:

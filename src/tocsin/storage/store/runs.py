@@ -228,7 +228,7 @@ def backends_of(connection: Connection, channel: str, wanted: Iterable[int]) -> 
     backends: dict[int, Backend] = {}
     for chunk in chunks(sorted(set(wanted))):
         query = f"{_BACKENDS} WHERE id IN {listed(chunk)}"
-        for number, of, epoch, head in connection.exec_driver_sql(query):
+        for number, of, epoch, head in connection.exec_driver_sql(query).all():
             if of == channel:
                 backends[number] = Backend(epoch, head)
     return backends
