@@ -62,6 +62,11 @@ class BrokerCore:
         """To be taken before a question to the cluster and handed back with its answer."""
         return QueryToken(self.table.next_event(), self._news.sequence)
 
+    @property
+    def keeps_results(self) -> bool:
+        """Whether results that come unasked are of use here."""
+        return self.cache.policy.caches or self.table.inline > 0
+
     # -- what is attached here ------------------------------------------------------------------
 
     def loaded(
