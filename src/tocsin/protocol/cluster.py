@@ -89,7 +89,7 @@ class SubscriptionRequest(Interest, frozen=True, forbid_unknown_fields=True):
     broker: Annotated[str | None, about("the broker that is to serve it")] = None
 
 
-class HeadNews(Struct, frozen=True, omit_defaults=True):
+class HeadNews(Struct, frozen=True, omit_defaults=True, gc=False):
     """A backend subscription has more results. `results`: those that travel with the notice,
     without holes and up to `head`; others are fetched."""
 

@@ -259,7 +259,9 @@ class BrokerCore:
             return effects
         backend = fetching.backend
         current = False
-        if self.table.holds(backend):
+        if not self.table.holds(backend):
+            self._intake.gone(backend)
+        else:
             current = self._members.is_current(
                 backend, answer.epoch, fetching.event, now, answer.head
             )
