@@ -14,11 +14,14 @@ def listed(numbers: Iterable[int]) -> str:
     return f"({','.join(map(_digits, numbers)) or 'NULL'})"
 
 
-def tabled(rows: Sequence[Sequence[int]]) -> Iterator[str]:
-    """For VALUES, as many at a time as a statement may carry."""
+def given(columns: Sequence[str], rows: Sequence[Sequence[int]]) -> Iterator[str]:
+    """A table named `given`, for FROM: as many rows at a time as a statement may carry. Its first
+    part is there for the columns' names, which databases give to VALUES in ways of their own."""
+    names = ", ".join(f"0 AS {name}" for name in columns)
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
-        yield ",".join(f"({','.join(map(_digits, row))})" for row in some)
+        values = ",".join(f"({','.join(map(_digits, row))})" for row in some)
+        yield f"(SELECT {names} WHERE FALSE UNION ALL VALUES {values}) AS given"
 
 
 def _digits(number: int) -> str:

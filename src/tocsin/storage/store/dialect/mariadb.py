@@ -18,7 +18,7 @@ from tocsin.storage.store.dialect.contract import (
     TextColumns,
     Trouble,
 )
-from tocsin.storage.store.numbers import tabled
+from tocsin.storage.store.numbers import given
 
 # A server that vanished without a word is noticed in time. An address may say otherwise.
 _OPTIONS: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60, "write_timeout": 60}
@@ -175,12 +175,10 @@ class Mariadb(Dialect):
         rows: Sequence[tuple[int, ...]],
     ) -> None:
         values = ", ".join(f"{table.name}.{name} = given.{name}" for name in columns)
-        empty = ", ".join(f"0 AS {name}" for name in (key, *columns))
-        for some in tabled(rows):
-            given = f"(SELECT {empty} WHERE FALSE UNION ALL VALUES {some}) AS given"
+        for table_given in given((key, *columns), rows):
+            same = f"{table.name}.{key} = given.{key}"
             connection.exec_driver_sql(
-                f"UPDATE {table.name} JOIN {given} ON {table.name}.{key} = given.{key}"  # noqa: S608
-                f" SET {values}"
+                f"UPDATE {table.name} JOIN {table_given} ON {same} SET {values}"  # noqa: S608
             )
 
 

@@ -21,7 +21,7 @@ from tocsin.storage.store.dialect.contract import (
     TextColumns,
     Trouble,
 )
-from tocsin.storage.store.numbers import tabled
+from tocsin.storage.store.numbers import given
 
 # A server that vanished without a word is noticed within a minute. An address may say otherwise.
 _OPTIONS = {
@@ -205,10 +205,9 @@ class Postgresql(Dialect):
         rows: Sequence[tuple[int, ...]],
     ) -> None:
         values = ", ".join(f"{name} = given.{name}" for name in columns)
-        named = f"given ({', '.join((key, *columns))})"
-        for some in tabled(rows):
+        for table_given in given((key, *columns), rows):
             connection.exec_driver_sql(
-                f"UPDATE {table.name} SET {values} FROM (VALUES {some}) AS {named}"  # noqa: S608
+                f"UPDATE {table.name} SET {values} FROM {table_given}"  # noqa: S608
                 f" WHERE {table.name}.{key} = given.{key}"
             )
 
