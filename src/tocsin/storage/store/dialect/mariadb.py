@@ -175,10 +175,10 @@ class Mariadb(Dialect):
         rows: Sequence[tuple[int, ...]],
     ) -> None:
         values = ", ".join(f"{table.name}.{name} = given.{name}" for name in columns)
-        for table_given in given((key, *columns), rows):
+        for new in given((key, *columns), rows):
             same = f"{table.name}.{key} = given.{key}"
             connection.exec_driver_sql(
-                f"UPDATE {table.name} JOIN {table_given} ON {same} SET {values}"  # noqa: S608
+                f"UPDATE {table.name} JOIN {new} ON {same} SET {values}"  # noqa: S608
             )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from typing import Any, cast
@@ -21,7 +20,6 @@ from tocsin.storage.store.dialect.contract import (
     TextColumns,
     Trouble,
 )
-from tocsin.storage.store.numbers import given
 
 # A server that vanished without a word is noticed within a minute. An address may say otherwise.
 _OPTIONS = {
@@ -195,21 +193,6 @@ class Postgresql(Dialect):
             copy.set_types(types)
             for row in rows:
                 copy.write_row(row)
-
-    def update_many(
-        self,
-        connection: Connection,
-        table: Table,
-        key: str,
-        columns: tuple[str, ...],
-        rows: Sequence[tuple[int, ...]],
-    ) -> None:
-        values = ", ".join(f"{name} = given.{name}" for name in columns)
-        for table_given in given((key, *columns), rows):
-            connection.exec_driver_sql(
-                f"UPDATE {table.name} SET {values} FROM {table_given}"  # noqa: S608
-                f" WHERE {table.name}.{key} = given.{key}"
-            )
 
     def number_on(self, connection: Connection, table: Table) -> None:
         column = table.autoincrement_column
