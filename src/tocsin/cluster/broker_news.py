@@ -102,6 +102,7 @@ class BrokerNews:
     keeps: bool | None = None  # whether results may travel; None: it has not said so
     told: dict[int, Head] = field(default_factory=dict)  # of backend subscriptions that it has
     most_bytes: int = WAITING_BYTES_AT_MOST
+    number: int = 0  # of the last notice: by it the broker knows that it heard all before
     fresh: Waiting = field(init=False)  # newer ones of these
     strangers: Waiting = field(init=False)  # of those that it may have
     elsewhere: set[int] = field(default_factory=set)  # those that it has not, as far as is known
@@ -141,6 +142,10 @@ class BrokerNews:
         self.told.clear()
         self.elsewhere.clear()
         self.keeps = None
+
+    def next_number(self) -> int:
+        self.number += 1
+        return self.number
 
     def begin(self) -> Telling:
         """For the next notice."""

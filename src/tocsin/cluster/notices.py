@@ -9,6 +9,7 @@ itself, and fetches.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -129,7 +130,9 @@ class Notifier:
         if broker not in self._brokers:
             since = await asyncio.to_thread(self._store.sequence)
             if broker not in self._brokers:  # by another call meanwhile
-                known = self._brokers[broker] = _Known(broker, since, url=url)
+                known = self._brokers[broker] = _Known(
+                    broker, since, number=secrets.randbits(48), url=url
+                )
                 self._tasks[broker] = asyncio.create_task(self._deliver(known))
         self._brokers[broker].url = url
         self._brokers[broker].begin_anew()
@@ -200,7 +203,13 @@ class Notifier:
     def _notice(self, known: _Known, grown: Sequence[Growth], detached: list[Departure]) -> bytes:
         heads = [_encoded(growth) for growth in grown]
         return msgspec.json.encode(
-            News(known.since, cast("list[HeadNews]", heads), detached, self._store.shown_id)
+            News(
+                known.since,
+                cast("list[HeadNews]", heads),
+                detached,
+                self._store.shown_id,
+                known.next_number(),
+            )
         )
 
     async def _send(self, known: _Known, body: bytes) -> None:

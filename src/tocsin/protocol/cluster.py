@@ -108,6 +108,9 @@ class News(Struct, frozen=True):
         list[Departure], about("frontend subscriptions that this broker no longer serves")
     ] = []
     store_id: StoreId | None = None
+    number: Annotated[
+        int | None, about("of a notice: one more than that of the notice before to this broker")
+    ] = None
 
 
 class Noticed(Struct, frozen=True, omit_defaults=True):

@@ -175,10 +175,16 @@ class BrokerCore:
     # -- news: heads and departures ---------------------------------------------------------------
 
     def notice(
-        self, heads: Iterable[NewHead], detached: Iterable[Departure], now: float
+        self,
+        heads: Iterable[NewHead],
+        detached: Iterable[Departure],
+        now: float,
+        *,
+        number: int | None = None,
     ) -> list[Effect]:
         """From the cluster, perhaps repeated, late or out of order: heads count, the rest hints."""
         self.table.next_event()
+        self._news.noticed(number, now)
         effects: list[Effect] = []
         doubtful = any(departure.subscription in self.table.frontends for departure in detached)
         for head in heads:

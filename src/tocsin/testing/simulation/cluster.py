@@ -161,11 +161,12 @@ class ClusterWorld(World):
         self, news: BrokerNews, store_id: str, heads: list[NewHead], gone: list[Departure]
     ) -> None:
         (target,) = [known for known in self.brokers if known.name == news.name]
+        number = news.next_number()
         if self._strikes("lost notice", 0.25) or not self.partitions.passes(CLUSTER, news.name):
             return
 
         def arrive() -> None:
-            answer = target.notice(store_id, heads, gone)
+            answer = target.notice(store_id, heads, gone, number)
             if answer is not None and self.partitions.passes(news.name, CLUSTER):
                 self.later(self.delay_s(), lambda: news.answered(*answer))
 

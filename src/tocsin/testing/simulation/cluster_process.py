@@ -236,7 +236,8 @@ class ClusterProcess:
     def _new_news(self, broker: str, store: Store) -> BrokerNews:
         """At times there is room for few results, and the others are told by their heads."""
         most_bytes = self.around.random.choice([500, WAITING_BYTES_AT_MOST])
-        return BrokerNews(broker, store.sequence(), most_bytes=most_bytes)
+        number = self.around.random.getrandbits(48)
+        return BrokerNews(broker, store.sequence(), most_bytes=most_bytes, number=number)
 
     def _note(self, life: Life) -> None:
         write_note(self.directory, life.store.incarnation.seen())
