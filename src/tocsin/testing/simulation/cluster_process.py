@@ -42,7 +42,7 @@ from tocsin.storage.store.incarnation import read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 from tocsin.testing.simulation.backups import Backup, back_up
-from tocsin.testing.simulation.checkers import promise
+from tocsin.testing.simulation.checkers import BrokenPromise, promise
 from tocsin.testing.simulation.cluster_memory import Cuts, Environment, Life, Task
 from tocsin.testing.simulation.crash import abandon, repair
 from tocsin.testing.simulation.disk import Crashed, SimulatedDisk
@@ -375,6 +375,8 @@ class ClusterProcess:
             self.failed_runs += 1
             again = True
             self._soon(self._stop_and_repair, 1.0)
+        except BrokenPromise:  # of others: the world went on while the run took its time
+            raise
         except Exception as error:
             self.failed_runs += 1
             self.overlong += isinstance(error, Overlong)
@@ -431,6 +433,7 @@ class ClusterProcess:
             self._soon(partial(self._deliver, news), 0.1)
             return
         new, gone = news.finish(telling, answer, served)
+        self.around.committed()  # nobody hears of a result before it was seen in the store
         for grown, left in parts(new, gone):
             carried = [NewHead(g.head.backend, g.head.epoch, g.head.head, g.results) for g in grown]
             self.around.notify(news, life.store.shown_id, carried, left)
