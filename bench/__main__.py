@@ -15,6 +15,7 @@ from bench.findings import RESULTS, Finding, as_table, save
 BENCHES = {
     "log": "group commit of the publication log",
     "store": "results and parameter sets written in bulk on each database",
+    "forward": "from a run's rows to a broker's cache, forward and fetched back",
     "fanout": "WebSocket fan-out per core",
     "matching": "matching records with parameter sets",
     "latency": "from publish to subscriber, end to end",

@@ -209,7 +209,7 @@ class Subscription(Struct, frozen=True):
     marker: int  # every result up to here was acknowledged
 
 
-class Result(Struct, frozen=True):
+class Result(Struct, frozen=True, gc=False):
     """One answer of a channel for one backend subscription. `payload` is a JSON object."""
 
     backend: int
@@ -229,7 +229,7 @@ class Departure(Struct, frozen=True):
     to: str | None = None
 
 
-class Head(Struct, frozen=True):
+class Head(Struct, frozen=True, gc=False):
     """Up to which position a backend subscription has results; what a notice carries."""
 
     backend: int

@@ -80,9 +80,14 @@ class Bench:
     """A core with alice connected on 1, and a clock that tests move by hand."""
 
     def __init__(
-        self, policy: str = "lsc", *, budget_bytes: int = 1000, inline: bool = False
+        self,
+        policy: str = "lsc",
+        *,
+        budget_bytes: int = 1000,
+        inline: bool = False,
+        news_poll_s: float = 1000.0,
     ) -> None:
-        self.core = BrokerCore(parse_policy(policy), budget_bytes, 0.0, news_poll_s=1000.0)
+        self.core = BrokerCore(parse_policy(policy), budget_bytes, 0.0, news_poll_s=news_poll_s)
         self.core.loaded(10, [], self.core.query_token, 0.0)
         self.core.news(10, [], [], 0.0)
         self.core.connected(1, "alice", inline, [subscription()], self.core.query_token, 0.0)

@@ -104,3 +104,43 @@ def test_an_answer_that_comes_before_the_load_has_all_news_told() -> None:
     core = BrokerCore(parse_policy("lru"), 1000, 0.0)
     core.subscribed(subscription(), core.query_token, 0.1)
     assert AskNews(0) in core.loaded(10, [], core.query_token, 0.2)
+
+
+def asks(bench: Bench, first: int, *moments: float, at_notices: bool = True) -> list[float]:
+    """When it asks, of moments at which notices come in order and the clock ticks."""
+    asked = []
+    for number, now in enumerate(moments, first):
+        if at_notices:
+            bench.core.notice([], [], now, number=number)
+        if any(isinstance(effect, AskNews) for effect in bench.core.tick(now)):
+            asked.append(now)
+            bench.core.news(10, [], [], now)
+    return asked
+
+
+def test_while_each_notice_follows_the_last_nothing_is_asked_for_a_while() -> None:
+    bench = Bench(news_poll_s=2.0)
+    bench.core.notice([], gone(), 0.0, number=99)
+    bench.core.news(10, [], [], 0.0)
+    assert asks(bench, 100, *range(1, 45)) == [20, 40]
+    assert asks(bench, 0, 45, 46, 47, 48, 49, at_notices=False) == [46, 48]
+
+
+def test_a_notice_that_is_missing_is_asked_for_at_once() -> None:
+    bench = Bench(news_poll_s=2.0)
+    bench.core.notice([], gone(), 0.0, number=99)
+    bench.core.news(10, [], [], 0.0)
+    assert asks(bench, 100, 0.5) == []
+    assert asks(bench, 100, 0.6) == []  # it came twice
+    assert asks(bench, 102, 0.7) == [0.7]
+    assert asks(bench, 5, 0.8) == [0.8]  # another cluster, or a late one
+
+
+def test_what_came_with_an_attachment_is_not_put_off_by_notices() -> None:
+    bench = Bench(news_poll_s=2.0)
+    bench.core.notice([], gone(), 0.0, number=99)
+    bench.core.news(10, [], [], 0.0)
+    asked = bench.core.query_token
+    assert asks(bench, 100, 1.0) == []
+    bench.core.subscribed(subscription(6, backend=8), asked, 1.5)
+    assert asks(bench, 101, 2.0, 2.5, 3.0, 3.5, 4.0) == [3.0]

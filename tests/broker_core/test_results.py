@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from broker_core.bench import Bench, answer, heads, only, result, results, subscription
+from tocsin.broker.machine import results as intake
 from tocsin.broker.machine.effects import (
     Fetch,
     SendInline,
     Signal,
 )
-from tocsin.broker.machine.events import NewHead
+from tocsin.broker.machine.events import NewHead, RangeAnswer
+from tocsin.model import Result
 
 
 def test_a_notice_is_fetched_then_cached_and_only_then_signalled() -> None:
@@ -60,6 +62,46 @@ def test_a_fetch_overtaken_by_pushed_results_adds_only_what_is_new() -> None:
     fetch = only(bench.core.notice(heads(2), [], 1.0), Fetch)
     bench.core.notice(heads(2, *results(1, 2)), [], 1.1)
     assert bench.core.fetched(fetch.fetch, answer(1, 3), 1.2) == [Signal(7, "A", 3, [1])]
+
+
+def test_what_is_pushed_while_a_fetch_is_under_way_is_taken_behind_it() -> None:
+    bench = Bench()
+    fetch = only(bench.core.notice(heads(2), [], 1.0), Fetch)
+    assert bench.core.notice(heads(4, *results(3, 4)), [], 1.1) == []
+    assert bench.core.notice(heads(5, result(5)), [], 1.2) == []
+    assert bench.core.notice(heads(4, *results(3, 4)), [], 1.3) == []  # came twice
+    effects = bench.core.fetched(fetch.fetch, answer(1, 2), 1.5)
+    assert effects == [Signal(7, "A", 2, [1]), Signal(7, "A", 5, [1])]
+    assert bench.core.cache.contents(7) == results(1, 5)
+
+
+def test_of_what_is_pushed_past_a_hole_the_rest_is_fetched() -> None:
+    bench = Bench()
+    fetch = only(bench.core.notice(heads(2), [], 1.0), Fetch)
+    bench.core.notice(heads(6, result(6)), [], 1.1)
+    following = only(bench.core.fetched(fetch.fetch, answer(1, 2), 1.5), Fetch)
+    assert (following.after, following.upto) == (2, 6)
+
+
+def test_what_was_pushed_of_a_past_epoch_is_not_taken() -> None:
+    bench = Bench()
+    fetch = only(bench.core.notice(heads(2), [], 1.0), Fetch)
+    bench.core.notice(heads(3, result(3)), [], 1.1)
+    new = RangeAnswer("B", 0, 2, [Result(7, n, 0.0, b"new") for n in (1, 2)])
+    assert only(bench.core.fetched(fetch.fetch, new, 1.5), Signal).head == 2
+    assert [one.payload for one in bench.core.cache.contents(7)] == [b"new", b"new"]
+
+
+def test_what_waits_for_fetches_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "AHEAD_BYTES_AT_MOST", len(result(3).payload))
+    bench = Bench()
+    fetch = only(bench.core.notice(heads(2), [], 1.0), Fetch)
+    bench.core.notice(heads(3, result(3)), [], 1.1)
+    bench.core.notice(heads(4, result(4)), [], 1.1)
+    again = only(bench.core.fetched(fetch.fetch, answer(1, 2), 1.5), Fetch)
+    assert (again.after, again.upto) == (2, 4)
+    bench.core.notice(heads(5, result(5)), [], 1.6)  # there is room again
+    assert bench.core.fetched(again.fetch, answer(3, 4), 1.7)[-1] == Signal(7, "A", 5, [1])
 
 
 def test_a_failed_fetch_is_tried_again_later_and_later() -> None:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from tocsin.cluster import broker_news, notices
 from tocsin.cluster.notices import Notifier
-from tocsin.model import Channel, Head, Result, Subscription
+from tocsin.model import Channel, Subscription
 from tocsin.service.serving import listen, port_of, serving
 from tocsin.storage.store.matches import Match
 from tocsin.storage.store.store import Store
@@ -31,10 +31,12 @@ class Broker:
     def __init__(self) -> None:
         self.heard: list[dict[str, Any]] = []
         self.refusals: list[int] = []  # statuses of the answers to come
+        self.answer: dict[str, Any] = {}
 
     async def hear(self, request: Request) -> Response:
         self.heard.append(msgspec.json.decode(await request.body()))
-        return Response("{}", self.refusals.pop(0) if self.refusals else 200)
+        body = msgspec.json.encode(self.answer)
+        return Response(body, self.refusals.pop(0) if self.refusals else 200)
 
     def heads(self, backend: int) -> list[int]:
         return [
@@ -51,17 +53,18 @@ class World:
         self.notifier = notifier
         self.broker = broker
         self.asked = 0
+        self.channel = CHANNEL
         self._offset = 0
         asking = store.subscriptions.news
 
-        def news(*args: Any) -> Any:
+        def news(*args: Any, **options: Any) -> Any:
             self.asked += 1
-            return asking(*args)
+            return asking(*args, **options)
 
-        store.subscriptions.news = news  # type: ignore[assignment, method-assign]
+        store.subscriptions.news = news  # type: ignore[method-assign]
 
-    def subscribe(self, who: str) -> Subscription:
-        made, _ = self.store.subscriptions.subscribe(who, "c", {}, "edge")
+    def subscribe(self, who: str, **arguments: str) -> Subscription:
+        made, _ = self.store.subscriptions.subscribe(who, "c", arguments, "edge")
         self.notifier.wake()
         return made
 
@@ -69,7 +72,7 @@ class World:
         self._offset += 1
         found = [Match("c", backend, self._offset, b"1")]
         for committed in self.store.matches.commit("topic", found, self._offset):
-            self.notifier.results_committed(CHANNEL, committed)
+            self.notifier.results_committed(self.channel, committed)
 
 
 @pytest.fixture
@@ -101,7 +104,7 @@ async def until(true: Callable[[], bool]) -> None:
 async def test_heads_of_what_a_broker_has_are_told_without_asking_the_store(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "ASK_S", 60.0)
+    monkeypatch.setattr(notices, "LOOK_S", 60.0)
     mine = world.subscribe("ann")
     await until(lambda: world.broker.heads(mine.backend.id) == [0])
     asked = world.asked
@@ -125,10 +128,40 @@ async def test_the_stores_answer_repeats_nothing_that_was_told(world: World) -> 
     await until(lambda: world.broker.heads(mine.backend.id) == [0])
     world.commit(mine.backend.id)
     await until(lambda: world.broker.heads(mine.backend.id) == [0, 1])
-    asked = world.asked
-    await until(lambda: world.asked > asked)
-    await asyncio.sleep(0.05)
+    other = world.subscribe("bob", of="bob")
+    await until(lambda: world.broker.heads(other.backend.id) == [0])
     assert world.broker.heads(mine.backend.id) == [0, 1]
+
+
+@pytest.mark.parametrize("said", [None, True, False])
+async def test_results_travel_as_the_brokers_last_answer_says(
+    world: World, said: bool | None
+) -> None:
+    world.broker.answer = {} if said is None else {"keeps": said}
+    world.channel = msgspec.structs.replace(CHANNEL, push=False)
+    mine = world.subscribe("ann")
+    await until(lambda: world.broker.heads(mine.backend.id) == [0])
+    await until(lambda: world.notifier._brokers["edge"].keeps is said)
+    world.commit(mine.backend.id)
+    await until(lambda: world.broker.heads(mine.backend.id) == [0, 1])
+    (head,) = world.broker.heard[-1]["heads"]
+    assert [one["value"] for one in head.get("results", [])] == ([1] if said else [])
+
+
+async def test_brokers_that_serve_the_same_are_told_the_same(world: World) -> None:
+    url = next(iter(world.notifier._brokers.values())).url
+    world.store.catalog.put_broker("west", url)
+    await world.notifier.know("west", url)
+    mine = world.subscribe("ann")
+    other, _ = world.store.subscriptions.subscribe("bob", "c", {}, "west")
+    world.notifier.wake()
+    assert other.backend.id == mine.backend.id
+    await until(lambda: world.broker.heads(mine.backend.id) == [0, 0])
+    world.commit(mine.backend.id)
+    await until(lambda: world.broker.heads(mine.backend.id) == [0, 0, 1, 1])
+    first, second = world.broker.heard[-2:]
+    assert first["heads"] == second["heads"]
+    assert len(first["heads"][0]["results"]) == 1
 
 
 async def test_who_leaves_is_told(world: World) -> None:
@@ -143,7 +176,7 @@ async def test_who_leaves_is_told(world: World) -> None:
 async def test_a_notice_that_would_be_large_is_told_in_parts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "HEADS_AT_MOST", 2)
+    monkeypatch.setattr(broker_news, "HEADS_AT_MOST", 2)
     for name in ("ann", "bo", "cem", "dee", "eva"):
         world.store.subscriptions.subscribe(name, "c", {"of": name}, "edge")
     world.notifier.wake()
@@ -201,13 +234,3 @@ async def test_a_notice_that_cannot_be_made_is_not_the_last(
         await until(lambda: bool(failed))
     world.commit(mine.backend.id)
     await until(lambda: world.broker.heads(mine.backend.id) == [0, 2])
-
-
-def test_what_is_pushed_together_is_no_more_than_a_notice_takes() -> None:
-    pushed = broker_news.Pushed()
-    tiny = broker_news.PUSHED_BYTES_AT_MOST // broker_news.AROUND_BYTES
-    for position in range(1, tiny + 10):
-        pushed.add(Result(1, position, 0.0, b"1"))
-    assert len(pushed.up_to(Head(1, "e", tiny + 9))) < tiny
-    pushed.add(Result(1, tiny + 10, 0.0, b"x" * broker_news.PUSHED_BYTES_AT_MOST * 2))
-    assert pushed.up_to(Head(1, "e", tiny + 10)) == []

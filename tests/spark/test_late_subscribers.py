@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from tocsin.model import Arguments
 from tocsin.spark.answering import Answering, Prepared
-from tocsin.spark.asking import Ask, Blame, Record, Row
+from tocsin.spark.asking import Ask, Blame, Record, Row, Rows
 from tocsin.spark.channel_runs import ChannelRuns
 from tocsin.spark.window import Window
 from tocsin.storage.store.progress import Progress
@@ -34,13 +34,15 @@ class Query:
         only: Sequence[Record] | None = None,
         without: Collection[Record] = (),
         sets: Mapping[int, Arguments] | None = None,
-    ) -> list[Row]:
+    ) -> Rows:
         asked = self.asked if sets is None else sets
         records = [record for record in only or self.records() if record not in without]
         if asked and BAD in records:
             self.meanwhile()
             raise ValueError("it cannot compute with that")
-        return [Row(number, record.position, b'"b"') for number in asked for record in records]
+        return Rows.of(
+            Row(number, record.position, b'"b"') for number in asked for record in records
+        )
 
     def fails(self, records: Sequence[Record], sets: Mapping[int, Arguments]) -> str | None:
         return "it cannot compute with that" if BAD in records else None

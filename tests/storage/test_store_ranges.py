@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from sqlalchemy import event
 
 from tocsin.storage.store.results import Range
 from tocsin.storage.store.runs import Run
@@ -53,3 +56,33 @@ def test_who_goes_on_behind_each_answer_gets_all(city: Store) -> None:
         got += [len(result.payload) for result in answer.results]
         after = answer.results[-1].position
     assert got == sizes
+
+
+def test_ranges_of_one_backend_subscription_may_overlap(city: Store) -> None:
+    flood, fire = backend(city, "flood"), backend(city, "fire")
+    rows = [(number, b"{}") for number in (flood, fire) for _ in range(9)]
+    city.runs.commit_run(Run("by_type", "batch-1", 1.0, 2.0), rows)
+    asked = [(flood, 2, 6), (fire, 0, 2), (flood, 4, 9), (flood, 20, 30), (999, 0, 9)]
+    answers = city.results.read_many([Range(*range_, limit=3) for range_ in asked], 1000)
+    assert [answer and [one.position for one in answer.results] for answer in answers] == [
+        *([3, 4, 5], [1, 2], [5, 6, 7], [], None)
+    ]
+    assert [one.backend for answer in answers if answer for one in answer.results] == [
+        *([flood] * 3 + [fire] * 2 + [flood] * 3)
+    ]
+
+
+@pytest.mark.parametrize("most_bytes", [10_000, float("inf")])
+def test_many_ranges_are_few_statements(city: Store, most_bytes: float) -> None:
+    backends = [backend(city, str(number)) for number in range(60)]
+    city.runs.commit_run(Run("by_type", "b1", 1.0, 2.0), [(one, b"{}") for one in backends] * 2)
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    engine = city._database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    assert read(city, most_bytes, *backends) == [[1, 2]] * 60
+    event.remove(engine, "before_cursor_execute", note)
+    assert len([one for one in statements if one.startswith("SELECT")]) == 2

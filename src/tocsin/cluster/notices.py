@@ -1,31 +1,37 @@
-"""Tell brokers up to which position their backend subscriptions have results.
+"""Tell brokers up to which position their backend subscriptions have results, and send those along.
 
-Notices are batched per broker, conflated while one is under way, signed, and retried with back-off
-while the broker is away. One that it refuses, or that we cannot make, is set aside: a notice that
-never arrives only delays, for the broker asks "what is new since" by itself.
+One notice is under way to a broker; what comes meanwhile is gathered for the next. They are signed,
+and retried with back-off while the broker is away. One that it refuses, or that we cannot make, is
+set aside: a notice that never arrives only delays, for the broker asks "what is new since" by
+itself, and fetches.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
+from typing import cast
 
 import httpx
 import msgspec
 import structlog
+from msgspec import Raw
 from prometheus_client import Counter
 
 from tocsin.backoff import Backoff
 from tocsin.client.http import PASSING
 from tocsin.client.transport import Transport, distrust, tls
-from tocsin.cluster.broker_news import BrokerNews
+from tocsin.cluster.broker_news import BrokerNews, Growth, Telling, growths, parts
 from tocsin.cluster.records import head_news
 from tocsin.errors import TocsinError
-from tocsin.model import Channel, Departure, Head
-from tocsin.protocol.cluster import News
+from tocsin.model import Channel, Departure
+from tocsin.protocol.cluster import HeadNews, News, Noticed
+from tocsin.protocol.unreadable import readable
 from tocsin.protocol.version import version_header
 from tocsin.service.tokens import sign_notice
 from tocsin.storage.store.news import News as StoredNews
@@ -37,12 +43,15 @@ log = structlog.get_logger()
 NOTICES = Counter("tocsin_notices_total", "Notices sent to brokers", ["broker", "outcome"])
 
 GATHER_S = 0.01  # between two notices to a broker at least
-ASK_S = 0.1  # how long a head may wait of a backend subscription that the broker may not have
+LOOK_S = 0.1  # how long a head may wait of a backend subscription that the broker may not have
+FORGET_S = 5.0  # after which such a one may have come to a broker unheard
 ANSWERED_S = 5.0
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
 NOT_NOW = frozenset({401, 408, 429, *PASSING})  # 401: until it has our secret, or the time
-HEADS_AT_MOST = 5000  # of a notice, and departures: with what is pushed, what a broker takes
+
+
+_decode_noticed = readable(msgspec.json.Decoder(Noticed).decode)
 
 
 @dataclass
@@ -50,27 +59,30 @@ class _Known(BrokerNews):
     """A broker as its deliverer sees it."""
 
     url: str = ""
-    asking: asyncio.TimerHandle | None = None
+    sending: bool = False
+    forgot_at: float = 0.0
+    look_at: asyncio.TimerHandle | None = None
     distrusted: str = ""  # why its certificate was not trusted
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
         super().ask()
-        self.asking = None
         self.wake.set()
 
-    def ask_later(self) -> None:
-        if self.asking is None:
-            self.asking = asyncio.get_running_loop().call_later(ASK_S, self.ask)
+    def look(self) -> None:
+        super().look()
+        self.look_at = None
+        self.wake.set()
 
-
-def _parts(
-    news: Sequence[Head], detached: Sequence[Departure]
-) -> Iterator[tuple[Sequence[Head], list[Departure]]]:
-    """Notices of a size that brokers take from somebody whom they do not know yet."""
-    for start in range(0, max(len(news), len(detached)), HEADS_AT_MOST):
-        end = start + HEADS_AT_MOST
-        yield news[start:end], list(detached[start:end])
+    def grown(self, new: list[Growth], now: float) -> None:
+        if now - self.forgot_at > FORGET_S and not self.sending:
+            self.elsewhere.clear()
+            self.forgot_at = now
+        self.committed(new)
+        if self.strangers and self.look_at is None:
+            self.look_at = asyncio.get_running_loop().call_later(LOOK_S, self.look)
+        if self.fresh:
+            self.wake.set()
 
 
 def _is_refused(error: httpx.HTTPError) -> bool:
@@ -78,11 +90,18 @@ def _is_refused(error: httpx.HTTPError) -> bool:
     return isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in NOT_NOW
 
 
+def _encoded(growth: Growth) -> Raw:
+    """Once for all brokers."""
+    if growth.encoded is None:
+        growth.encoded = Raw(msgspec.json.encode(head_news(growth.head, growth.results)))
+    return growth.encoded
+
+
 class Notifier:
     """A task per broker, so that a dead one keeps nobody waiting.
 
-    What a broker must hear is the store's own answer to "what is new since". Heads of backend
-    subscriptions that it is known to have are told before that is asked, as they are committed.
+    A broker hears of the backend subscriptions that it is known to have as they are committed. The
+    store is asked who has come and left when that has changed, and of what nobody knows.
     """
 
     def __init__(self, store: Store, secret_of: Callable[[str], str], authority: str = "") -> None:
@@ -111,10 +130,12 @@ class Notifier:
         if broker not in self._brokers:
             since = await asyncio.to_thread(self._store.sequence)
             if broker not in self._brokers:  # by another call meanwhile
-                known = self._brokers[broker] = _Known(broker, since, url=url)
+                known = self._brokers[broker] = _Known(
+                    broker, since, number=secrets.randbits(48), url=url
+                )
                 self._tasks[broker] = asyncio.create_task(self._deliver(known))
         self._brokers[broker].url = url
-        self._brokers[broker].heads_sent.clear()
+        self._brokers[broker].begin_anew()
 
     def forget(self, broker: str) -> None:
         self._brokers.pop(broker, None)
@@ -123,10 +144,10 @@ class Notifier:
             task.cancel()
 
     def results_committed(self, channel: Channel, committed: Committed) -> None:
-        results = list(committed.results) if channel.push else []
-        for known in self._brokers.values():
-            known.committed(committed.heads, results)
-            known.wake.set()
+        if self._brokers:
+            new, now = growths(committed, pushed=channel.push), time.monotonic()
+            for known in self._brokers.values():
+                known.grown(new, now)
 
     def wake(self) -> None:
         """Something changed that brokers may have to hear of."""
@@ -148,29 +169,48 @@ class Notifier:
                 log.exception("a notice is set aside", broker=known.name)
 
     async def _tell_news(self, known: _Known) -> None:
-        heads, doubtful = known.begin()
-        answer: StoredNews | None = None
-        if doubtful:
-            try:
-                answer = await self._ask(known)
-            except TocsinError as error:
-                log.warning("a notice could not be made", broker=known.name, reason=str(error))
-                known.put_back(heads)
-                await asyncio.sleep(FIRST_RETRY_S)
-                known.ask()
-                return
-        else:
-            known.ask_later()
-        news, pushed, detached = known.finish(heads, answer)
-        for heads_part, detached_part in _parts(news, detached):
-            pushing = [head_news(head, pushed.up_to(head)) for head in heads_part]
-            notice = News(known.since, pushing, detached_part, self._store.shown_id)
-            await self._send(known, msgspec.json.encode(notice))
+        telling = known.begin()
+        try:
+            answer, served = await self._ask(known, telling)
+        except TocsinError as error:
+            log.warning("a notice could not be made", broker=known.name, reason=str(error))
+            known.put_back(telling)
+            await asyncio.sleep(FIRST_RETRY_S)
+            known.wake.set()
+            return
+        news, detached = known.finish(telling, answer, served)
+        known.sending = True
+        try:
+            for grown, gone in parts(news, detached):
+                await self._send(known, self._notice(known, grown, gone))
+        finally:
+            known.sending = False
 
-    async def _ask(self, known: _Known) -> StoredNews:
-        """What the store says is new for a broker."""
-        news = self._store.subscriptions.news
-        return await asyncio.to_thread(news, known.name, known.since)
+    async def _ask(
+        self, known: _Known, telling: Telling
+    ) -> tuple[StoredNews | None, frozenset[int]]:
+        """Who came to a broker and left it, and which strangers it serves."""
+        stored = self._store.subscriptions
+        answer, served = None, frozenset[int]()
+        if telling.doubtful:
+            news = partial(stored.news, known.name, known.since, heads=False)
+            answer = await asyncio.to_thread(news)
+        if telling.strangers:
+            strangers = list(telling.strangers.of)
+            served = await asyncio.to_thread(stored.served_by, known.name, strangers)
+        return answer, served
+
+    def _notice(self, known: _Known, grown: Sequence[Growth], detached: list[Departure]) -> bytes:
+        heads = [_encoded(growth) for growth in grown]
+        return msgspec.json.encode(
+            News(
+                known.since,
+                cast("list[HeadNews]", heads),
+                detached,
+                self._store.shown_id,
+                known.next_number(),
+            )
+        )
 
     async def _send(self, known: _Known, body: bytes) -> None:
         """Retry until it is through, or refused; what is new meanwhile is in the next notice."""
@@ -182,7 +222,7 @@ class Notifier:
                 **version_header(),
             }
             try:
-                await self._post(f"{known.url}/v1/notices", body, headers)
+                answer = await self._post(f"{known.url}/v1/notices", body, headers)
             except httpx.HTTPError as error:
                 if _is_refused(error):
                     NOTICES.labels(known.name, "set aside").inc()
@@ -194,6 +234,7 @@ class Notifier:
             else:
                 NOTICES.labels(known.name, "sent").inc()
                 known.distrusted = ""
+                known.answered(answer.keeps, answer.unknown)
                 return
 
     def _tell(self, known: _Known, error: httpx.HTTPError) -> None:
@@ -207,13 +248,17 @@ class Notifier:
         if reason:
             tls(self._authority)  # it may have been replaced
 
-    async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
+    async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> Noticed:
         timeout = {"timeout": httpx.Timeout(ANSWERED_S).as_dict()}
         request = httpx.Request("POST", url, content=body, headers=headers, extensions=timeout)
         answer = await self._transport.handle_async_request(request)
         try:
-            await answer.aread()
+            said = await answer.aread()
         finally:
             await answer.aclose()
         answer.request = request
         answer.raise_for_status()
+        try:
+            return _decode_noticed(said)
+        except msgspec.DecodeError:  # whatever it says: it took the notice
+            return Noticed()

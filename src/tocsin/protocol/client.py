@@ -122,7 +122,7 @@ class Missing(Struct, frozen=True):
     last: Annotated[int, about("the last that is lost")] = field(name="to")
 
 
-class ResultInfo(Struct, Generic[V], frozen=True):
+class ResultInfo(Struct, Generic[V], frozen=True, gc=False):
     """One result, or one record of a routed dataset."""
 
     position: Position

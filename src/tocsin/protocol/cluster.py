@@ -89,9 +89,9 @@ class SubscriptionRequest(Interest, frozen=True, forbid_unknown_fields=True):
     broker: Annotated[str | None, about("the broker that is to serve it")] = None
 
 
-class HeadNews(Struct, frozen=True, omit_defaults=True):
-    """A backend subscription has more results. `results`: those of a channel that pushes, without
-    holes and up to `head`; others are fetched."""
+class HeadNews(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A backend subscription has more results. `results`: those that travel with the notice,
+    without holes and up to `head`; others are fetched."""
 
     backend: BackendId
     epoch: Epoch
@@ -108,6 +108,24 @@ class News(Struct, frozen=True):
         list[Departure], about("frontend subscriptions that this broker no longer serves")
     ] = []
     store_id: StoreId | None = None
+    number: Annotated[
+        int | None, about("of a notice: one more than that of the notice before to this broker")
+    ] = None
+
+
+class Noticed(Struct, frozen=True, omit_defaults=True):
+    """A broker's answer to a notice: what it would do with results, and what it does not serve."""
+
+    keeps: Annotated[
+        bool | None,
+        about(
+            "whether results may travel with notices: it caches them, or has somebody inline;"
+            " without it, those of channels that push do"
+        ),
+    ] = None
+    unknown: Annotated[
+        list[int], about("backend subscriptions of the notice that nobody here holds")
+    ] = []
 
 
 class RangeRequest(Struct, frozen=True):

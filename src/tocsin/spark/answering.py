@@ -24,7 +24,7 @@ from tocsin.spark.asking import (
     ParameterSets,
     Queries,
     Record,
-    Row,
+    Rows,
     Tries,
 )
 from tocsin.spark.diagnosis import Verdict, diagnose
@@ -60,14 +60,14 @@ class Prepared:
 class Answer:
     """Rows to store, and what could not be computed: for all, or for some parameter sets."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: Rows = field(default_factory=Rows)
     lost: list[Loss] = field(default_factory=list)
     lost_by: dict[int, list[Loss]] = field(default_factory=dict)
     error: str | None = None
 
     def add(self, other: Answer) -> None:
         """That of parameter sets which this one is not about."""
-        self.rows = sorted([*self.rows, *other.rows])
+        self.rows = self.rows.with_others(other.rows)
         self.lost += [loss for loss in other.lost if loss not in self.lost]
         self.lost_by |= other.lost_by
         self.error = self.error or other.error
@@ -183,18 +183,18 @@ class Answering:
             self._store.subscriptions.set_aside(prepared.channel.name, out)
             log.error("subscriptions are set aside", channel=prepared.channel.name, reasons=out)
 
-    def _answered(self, prepared: Prepared, window: Window, rows: list[Row]) -> Answer:
+    def _answered(self, prepared: Prepared, window: Window, rows: Rows) -> Answer:
         """Of these the rows that count for their subscriptions, and not of records before them.
         What is too large to be stored is lost to its own subscription alone."""
         if prepared.compiled.by_record:
             start, _ = window.range(prepared.compiled.new[0])
             since = self._store.subscriptions.starting_after(prepared.channel.name, start)
             if since:
-                rows = [row for row in rows if row.order >= since.get(row.backend, 0)]
+                rows = rows.where(lambda row: row.order >= since.get(row.backend, 0))
         limit_bytes = self._result_limit_bytes
-        if all(len(row.payload) <= limit_bytes for row in rows):
+        if max(map(len, rows.payloads), default=0) <= limit_bytes:
             return Answer(rows)
-        answer = Answer([row for row in rows if len(row.payload) <= limit_bytes])
+        answer = Answer(rows.where(lambda row: len(row.payload) <= limit_bytes))
         for row in rows:
             if len(row.payload) > limit_bytes:
                 answer.error = too_large(len(row.payload), limit_bytes)
@@ -219,14 +219,14 @@ def _diagnose(
 
 def _rows_without_culprits(
     trial: Tries, sets: Mapping[int, Arguments], verdict: Verdict[Record, int]
-) -> list[Row]:
+) -> Rows:
     """What the query answers without what it fails on."""
     kept = {number: sets[number] for number in sets if number not in verdict.sets}
     rows = trial.rows(without={*verdict.records, *verdict.pairs}, sets=kept)
     for record, culprits in verdict.pairs.items():
         others = {number: kept[number] for number in kept if number not in culprits}
-        rows += trial.rows(only=[record], sets=others)
-    return sorted(rows)
+        rows = rows.with_others(trial.rows(only=[record], sets=others))
+    return rows
 
 
 def _add_losses(

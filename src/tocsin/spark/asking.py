@@ -8,14 +8,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import pyarrow as pa
 from msgspec import Struct
 
 from tocsin.model import Arguments
+from tocsin.protocol import columns
 from tocsin.spark.window import Window
+from tocsin.storage.store.rows import Row as Row
+from tocsin.storage.store.rows import Rows as Rows
 
 if TYPE_CHECKING:
     from tocsin.spark.answering import Prepared
     from tocsin.spark.pins import Pinned
+
+MATCH = (columns.BACKEND, columns.ORDER, columns.PAYLOAD)
+"""The columns of what a query found. Sorted by them, it is in the order to store it."""
 
 
 class Record(NamedTuple):
@@ -25,12 +32,15 @@ class Record(NamedTuple):
     position: int
 
 
-class Row(NamedTuple):
-    """A result: whose, what it is sorted by (a record's position, where it is of one), and what."""
-
-    backend: int
-    order: int
-    payload: bytes
+def rows_of(table: pa.Table) -> Rows:
+    """Of sorted columns BACKEND, ORDER and PAYLOAD, without an object of Python's for each row but
+    those that the columns are made of."""
+    backends, orders, payloads = (table.column(name) for name in MATCH)
+    return Rows(
+        backends.to_numpy().tolist(),
+        orders.to_numpy().tolist(),
+        payloads.cast(pa.binary()).to_numpy().tolist(),
+    )
 
 
 class Ask(Struct, frozen=True):
@@ -63,7 +73,7 @@ class Tries(Protocol):
         only: Sequence[Record] | None = None,
         without: Collection[Record] = (),
         sets: Mapping[int, Arguments] | None = None,
-    ) -> list[Row]:
+    ) -> Rows:
         """The results in the order to store them: of all records and parameter sets, or of some."""
 
     def fails(self, records: Sequence[Record], sets: Mapping[int, Arguments]) -> str | None:

@@ -17,7 +17,7 @@ from prometheus_client import Counter, Histogram
 from tocsin.errors import InvalidInput, NotFound, TooLarge
 from tocsin.model import Arguments, Channel
 from tocsin.spark.answering import FAILURES, Answer, Answering, Prepared, whole
-from tocsin.spark.asking import Ask, Row
+from tocsin.spark.asking import Ask, Rows
 from tocsin.spark.phases import phase
 from tocsin.spark.window import Window
 from tocsin.storage.store.gaps import gap_rows
@@ -159,7 +159,7 @@ class ChannelRuns:
         in_real_time = channel.mode == "real-time"
         if in_real_time:
             self._store_matches(prepared, answer.rows)
-        rows = [] if in_real_time else answer.rows
+        rows = Rows() if in_real_time else answer.rows
         run = _run(prepared, window, answer, started_at, self._store.now())
         try:
             with phase("commit"):
@@ -170,7 +170,7 @@ class ChannelRuns:
                     log.error("results cannot be stored", channel=channel.name, reason=str(refusal))
                     answer = Answer(lost=whole(window, 0, str(refusal)), error=str(refusal))
                     run = msgspec.structs.replace(run, rows=0, error=answer.error)
-                    committed = self._put(prepared, window, run, [], answer, None)
+                    committed = self._put(prepared, window, run, Rows(), answer, None)
         except NotFound:  # the channel was dropped meanwhile
             return
         if committed is None:  # another run was there: the store knows where we are
@@ -186,7 +186,7 @@ class ChannelRuns:
         prepared: Prepared,
         window: Window,
         run: Run,
-        rows: list[Row],
+        rows: Rows,
         answer: Answer,
         late: Mapping[int, Arguments] | None,
     ) -> Committed | None:
@@ -218,7 +218,7 @@ class ChannelRuns:
             gaps += gap_rows([number], losses)
         return gaps
 
-    def _store_matches(self, prepared: Prepared, rows: list[Row]) -> None:
+    def _store_matches(self, prepared: Prepared, rows: Rows) -> None:
         name = prepared.channel.name
         matches = [Match(name, row.backend, row.order, row.payload) for row in rows]
         for committed in self._store.matches.commit("", matches, 0) if matches else ():

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from tocsin.model import Arguments
 from tocsin.protocol import columns
 from tocsin.spark.answering import Prepared
-from tocsin.spark.asking import Ask, Blame, Record, Row
+from tocsin.spark.asking import MATCH, Ask, Blame, Record, Row, Rows, rows_of
 from tocsin.spark.channels import CompiledChannel, Parameters, ParameterTable, match
 from tocsin.spark.failures import blame, reason
 from tocsin.spark.job_group import time_limit
@@ -23,10 +23,9 @@ from tocsin.spark.phases import phase
 from tocsin.spark.records import quoted
 from tocsin.spark.snapshot import Snapshot
 
-__all__ = ["Ask", "Record", "Row", "SparkQueries", "Trial"]
+__all__ = ["Ask", "Record", "Row", "Rows", "SparkQueries", "Trial"]
 
 MOST_LISTED = 200  # positions that a condition lists; more are joined
-_MATCH = (columns.BACKEND, columns.ORDER, columns.PAYLOAD)
 
 
 class Trial:
@@ -48,14 +47,14 @@ class Trial:
         only: Sequence[Record] | None = None,
         without: Collection[Record] = (),
         sets: Mapping[int, Arguments] | None = None,
-    ) -> list[Row]:
+    ) -> Rows:
         """The results in the order to store them: of all records and parameter sets, or of some."""
         new = {name: _chosen(frame, name, only, without) for name, frame in self._new.items()}
         parameters: Parameters | None = self._parameters
         if sets is not None:
             parameters = parameters_of(self._spark, self._compiled, sets)
         if parameters is None:
-            return []
+            return Rows()
         purpose = f"channel {self._compiled.channel.name}"
         with time_limit(self._spark, purpose, self._ask.limit_s):
             with phase("plan"):
@@ -69,10 +68,7 @@ class Trial:
                 )
             with phase("execute"):
                 table = matched.toArrow()
-        table = table.sort_by([(name, "ascending") for name in _MATCH])
-        backends, orders, payloads = (table.column(name).to_pylist() for name in _MATCH)
-        values = zip(backends, orders, payloads, strict=True)
-        return [Row(backend, order, payload.encode()) for backend, order, payload in values]
+        return rows_of(table.sort_by([(name, "ascending") for name in MATCH]))
 
     def fails(self, records: Sequence[Record], sets: Mapping[int, Arguments]) -> str | None:
         """Why the query cannot compute with these; None: it can. Raises what is not its fault."""

@@ -62,6 +62,11 @@ class BrokerCore:
         """To be taken before a question to the cluster and handed back with its answer."""
         return QueryToken(self.table.next_event(), self._news.sequence)
 
+    @property
+    def keeps_results(self) -> bool:
+        """Whether results that come unasked are of use here."""
+        return self.cache.policy.caches or self.table.inline > 0
+
     # -- what is attached here ------------------------------------------------------------------
 
     def loaded(
@@ -170,10 +175,16 @@ class BrokerCore:
     # -- news: heads and departures ---------------------------------------------------------------
 
     def notice(
-        self, heads: Iterable[NewHead], detached: Iterable[Departure], now: float
+        self,
+        heads: Iterable[NewHead],
+        detached: Iterable[Departure],
+        now: float,
+        *,
+        number: int | None = None,
     ) -> list[Effect]:
         """From the cluster, perhaps repeated, late or out of order: heads count, the rest hints."""
         self.table.next_event()
+        self._news.noticed(number, now)
         effects: list[Effect] = []
         doubtful = any(departure.subscription in self.table.frontends for departure in detached)
         for head in heads:
@@ -254,7 +265,9 @@ class BrokerCore:
             return effects
         backend = fetching.backend
         current = False
-        if self.table.holds(backend):
+        if not self.table.holds(backend):
+            self._intake.gone(backend)
+        else:
             current = self._members.is_current(
                 backend, answer.epoch, fetching.event, now, answer.head
             )

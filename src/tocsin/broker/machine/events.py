@@ -11,7 +11,7 @@ from tocsin.model import Result
 from tocsin.protocol.link import Publication
 
 
-class NewHead(Struct, frozen=True):
+class NewHead(Struct, frozen=True, gc=False):
     """A head in a notice or in news. `results`: pushed, a contiguous run that ends at `head`."""
 
     backend: int

@@ -279,11 +279,13 @@ class BrokerMachine:
         heads: Sequence[NewHead],
         detached: Sequence[Departure],
         now: float,
+        *,
+        number: int | None = None,
     ) -> list[Effect]:
-        """Perhaps lost, repeated, late or out of order."""
+        """Perhaps lost, repeated, late or out of order: by the `number` that is seen."""
         if store_id != self.require_loaded():
             return self._compare(now, urgent=True)
-        return self._out(self.core.notice(heads, detached, now), now)
+        return self._out(self.core.notice(heads, detached, now, number=number), now)
 
     def news(
         self,

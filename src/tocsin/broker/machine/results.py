@@ -18,6 +18,7 @@ from tocsin.model import Result
 
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
+AHEAD_BYTES_AT_MOST = 4 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +54,32 @@ class Fetches:
         return self._under_way.pop(fetch, None)
 
 
+class Ahead:
+    """Results that came while those before them are fetched: with these they are taken. Without
+    them each fetch would end behind the newest, and the next one begin. Bounded in bytes: what
+    finds no room is fetched as well."""
+
+    def __init__(self) -> None:
+        self._results: dict[Backend, tuple[str, list[Result]]] = {}  # of an epoch
+        self._left_bytes = AHEAD_BYTES_AT_MOST
+
+    def keep(self, backend: Backend, results: list[Result]) -> None:
+        known = self.pop(backend)
+        if known and known[-1].position + 1 == results[0].position:
+            known += results
+        kept = known or results
+        size_bytes = sum(result.size_bytes for result in kept)
+        if size_bytes <= self._left_bytes:
+            self._left_bytes -= size_bytes
+            self._results[backend] = backend.epoch, kept
+
+    def pop(self, backend: Backend) -> list[Result]:
+        """None of an epoch that is past."""
+        epoch, results = self._results.pop(backend, ("", []))
+        self._left_bytes += sum(result.size_bytes for result in results)
+        return results if epoch == backend.epoch else []
+
+
 class ResultIntake:
     def __init__(
         self,
@@ -66,6 +93,7 @@ class ResultIntake:
         self._fetches = fetches
         self._grown = grown  # called when more results of a backend subscription can be had
         self._retries: dict[Backend, float] = {}
+        self._ahead = Ahead()
 
     def hear(
         self,
@@ -97,12 +125,15 @@ class ResultIntake:
     ) -> None:
         """The answer to a fetch ahead; None if it was of a past epoch."""
         backend = fetching.backend
+        if answer is None:
+            self._ahead.pop(backend)
         backend.fetching = False
         before = backend.fetched
         if answer is not None:
             if answer.floor > backend.fetched:
                 self._pass_over(backend, answer.floor, now, effects)
             self._take(backend, answer.results, now, effects)
+            self._take(backend, self._ahead.pop(backend), now, effects)
             backend.head = max(backend.head, answer.head)
             if backend.fetched == before == fetching.after < backend.head:
                 self.retry_later(backend, now)  # nothing gained: do not ask in circles
@@ -111,6 +142,7 @@ class ResultIntake:
         self._go_on(backend, now, effects)
 
     def retry_later(self, backend: Backend, now: float) -> None:
+        self._ahead.pop(backend)
         if not self._table.holds(backend):
             return
         wait_s = delay_s(backend.failures, FIRST_RETRY_S, LONGEST_RETRY_S)
@@ -135,15 +167,25 @@ class ResultIntake:
             backend.fetching = True
             effects.append(self._fetches.start(backend, backend.fetched, backend.head, now, None))
 
+    def gone(self, backend: Backend) -> None:
+        """A fetch has ended for nobody."""
+        self._ahead.pop(backend)
+
     def _take(
         self, backend: Backend, results: Sequence[Result], now: float, effects: list[Effect]
     ) -> None:
         """Cache results that continue where we are, then tell. Others change nothing."""
         after = backend.fetched
         fresh = [result for result in results if result.position > after]
-        if not fresh or any(r.position != after + n for n, r in enumerate(fresh, 1)):
+        if not fresh:
             return
-        self._put(backend, fresh, now, effects)
+        first = fresh[0].position
+        if len(fresh) > 1 and any(r.position != first + n for n, r in enumerate(fresh)):
+            return
+        if first == after + 1:
+            self._put(backend, fresh, now, effects)
+        elif backend.fetching:
+            self._ahead.keep(backend, fresh)
 
     def _put(
         self, backend: Backend, fresh: list[Result], now: float, effects: list[Effect]

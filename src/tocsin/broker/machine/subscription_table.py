@@ -82,6 +82,7 @@ class SubscriptionTable:
         self.frontends: dict[int, Frontend] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self.connections: dict[int, str] = {}  # connection -> subscriber
+        self.inline = 0  # how many of these want results at once
         self.filters: dict[int, Backend] = {}  # backend subscriptions whose results are routed
         self.refiltered = 0  # counts the changes of these
         self.bound: set[int] = set()  # backend subscriptions that are bound to claims
@@ -133,6 +134,7 @@ class SubscriptionTable:
     def connect(self, connection: int, name: str, inline: bool) -> None:
         self.connections[connection] = name
         subscriber = self.subscribers.setdefault(name, Subscriber())
+        self.inline += inline - subscriber.connections.get(connection, False)
         subscriber.connections[connection] = inline
         for frontend in subscriber.frontends.values():
             _link(frontend.backend, connection, inline)
@@ -145,7 +147,7 @@ class SubscriptionTable:
         if name is None:
             return None
         subscriber = self.subscribers[name]
-        del subscriber.connections[connection]
+        self.inline -= subscriber.connections.pop(connection)
         for frontend in subscriber.frontends.values():
             _unlink(frontend.backend, connection)
         if not subscriber.connections:

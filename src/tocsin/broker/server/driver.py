@@ -46,7 +46,7 @@ from tocsin.overlay.routing import Message, Relink, Send
 from tocsin.policies import parse_policy
 from tocsin.policies.message import parse_message_policy
 from tocsin.policies.page import parse_page_policy
-from tocsin.protocol.cluster import News
+from tocsin.protocol.cluster import News, Noticed
 from tocsin.service.room import Room
 from tocsin.settings import Settings
 
@@ -140,13 +140,17 @@ class Driver:
 
     # Events
 
-    def notice(self, notice: News) -> None:
+    def notice(self, notice: News) -> Noticed:
         now = time.time()
         for head in notice.heads:
             if head.results:
                 self.counts.lag_s.observe(max(0.0, now - head.results[0].at))
         heads, detached = new_heads(notice.heads), notice.detached
-        self.perform(self.machine.notice(notice.store_id, heads, detached, time.monotonic()))
+        told = notice.store_id, heads, detached
+        self.perform(self.machine.notice(*told, time.monotonic(), number=notice.number))
+        core = self.core
+        unknown = [head.backend for head in heads if head.backend not in core.table.backends]
+        return Noticed(core.keeps_results, unknown)
 
     def connect(self, connection: ClientConnection, *, patient: bool = True) -> None:
         self.connections.add(connection)

@@ -58,7 +58,7 @@ from tocsin.protocol.client import (
     SubscriptionInfo,
     SubscriptionList,
 )
-from tocsin.protocol.cluster import News
+from tocsin.protocol.cluster import News, Noticed
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
 from tocsin.service.exposure import exposure_of
@@ -248,7 +248,7 @@ class Rest:
 
         return EventResponse(stream, self._stall_s, gone)
 
-    async def notices(self, call: Call) -> Done:
+    async def notices(self, call: Call) -> Noticed:
         signature = call.request.headers.get("tocsin-signature")
         check_signature(signature, time.time())
         call.check_announced()
@@ -265,8 +265,7 @@ class Rest:
             notice = msgspec.json.decode(body, type=News)
         except msgspec.DecodeError as error:
             raise InvalidInput(f"the notice does not fit: {error}") from None
-        self._driver.notice(notice)
-        return Done()
+        return self._driver.notice(notice)
 
     def _register_again(self) -> None:
         """The cluster may have another secret for our notices than when it handed one out."""

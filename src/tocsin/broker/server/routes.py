@@ -26,7 +26,7 @@ from tocsin.protocol.client import (
     SubscriptionInfo,
     SubscriptionList,
 )
-from tocsin.protocol.cluster import News
+from tocsin.protocol.cluster import News, Noticed
 from tocsin.protocol.health import Done
 from tocsin.protocol.queries import EventsQuery, ResultsQuery
 from tocsin.protocol.trace import MEDIA_TYPE
@@ -64,7 +64,7 @@ def routes(rest: Rest) -> list[Route]:
             None,
             "Signed notices of the cluster",
             News,
-            Done,
+            Noticed,
             errors=(Unauthenticated,),
             limit_bytes=NOTICE_BYTES,
         ),

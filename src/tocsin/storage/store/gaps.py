@@ -16,7 +16,7 @@ from tocsin.protocol.gap import GapPayload, LostRecords
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, writes
 from tocsin.storage.store.progress import Loss, read, record_losses
-from tocsin.storage.store.runs import Committed, backends_of, result_ids, store_results
+from tocsin.storage.store.runs import Committed, Found, backends_of, result_ids, store_results
 
 _backend = schema.backend_subscriptions
 
@@ -57,12 +57,11 @@ class Gaps:
             backends = backends_of(
                 write.connection, channel, all_backends(write.connection, channel)
             )
-            named = [
-                (next(result_ids(channel, run, backend.arguments)), number, gap_payload(loss), None)
-                for number, backend in backends.items()
-            ]
+            count = len(backends)
+            ids = result_ids(channel, run, count)
+            found = Found(ids, list(backends), [gap_payload(loss)] * count, [None] * count)
             record_losses(write.connection, channel, [loss], at=write.now)
-            commits.append(store_results(write, channel, run, named, backends, at=write.now))
+            commits.append(store_results(write, channel, run, found, backends, at=write.now))
         return commits
 
 

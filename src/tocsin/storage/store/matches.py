@@ -6,16 +6,17 @@ dropped. How far the matches were read is stored in the same transaction as what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, bindparam, literal_column, null, select, union_all
+from sqlalchemy import Connection, select
 
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, reads, writes
-from tocsin.storage.store.runs import Backend, Committed, Named, store_results
+from tocsin.storage.store.numbers import listed
+from tocsin.storage.store.runs import Backend, Committed, Found, store_results
 from tocsin.storage.store.subscription_rows import chunks
 
 _counters = schema.counters
@@ -58,43 +59,43 @@ class Matches:
         """
         named = {match.id: match for match in matches}
         known, backends = _look_up(write.connection, named)
-        new: dict[str, list[Named]] = {}
-        for number, match in named.items():
-            if number in known or (match.channel, match.backend) not in backends:
-                continue
-            if match.position >= backends[match.channel, match.backend].since:
-                new.setdefault(match.channel, []).append(
-                    (number, match.backend, match.payload, match.position)
-                )
+        new: dict[str, list[tuple[str, Match]]] = {}
+        for id_, match in named.items():
+            backend = backends.get((match.channel, match.backend))
+            if backend is not None and id_ not in known and match.position >= backend.since:
+                new.setdefault(match.channel, []).append((id_, match))
         if source:
             write.count(source, up_to)
         return [
-            store_results(
-                write,
-                channel,
-                RUN,
-                results,
-                {backend: backends[channel, backend] for _, backend, *_ in results},
-                at=write.now,
-            )
-            for channel, results in new.items()
+            store_results(write, channel, RUN, _found(those), _of(channel, backends), at=write.now)
+            for channel, those in new.items()
         ]
 
 
+def _found(matches: Sequence[tuple[str, Match]]) -> Found:
+    return Found(
+        [id_ for id_, _ in matches],
+        [match.backend for _, match in matches],
+        [match.payload for _, match in matches],
+        [match.position for _, match in matches],
+    )
+
+
+def _of(channel: str, backends: dict[tuple[str, int], Backend]) -> dict[int, Backend]:
+    return {number: backend for (of, number), backend in backends.items() if of == channel}
+
+
 _BACKEND, _KNOWN = range(2)  # kinds of rows
-_QUESTION = union_all(
-    select(
-        literal_column(str(_BACKEND)),
-        _backend.c.id,
-        _backend.c.channel,
-        _backend.c.epoch,
-        _backend.c.head,
-        _backend.c.since,
-    ).where(_backend.c.id.in_(bindparam("backends", expanding=True))),
-    select(literal_column(str(_KNOWN)), null(), _results.c.id, null(), null(), null()).where(
-        _results.c.id.in_(bindparam("ids", expanding=True))
-    ),
-)
+
+
+def _question(ids: Iterable[str], backends: Iterable[int]) -> str:
+    """Ids are digits, as backend subscriptions are: nothing is to be quoted."""
+    quoted = ",".join(f"'{id_}'" for id_ in ids)
+    return (
+        f"SELECT {_BACKEND}, id, channel, epoch, head, since FROM {_backend.name}"  # noqa: S608
+        f" WHERE id IN {listed(backends)} UNION ALL"
+        f" SELECT {_KNOWN}, NULL, id, NULL, NULL, NULL FROM {_results.name} WHERE id IN ({quoted})"
+    )
 
 
 def _look_up(
@@ -104,10 +105,10 @@ def _look_up(
     known: set[str] = set()
     backends: dict[tuple[str, int], Backend] = {}
     for ids in chunks(list(named)):
-        question = {"ids": ids, "backends": list({named[number].backend for number in ids})}
-        for kind, number, name, epoch, head, since in connection.execute(_QUESTION, question):
+        question = _question(ids, {named[id_].backend for id_ in ids})
+        for kind, number, name, epoch, head, since in connection.exec_driver_sql(question).all():
             if kind == _KNOWN:
                 known.add(name)
             else:
-                backends[name, number] = Backend(epoch, head, since=since)
+                backends[name, number] = Backend(epoch, head, since)
     return known, backends

@@ -45,7 +45,7 @@ News = tuple[int, list[Head], list[Departure]]
 _HEAD, _LEFT, _SEQUENCE, _IS_KNOWN = range(4)  # kinds of rows in the answer
 
 
-def _question() -> CompoundSelect[Any]:
+def _question(*, of_all: bool) -> CompoundSelect[Any]:
     """All in one statement, made once: it is asked again and again."""
     broker: BindParameter[str] = bindparam("broker")
     since: BindParameter[int] = bindparam("since")
@@ -58,8 +58,9 @@ def _question() -> CompoundSelect[Any]:
     )
     sequence = select(literal_column(str(_SEQUENCE)), _counters.c.value, null(), null())
     known = select(literal_column(str(_IS_KNOWN)), null(), _brokers.c.name, null())
+    grown = heads.where(_backend.c.sequence > since, _backend.c.id.in_(here))
     return union_all(
-        heads.where(_backend.c.sequence > since, _backend.c.id.in_(here)),
+        *([grown] if of_all else []),
         # A subscription that arrived meanwhile may bring a head that the broker has never heard.
         heads.where(_backend.c.id.in_(here.where(_frontend.c.sequence > since))),
         left.where(_detachments.c.broker == broker, _detachments.c.sequence > since),
@@ -68,21 +69,24 @@ def _question() -> CompoundSelect[Any]:
     )
 
 
-_QUESTION = _question()
+_QUESTION, _WHO_CAME = _question(of_all=True), _question(of_all=False)
 
 
-def news(connection: Connection, broker: str, since: int) -> News:
-    """What changed for the broker after `since`."""
+def news(connection: Connection, broker: str, since: int, *, heads: bool = True) -> News:
+    """What changed for the broker after `since`. Without `heads`, for who hears of every commit:
+    who came and left, and the heads of those who came."""
     by_kind: list[dict[int, tuple[str, int]]] = [{}, {}, {}, {}]
-    for kind, number, *values in connection.execute(_QUESTION, {"broker": broker, "since": since}):
+    question = _QUESTION if heads else _WHO_CAME
+    rows = connection.execute(question, {"broker": broker, "since": since}).all()
+    for kind, number, *values in rows:
         by_kind[kind][number] = tuple(values)
-    heads, left, sequences, known = by_kind
+    grown, left, sequences, known = by_kind
     if not known:
         raise missing("broker", broker)
     # One that is still there has moved; ids are not reused, so one that is not has ended.
     return (
         next(iter(sequences)),
-        [Head(number, *values) for number, values in sorted(heads.items())],
+        [Head(number, *values) for number, values in sorted(grown.items())],
         [Departure(number, to) for number, (to, _) in sorted(left.items())],
     )
 

@@ -6,26 +6,31 @@ and raises the floor in the same transaction, so that a reader always knows what
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Connection, Select, delete, func, select, update
+from sqlalchemy import Connection, delete, func, select, update
 
 from tocsin.errors import NotFound
 from tocsin.model import Arguments, Result, filtered_dataset
 from tocsin.storage.store import news, schema
 from tocsin.storage.store.database import Database, Write, reads, writes
+from tocsin.storage.store.numbers import given, listed
 from tocsin.storage.store.subscription_rows import chunks
 
-_FIRST_ROWS = 16  # read before their size is known
+_ROWS_AT_ONCE = 2000  # of one statement
 _EXPIRED_AT_ONCE = 20_000  # results per transaction: others may write in between
 
 _backend = schema.backend_subscriptions
 _results = schema.results
 _runs = schema.runs
+_STATES = f"SELECT id, channel, epoch, floor, head FROM {_backend.name}"  # noqa: S608
+_RESULT = "results.position, created_at, payload"
+_SAME = "results.backend = given.backend AND results.position = given.position"
 
 
 class Range(Struct, frozen=True):
@@ -66,8 +71,17 @@ class Results:
         """An answer per range, all of one moment; None where the backend subscription is gone. When
         there are so many bytes, further ranges have one result each: whoever asks for the rest goes
         on from there."""
-        room = _Room(most_bytes)
-        return [_read(connection, wanted, room) for wanted in ranges]
+        for wanted in ranges:
+            for number in (wanted.backend, wanted.after, wanted.upto):
+                schema.checked_number(number)
+        answers = _answers(connection, ranges)
+        places = [
+            _Place(answer, max(wanted.after, answer.floor), wanted)
+            for wanted, answer in zip(ranges, answers, strict=True)
+            if answer is not None and answer.dataset is None
+        ]
+        _fill(connection, places, most_bytes)
+        return answers
 
     @reads
     def payloads(
@@ -130,67 +144,92 @@ def _groups(counted: list[tuple[int, int]]) -> Iterator[list[int]]:
         yield group
 
 
-class _Room:
-    """What may yet be read for one answer."""
+class _Place(NamedTuple):
+    """Where the results of a range go, and behind which position the first of them is."""
 
-    def __init__(self, left_bytes: float) -> None:
-        self.left_bytes = left_bytes
+    answer: ResultRange
+    after: int
+    wanted: Range
 
-
-def _read(connection: Connection, wanted: Range, room: _Room) -> ResultRange | None:
-    state = connection.execute(
-        select(
-            _backend.c.epoch,
-            _backend.c.floor,
-            _backend.c.head,
-            _backend.c.channel,
-            _backend.c.arguments,
-        ).where(_backend.c.id == wanted.backend)
-    ).first()
-    if state is None:
-        return None
-    dataset = filtered_dataset(state.channel)
-    if dataset is not None:
-        arguments = msgspec.json.decode(state.arguments)
-        return ResultRange(wanted.backend, state.epoch, 0, 0, [], dataset, arguments)
-    results = _results_of(connection, wanted, room)
-    return ResultRange(wanted.backend, state.epoch, state.floor, state.head, results)
-
-
-def _results_of(connection: Connection, wanted: Range, room: _Room) -> list[Result]:
-    """Some rows at first; how many next, their size tells."""
-    results: list[Result] = []
-    after, left, total_bytes = wanted.after, max(wanted.limit, 0), 0
-    count = left if room.left_bytes == math.inf else _FIRST_ROWS
-    while left > 0:
-        count = min(count, left)
-        rows = connection.execute(_rows(wanted.backend, after, wanted.upto, count)).all()
-        for row in rows:
-            result = Result(wanted.backend, *row)
-            results.append(result)
-            total_bytes += len(result.payload)
-            room.left_bytes -= len(result.payload)
-            if room.left_bytes <= 0:
-                return results
-        left -= count
-        if len(rows) < count or not left:
-            break
-        after = results[-1].position
-        count = max(1, int(room.left_bytes // max(1, total_bytes // len(results))))
-    return results
-
-
-def _rows(backend: int, after: int, upto: int, limit: int) -> Select[Any]:
-    return (
-        select(_results.c.position, _results.c.created_at, _results.c.payload)
-        .where(
-            _results.c.backend == backend,
-            _results.c.position > after,
-            _results.c.position <= upto,
+    @property
+    def positions(self) -> range:
+        """There is a result at each of them."""
+        limit = max(self.wanted.limit, 0)
+        return range(
+            self.after + 1, min(self.wanted.upto, self.answer.head, self.after + limit) + 1
         )
-        .order_by(_results.c.position)
-        .limit(limit)
-    )
+
+
+def _answers(connection: Connection, ranges: Sequence[Range]) -> list[ResultRange | None]:
+    """Of the present state, without results."""
+    states: dict[int, tuple[str, str, int, int]] = {}
+    for chunk in chunks(sorted({wanted.backend for wanted in ranges})):
+        query = f"{_STATES} WHERE id IN {listed(chunk)}"
+        states |= {row[0]: tuple(row[1:]) for row in connection.exec_driver_sql(query).all()}
+    filters = [number for number, (channel, *_) in states.items() if filtered_dataset(channel)]
+    arguments = _arguments(connection, filters)
+    answers: list[ResultRange | None] = []
+    for number in (wanted.backend for wanted in ranges):
+        if number not in states:
+            answers.append(None)
+            continue
+        channel, epoch, floor, head = states[number]
+        dataset = filtered_dataset(channel)
+        if dataset is None:
+            answers.append(ResultRange(number, epoch, floor, head, []))
+        else:
+            answers.append(ResultRange(number, epoch, 0, 0, [], dataset, arguments[number]))
+    return answers
+
+
+def _arguments(connection: Connection, backends: Sequence[int]) -> dict[int, Arguments]:
+    arguments: dict[int, Arguments] = {}
+    for chunk in chunks(backends):
+        query = select(_backend.c.id, _backend.c.arguments).where(_backend.c.id.in_(chunk))
+        for number, text in connection.execute(query):
+            arguments[number] = msgspec.json.decode(text)
+    return arguments
+
+
+def _fill(connection: Connection, places: Sequence[_Place], left_bytes: float) -> None:
+    """One statement for many ranges, and for no more bytes than there is room for."""
+    lines = _lines(places, lambda: left_bytes > 0)
+    while batch := list(itertools.islice(lines, _ROWS_AT_ONCE)):
+        for table in given(("place", "backend", "position", "leads"), batch):
+            for place, position, at, payload in _rows(connection, table, left_bytes):
+                places[place].answer.results.append(
+                    Result(places[place].wanted.backend, position, at, payload)
+                )
+                left_bytes -= len(payload)
+
+
+def _lines(
+    places: Sequence[_Place], has_room: Callable[[], bool]
+) -> Iterator[tuple[int, int, int, int]]:
+    """What is to be read: place, backend subscription, position, and whether it is read in any
+    case, as the first of its place is."""
+    for number, place in enumerate(places):
+        for position in place.positions:
+            leads = position == place.after + 1
+            if not leads and not has_room():
+                break
+            yield number, place.wanted.backend, position, int(leads)
+
+
+def _rows(connection: Connection, given: str, room_bytes: float) -> Sequence[Any]:
+    """In the order given, until there are so many bytes."""
+    joined = f"FROM {given} JOIN results ON {_SAME}"
+    if room_bytes == math.inf:
+        query = f"SELECT place, {_RESULT} {joined} ORDER BY place, results.position"
+    else:
+        before = "SUM(LENGTH(payload)) OVER (ORDER BY place, results.position) - LENGTH(payload)"
+        sized = f"SELECT place, leads, number, {before} AS earlier {joined}"
+        query = (
+            f"SELECT place, {_RESULT} FROM ({sized}) AS sized"  # noqa: S608
+            " JOIN results ON results.number = sized.number"
+            f" WHERE earlier < {int(room_bytes)} OR leads = 1 ORDER BY place, results.position"
+        )
+    return connection.exec_driver_sql(query).all()
 
 
 def _expire(connection: Connection, backends: list[int], before: float) -> int:

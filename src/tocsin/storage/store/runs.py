@@ -5,24 +5,27 @@ Knows nothing of Spark: a run is a name and rows of (backend subscription, paylo
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, insert, select
 
 from tocsin.model import Arguments, Head, Result
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, reads, writes
 from tocsin.storage.store.names import require
+from tocsin.storage.store.numbers import listed
 from tocsin.storage.store.progress import Loss, Progress, move, read, record_losses
+from tocsin.storage.store.rows import Rows
 from tocsin.storage.store.subscription_rows import chunks
 
 _backend = schema.backend_subscriptions
 _runs = schema.runs
+_BACKENDS = f"SELECT id, channel, epoch, head FROM {_backend.name}"  # noqa: S608
 _RESULT_COLUMNS = ("number", "id", "backend", "position", "record", "created_at", "payload")
 
 
@@ -41,24 +44,29 @@ class Run(Struct, frozen=True):
 
 
 class Committed(Struct, frozen=True):
-    """What a commit stored. Heads are those of the backend subscriptions that got results."""
+    """What a commit stored, column by column, in the order in which it was stored: the same place
+    of each list is one result. Heads are those of the backend subscriptions that got results."""
 
     channel: str
     run: str
     sequence: int
     heads: list[Head]
-    rows: list[tuple[Any, ...]]
-    bytes: int
+    backends: list[int]
+    positions: list[int]
+    payloads: list[bytes]
+    at: float
 
     @property
     def count(self) -> int:
-        return len(self.rows)
+        return len(self.backends)
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(len, self.payloads))
 
     @property
     def results(self) -> Iterator[Result]:
-        """In the order in which they were stored."""
-        for _, _, backend, position, _, at, payload in self.rows:
-            yield Result(backend, position, at, payload)
+        return map(Result, self.backends, self.positions, repeat(self.at), self.payloads)
 
 
 class Late(Exception):
@@ -73,7 +81,6 @@ class Late(Exception):
 class Backend(NamedTuple):
     epoch: str
     head: int
-    arguments: str = ""
     since: int = 0  # from which position of its channel's NEW dataset records count
 
 
@@ -85,8 +92,25 @@ class RunStart(NamedTuple):
     covers: Callable[[int], bool] | None = None
 
 
-Named = tuple[str, int, bytes, int | None]
-"""A result to be stored: its id, backend subscription, payload, and the record it stems from."""
+class Found(Struct, frozen=True):
+    """Results to be stored, column by column: their ids, whose they are, what they say, and the
+    record that each stems from, if it is just one."""
+
+    ids: list[str]
+    backends: list[int]
+    payloads: list[bytes]
+    records: list[int | None]
+
+    def of(self, known: Mapping[int, Backend]) -> Found:
+        """Those of backend subscriptions that are still there."""
+        if known.keys() >= set(self.backends):
+            return self
+        columns = zip(self.ids, self.backends, self.payloads, self.records, strict=True)
+        left = [row for row in columns if row[1] in known]
+        return Found(*(list(column) for column in zip(*left, strict=True))) if left else NOTHING
+
+
+NOTHING = Found([], [], [], [])
 
 
 class Runs:
@@ -98,7 +122,7 @@ class Runs:
         self,
         write: Write,
         run: Run,
-        rows: Sequence[tuple[int, bytes]],
+        rows: Rows | Sequence[tuple[int, bytes]],
         records: Sequence[int | None] | None = None,
         *,
         start: RunStart | None = None,
@@ -123,9 +147,9 @@ class Runs:
         record_losses(connection, run.channel, losses, at=write.now)
         if not quiet:
             connection.execute(insert(_runs), _as_row(run))
-        backends = backends_of(connection, run.channel, {backend for backend, _ in rows})
-        named = _name_results(run, rows, records, backends)
-        return store_results(write, run.channel, run.run, named, backends, at=run.ended_at)
+        found = _named(run, rows, records)
+        backends = backends_of(connection, run.channel, found.backends)
+        return store_results(write, run.channel, run.run, found, backends, at=run.ended_at)
 
     def last_run(self, channel: str) -> Run | None:
         """The newest run committed."""
@@ -143,15 +167,11 @@ class Runs:
         return [_as_run(row._mapping) for row in rows]
 
 
-def result_ids(channel: str, run: str, arguments: str) -> Iterator[str]:
-    """Ids of the results of a run for one parameter set, row by row: the same at every replay."""
-    prefix = blake2b(msgspec.json.encode([channel, run, arguments]), digest_size=16)
-    ordinal = 0
-    while True:
-        digest = prefix.copy()
-        digest.update(b"%d" % ordinal)
-        yield digest.hexdigest()
-        ordinal += 1
+def result_ids(channel: str, run: str, count: int) -> list[str]:
+    """Ids of the results of a run, row by row: the same at every replay, and no other run's. They
+    grow within a run, so that an index of them grows at its end."""
+    of_run = blake2b(msgspec.json.encode([channel, run]), digest_size=12).hexdigest()
+    return [f"{of_run}{row:08x}" for row in range(count)]
 
 
 def _is_there(connection: Connection, run: Run) -> bool:
@@ -173,23 +193,15 @@ def _advance(connection: Connection, run: Run, start: RunStart) -> bool:
     return True
 
 
-def _name_results(
-    run: Run,
-    rows: Sequence[tuple[int, bytes]],
-    records: Sequence[int | None] | None,
-    backends: Mapping[int, Backend],
-) -> list[Named]:
-    """The rows of backend subscriptions that are still there, with ids."""
-    ids = {
-        number: result_ids(run.channel, run.run, backend.arguments)
-        for number, backend in backends.items()
-    }
-    stems = records or itertools.repeat(None, len(rows))
-    return [
-        (next(ids[backend]), backend, payload, record)
-        for (backend, payload), record in zip(rows, stems, strict=True)
-        if backend in backends
-    ]
+def _named(
+    run: Run, rows: Rows | Sequence[tuple[int, bytes]], records: Sequence[int | None] | None
+) -> Found:
+    if isinstance(rows, Rows):
+        backends, payloads = rows.backends, rows.payloads
+    else:
+        backends, payloads = [backend for backend, _ in rows], [payload for _, payload in rows]
+    stems: list[int | None] = list(repeat(None, len(backends)) if records is None else records)
+    return Found(result_ids(run.channel, run.run, len(backends)), backends, payloads, stems)
 
 
 def _refuse_late(
@@ -211,14 +223,14 @@ def _refuse_late(
         raise Late(late)
 
 
-def backends_of(connection: Connection, channel: str, wanted: set[int]) -> dict[int, Backend]:
+def backends_of(connection: Connection, channel: str, wanted: Iterable[int]) -> dict[int, Backend]:
+    """Those of the channel that are there."""
     backends: dict[int, Backend] = {}
-    for chunk in chunks(sorted(wanted)):
-        query = select(
-            _backend.c.id, _backend.c.epoch, _backend.c.head, _backend.c.arguments
-        ).where(_backend.c.id.in_(chunk), _backend.c.channel == channel)
-        for number, *rest in connection.execute(query):
-            backends[number] = Backend(*rest)
+    for chunk in chunks(sorted(set(wanted))):
+        query = f"{_BACKENDS} WHERE id IN {listed(chunk)}"
+        for number, of, epoch, head in connection.exec_driver_sql(query).all():
+            if of == channel:
+                backends[number] = Backend(epoch, head)
     return backends
 
 
@@ -226,50 +238,51 @@ def store_results(
     write: Write,
     channel: str,
     run: str,
-    named: Sequence[Named],
-    backends: dict[int, Backend],
+    found: Found,
+    backends: Mapping[int, Backend],
     *,
     at: float,
 ) -> Committed:
-    """Store results behind the heads of their backend subscriptions, in the order given."""
-    heads = {number: backend.head for number, backend in backends.items()}
-    rows: list[tuple[Any, ...]] = []
-    numbers = write.take_ids(schema.RESULT_COUNTER, len(named)) if named else range(0)
-    for number, (id_, backend, payload, record) in zip(numbers, named, strict=True):
-        heads[backend] += 1
-        rows.append((number, id_, backend, heads[backend], record, at, payload))
-    counts = {number: head - backends[number].head for number, head in heads.items()}
-    if rows:
+    """Store results behind the heads of their backend subscriptions, in the order given. Those of
+    others than `backends` are dropped."""
+    found = found.of(backends)
+    positions, heads = _positions(found.backends, backends)
+    if positions:
+        numbers = write.take_ids(schema.RESULT_COUNTER, len(positions))
+        columns = (found.ids, found.backends, positions, found.records)
+        rows = list(zip(numbers, *columns, repeat(at), found.payloads, strict=False))
         with write.together(len(rows)):
             write.insert_many(schema.results, _RESULT_COLUMNS, rows)
-            _raise_heads(write, counts)
+            _raise_heads(write, heads)
     return Committed(
         channel=channel,
         run=run,
         sequence=write.last_sequence,
         heads=[Head(number, backends[number].epoch, head) for number, head in heads.items()],
-        rows=rows,
-        bytes=sum(len(payload) for *_, payload in rows),
+        backends=found.backends,
+        positions=positions,
+        payloads=found.payloads,
+        at=at,
     )
 
 
-_RAISED = (
-    update(_backend)
-    .where(_backend.c.id.in_(bindparam("backends", expanding=True)))
-    .values(head=_backend.c.head + bindparam("by"), sequence=bindparam("at"))
-)
-
-
-def _raise_heads(write: Write, counts: dict[int, int]) -> None:
-    """Most backend subscriptions get one result, or as few as others: those go together."""
+def _raise_heads(write: Write, heads: Mapping[int, int]) -> None:
     sequence = write.sequence()
-    alike: dict[int, list[int]] = {}
-    for backend, count in counts.items():
-        alike.setdefault(count, []).append(backend)
-    for count, backends in alike.items():
-        for chunk in chunks(backends):
-            values = {"backends": chunk, "by": count, "at": sequence}
-            write.connection.execute(_RAISED, values)
+    rows = [(backend, head, sequence) for backend, head in heads.items()]
+    write.update_many(_backend, "id", ("head", "sequence"), rows)
+
+
+def _positions(
+    of: Sequence[int], backends: Mapping[int, Backend]
+) -> tuple[list[int], dict[int, int]]:
+    """The position of each result, and the heads when all are there."""
+    heads: dict[int, int] = {}
+    positions = []
+    for backend in of:
+        head = heads.get(backend)
+        head = heads[backend] = (backends[backend].head if head is None else head) + 1
+        positions.append(head)
+    return positions, heads
 
 
 def _as_row(run: Run) -> dict[str, Any]:

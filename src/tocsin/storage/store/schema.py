@@ -68,9 +68,7 @@ class _Number(TypeDecorator[int]):
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        if value is not None and not -(2**63) <= value < 2**63:
-            raise InvalidInput(f"{value} is no number of 64 bits")
-        return value
+        return None if value is None else checked_number(value)
 
 
 class _Id(_Number):
@@ -79,6 +77,12 @@ class _Id(_Number):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """SQLite numbers rows only for INTEGER, which has 64 bits there."""
         return Integer() if dialect.name == "sqlite" else BigInteger()
+
+
+def checked_number(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise InvalidInput(f"{value} is no number of 64 bits")
+    return value
 
 
 def storable(text: str) -> bool:

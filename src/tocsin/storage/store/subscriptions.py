@@ -269,9 +269,9 @@ class Subscriptions:
         return Page(sequence, page, upto)
 
     @reads
-    def news(self, connection: Connection, broker: str, since: int) -> News:
+    def news(self, connection: Connection, broker: str, since: int, *, heads: bool = True) -> News:
         """What changed for that broker after a sequence: see `storage.news`."""
-        return news.news(connection, broker, since)
+        return news.news(connection, broker, since, heads=heads)
 
     @writes
     def put_markers(

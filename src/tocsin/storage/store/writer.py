@@ -17,7 +17,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
@@ -92,6 +92,12 @@ class Write:
     ) -> None:
         """Many rows the fastest way the database has; `columns` are in the table's order."""
         self._dialect.insert_many(self.connection, table, columns, rows)
+
+    def update_many(
+        self, table: Table, key: str, columns: tuple[str, ...], rows: Sequence[tuple[int, ...]]
+    ) -> None:
+        """Many rows get numbers: each says its key, then what these columns are from now on."""
+        self._dialect.update_many(self.connection, table, key, columns, rows)
 
     def number_on(self, table: Table) -> None:
         """Rows with ids were copied in: the database gives higher ones from now on."""

@@ -209,9 +209,20 @@ class SimulatedBroker:
             case OpenStream():
                 raise AssertionError("streams are the world's")
 
-    def notice(self, store_id: str, heads: list[NewHead], detached: list[Departure]) -> None:
-        if self.machine is not None and self.ready:
-            self.do(self.machine.notice(store_id, heads, detached, self.world.now))
+    def notice(
+        self,
+        store_id: str,
+        heads: list[NewHead],
+        detached: list[Departure],
+        number: int | None = None,
+    ) -> tuple[bool, list[int]] | None:
+        """Whether results may travel, and what nobody here holds; None: nobody hears it."""
+        if self.machine is None or not self.ready:
+            return None
+        self.do(self.machine.notice(store_id, heads, detached, self.world.now, number=number))
+        core = self.machine.core
+        unknown = [head.backend for head in heads if head.backend not in core.table.backends]
+        return core.keeps_results, unknown
 
     # -- clients' frames ------------------------------------------------------------------------
 

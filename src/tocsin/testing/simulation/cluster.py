@@ -18,6 +18,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from tocsin.broker.machine.events import NewHead
+from tocsin.cluster.broker_news import BrokerNews
 from tocsin.errors import NotFound, Unavailable
 from tocsin.model import Departure
 from tocsin.spark.asking import Overlong
@@ -157,14 +158,21 @@ class ClusterWorld(World):
             self.later(self.random.random() * 2.0, self.process.start)
 
     def notify(
-        self, broker: str, store_id: str, heads: list[NewHead], gone: list[Departure]
+        self, news: BrokerNews, store_id: str, heads: list[NewHead], gone: list[Departure]
     ) -> None:
-        (target,) = [known for known in self.brokers if known.name == broker]
-        if self._strikes("lost notice", 0.25) or not self.partitions.passes(CLUSTER, broker):
+        (target,) = [known for known in self.brokers if known.name == news.name]
+        number = news.next_number()
+        if self._strikes("lost notice", 0.25) or not self.partitions.passes(CLUSTER, news.name):
             return
+
+        def arrive() -> None:
+            answer = target.notice(store_id, heads, gone, number)
+            if answer is not None and self.partitions.passes(news.name, CLUSTER):
+                self.later(self.delay_s(), lambda: news.answered(*answer))
+
         for _ in range(2 if self._strikes("repeated notice", 0.3) else 1):
             late = 10 if self._strikes("late notice", 0.3) else 1
-            self.later(self.delay_s() * late, lambda: target.notice(store_id, heads, gone))
+            self.later(self.delay_s() * late, arrive)
 
     def query_s(self) -> float:
         if self._now("spark"):

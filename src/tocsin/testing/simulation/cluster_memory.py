@@ -39,9 +39,13 @@ class Environment(Protocol):
         """The store has changed."""
 
     def notify(
-        self, broker: str, store_id: str, heads: list[NewHead], gone: list[Departure]
+        self,
+        news: BrokerNews,
+        store_id: str,
+        heads: list[NewHead],
+        gone: list[Departure],
     ) -> None:
-        """Send a notice: it may be lost, late, and come twice."""
+        """Send a notice: it may be lost, late, and come twice; so may be its answer."""
 
     def query_s(self) -> float:
         """How long a query takes, or SparkIsGone."""
@@ -95,7 +99,7 @@ class Life:
     news: dict[str, BrokerNews]
     busy: bool = False  # an fsync is under way
     ends: list[tuple[float, dict[str, int]]] = field(default_factory=list)  # of the log, since when
-    asking: set[str] = field(default_factory=set)  # brokers about whom the store is asked soon
+    looking: set[str] = field(default_factory=set)  # brokers whose strangers are looked up soon
 
     def ends_at(self, at: float) -> dict[str, int]:
         """The ends of the log at a time."""

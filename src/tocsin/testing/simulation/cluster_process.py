@@ -21,10 +21,11 @@ from sqlalchemy import Connection, event, exc
 from tocsin.backoff import Backoff
 from tocsin.broker.machine.events import NewHead
 from tocsin.clock import Clock
-from tocsin.cluster.broker_news import BrokerNews
+from tocsin.cluster.broker_news import WAITING_BYTES_AT_MOST, BrokerNews, growths, parts
 from tocsin.cluster.burying import letters_of
 from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.log_positions import counts_from, newest_time, open_dataset
+from tocsin.cluster.notices import FORGET_S
 from tocsin.errors import Damaged, TocsinError, Unavailable
 from tocsin.model import Channel, Subscription
 from tocsin.settings import Settings
@@ -41,7 +42,7 @@ from tocsin.storage.store.incarnation import read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
 from tocsin.testing.simulation.backups import Backup, back_up
-from tocsin.testing.simulation.checkers import promise
+from tocsin.testing.simulation.checkers import BrokenPromise, promise
 from tocsin.testing.simulation.cluster_memory import Cuts, Environment, Life, Task
 from tocsin.testing.simulation.crash import abandon, repair
 from tocsin.testing.simulation.disk import Crashed, SimulatedDisk
@@ -222,14 +223,21 @@ class ClusterProcess:
         for channel in store.catalog.channels():
             self._take_up(life, channel)
         for broker in store.catalog.brokers():
-            life.news[broker.name] = BrokerNews(broker.name, store.sequence())
+            life.news[broker.name] = self._new_news(broker.name, store)
         log.watch(lambda: self._soon(self._look))
         self._note_ends(life)
         log.watch(lambda: self._note_ends(life))
         self._soon(self._look)
         self._every(1.0, self._look)
         self._every(NOTE_EVERY_S, self._note)
+        self._every(FORGET_S, _forget_elsewhere)
         self._every(self.tidy_s, lambda life: life.housekeeping.tidy())
+
+    def _new_news(self, broker: str, store: Store) -> BrokerNews:
+        """At times there is room for few results, and the others are told by their heads."""
+        most_bytes = self.around.random.choice([500, WAITING_BYTES_AT_MOST])
+        number = self.around.random.getrandbits(48)
+        return BrokerNews(broker, store.sequence(), most_bytes=most_bytes, number=number)
 
     def _note(self, life: Life) -> None:
         write_note(self.directory, life.store.incarnation.seen())
@@ -367,6 +375,8 @@ class ClusterProcess:
             self.failed_runs += 1
             again = True
             self._soon(self._stop_and_repair, 1.0)
+        except BrokenPromise:  # of others: the world went on while the run took its time
+            raise
         except Exception as error:
             self.failed_runs += 1
             self.overlong += isinstance(error, Overlong)
@@ -388,10 +398,12 @@ class ClusterProcess:
 
     def _stored(self, channel: Channel, committed: Committed) -> None:
         life = self._life()
-        results = list(committed.results) if channel.push else []
         for news in life.news.values():
-            news.committed(committed.heads, results)
+            news.committed(growths(committed, pushed=channel.push))
             self._soon(partial(self._deliver, news))
+            if news.strangers and news.name not in life.looking:
+                life.looking.add(news.name)
+                self._soon(partial(self._look_up, news), 0.1)
 
     def wake(self, life: Life) -> None:
         """Something changed that brokers may have to hear of."""
@@ -409,27 +421,26 @@ class ClusterProcess:
             done.result()
 
     def _deliver(self, news: BrokerNews, life: Life) -> None:
-        heads, doubtful = news.begin()
-        answer = None
-        if doubtful:
-            try:
-                answer = life.store.subscriptions.news(news.name, news.since)
-            except TocsinError:
-                news.put_back(heads)
-                news.ask()
-                self._soon(partial(self._deliver, news), 0.1)
-                return
-        elif news.name not in life.asking:
-            life.asking.add(news.name)
-            self._soon(partial(self._ask_and_deliver, news), 0.1)
-        new, pushed, gone = news.finish(heads, answer)
-        if new or gone:
-            carried = [NewHead(h.backend, h.epoch, h.head, pushed.up_to(h)) for h in new]
-            self.around.notify(news.name, life.store.shown_id, carried, gone)
+        telling = news.begin()
+        stored, answer, served = life.store.subscriptions, None, frozenset[int]()
+        try:
+            if telling.doubtful:
+                answer = stored.news(news.name, news.since, heads=False)
+            if telling.strangers:
+                served = stored.served_by(news.name, list(telling.strangers.of))
+        except TocsinError:
+            news.put_back(telling)
+            self._soon(partial(self._deliver, news), 0.1)
+            return
+        new, gone = news.finish(telling, answer, served)
+        self.around.committed()  # nobody hears of a result before it was seen in the store
+        for grown, left in parts(new, gone):
+            carried = [NewHead(g.head.backend, g.head.epoch, g.head.head, g.results) for g in grown]
+            self.around.notify(news, life.store.shown_id, carried, left)
 
-    def _ask_and_deliver(self, news: BrokerNews, life: Life) -> None:
-        life.asking.discard(news.name)
-        news.ask()
+    def _look_up(self, news: BrokerNews, life: Life) -> None:
+        life.looking.discard(news.name)
+        news.look()
         self._deliver(news, life)
 
     # -- what it is asked -------------------------------------------------------------------------
@@ -438,8 +449,8 @@ class ClusterProcess:
         def put(life: Life) -> str:
             life.store.catalog.put_broker(name, f"http://{name}")
             if name not in life.news:
-                life.news[name] = BrokerNews(name, life.store.sequence())
-            life.news[name].heads_sent.clear()
+                life.news[name] = self._new_news(name, life.store)
+            life.news[name].begin_anew()
             return life.store.shown_id
 
         return self.enter(put)
@@ -468,3 +479,8 @@ class ClusterProcess:
             return subscription
 
         return self.enter(put)
+
+
+def _forget_elsewhere(life: Life) -> None:
+    for news in life.news.values():
+        news.elsewhere.clear()

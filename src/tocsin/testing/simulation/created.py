@@ -9,6 +9,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from tocsin.broker.machine.events import NewHead
+from tocsin.cluster.broker_news import BrokerNews
 from tocsin.model import Departure
 from tocsin.testing.simulation.agenda import Agenda
 from tocsin.testing.simulation.cluster_process import ClusterProcess
@@ -26,7 +27,7 @@ class _Nowhere:
     def committed(self) -> None: ...
 
     def notify(
-        self, broker: str, store_id: str, heads: list[NewHead], gone: list[Departure]
+        self, news: BrokerNews, store_id: str, heads: list[NewHead], gone: list[Departure]
     ) -> None: ...
 
     def query_s(self) -> float:

@@ -15,7 +15,7 @@ import msgspec
 
 from tocsin.model import Arguments, Channel, Column, Dataset, Parameter
 from tocsin.spark.answering import Prepared
-from tocsin.spark.asking import Ask, Blame, Overlong, Record, Row
+from tocsin.spark.asking import Ask, Blame, Overlong, Record, Row, Rows
 from tocsin.testing.simulation.stored import Line, StoredFiles
 
 REPORTS = Dataset("reports", (Column("id", "INT"), Column("kind", "STRING"), Column("who", "INT")))
@@ -155,10 +155,10 @@ class PlainTries:
         only: Sequence[Record] | None = None,
         without: Collection[Record] = (),
         sets: Mapping[int, Arguments] | None = None,
-    ) -> list[Row]:
+    ) -> Rows:
         asked = self._sets if sets is None else sets
         if not asked:
-            return []
+            return Rows()
         self._compute()
         chosen = None if only is None else {record.position for record in only}
         left_out = {record.position for record in without}
@@ -169,8 +169,10 @@ class PlainTries:
         ]
         if self._name == "alerts" and any(line.record["who"] == POISON for line in lines):
             raise QueryFailed("a record cannot be computed with")
-        return sorted(
-            row for number, given in asked.items() for row in self._say(number, given, lines)
+        return Rows.of(
+            sorted(
+                row for number, given in asked.items() for row in self._say(number, given, lines)
+            )
         )
 
     def _say(self, backend: int, given: Arguments, lines: list[Line]) -> list[Row]:

@@ -18,6 +18,8 @@ from sqlalchemy import Connection, Engine, Table, exc, insert
 from sqlalchemy.engine import URL
 from sqlalchemy.engine import Dialect as CompilerDialect
 
+from tocsin.storage.store.numbers import given
+
 FIELD = "store"  # the setting that every complaint about an address names
 
 Rows = Sequence[tuple[Any, ...]]
@@ -125,6 +127,22 @@ class Dialect(ABC):
     ) -> None:
         """Write many rows the fastest way there is. `columns` are in the table's order."""
         connection.exec_driver_sql(_insert(table, columns, connection.dialect), list(rows))
+
+    def update_many(
+        self,
+        connection: Connection,
+        table: Table,
+        key: str,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[int, ...]],
+    ) -> None:
+        """Give many rows numbers: each of `rows` is a key, and what the columns are to be."""
+        values = ", ".join(f"{name} = given.{name}" for name in columns)
+        for new in given((key, *columns), rows):
+            connection.exec_driver_sql(
+                f"UPDATE {table.name} SET {values} FROM {new}"  # noqa: S608
+                f" WHERE {table.name}.{key} = given.{key}"
+            )
 
     def number_on(self, connection: Connection, table: Table) -> None:
         """Let ids that the database itself gives go on behind those of the rows that are there.

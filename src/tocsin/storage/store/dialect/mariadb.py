@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pymysql
-from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, exc, inspect, text
 
 from tocsin.errors import TooLarge
 from tocsin.storage.store.dialect.contract import (
@@ -17,6 +18,7 @@ from tocsin.storage.store.dialect.contract import (
     TextColumns,
     Trouble,
 )
+from tocsin.storage.store.numbers import given
 
 # A server that vanished without a word is noticed in time. An address may say otherwise.
 _OPTIONS: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60, "write_timeout": 60}
@@ -163,6 +165,21 @@ class Mariadb(Dialect):
             " WHERE table_schema = DATABASE() AND table_name = :name"
         )
         return int(connection.execute(query, {"name": table}).scalar() or 0)
+
+    def update_many(
+        self,
+        connection: Connection,
+        table: Table,
+        key: str,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[int, ...]],
+    ) -> None:
+        values = ", ".join(f"{table.name}.{name} = given.{name}" for name in columns)
+        for new in given((key, *columns), rows):
+            same = f"{table.name}.{key} = given.{key}"
+            connection.exec_driver_sql(
+                f"UPDATE {table.name} JOIN {new} ON {same} SET {values}"  # noqa: S608
+            )
 
 
 class _Connection(pymysql.Connection):  # type: ignore[misc]  # the driver is untyped

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, exc, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, exc, text
 
 from tocsin.errors import SettingError
 from tocsin.service.disks import full_disks
@@ -16,11 +18,13 @@ from tocsin.storage.store.dialect.contract import (
     Dialect,
     Kind,
     References,
+    Rows,
     TextColumns,
     Trouble,
 )
 
 _WRITES = "tocsin_writes"
+_VALUES_AT_ONCE = 2000  # of one statement: SQLite bounds them
 
 _IS_FULL, _IO = "is full", "disk i/o"
 _HINTS = {
@@ -61,6 +65,7 @@ class Sqlite(Dialect):
                 "synchronous = FULL",  # in WAL mode NORMAL may lose the last commits at a power cut
                 "foreign_keys = ON",
                 "cache_size = -65536",
+                "wal_autocheckpoint = 4000",
                 "journal_size_limit = 67108864",
             ):
                 connection.execute(f"PRAGMA {pragma}")
@@ -121,6 +126,17 @@ class Sqlite(Dialect):
         query = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
         return int(connection.execute(query, {"name": table}).scalar() or 0)
 
+    def insert_many(
+        self, connection: Connection, table: Table, columns: tuple[str, ...], rows: Rows
+    ) -> None:
+        """The driver lets other threads go on before each row of `executemany`, and then waits for
+        them: where others are busy, that costs more than the row. So many go in by one step."""
+        at_once = max(1, _VALUES_AT_ONCE // len(columns))
+        for start in range(0, len(rows), at_once):
+            some = rows[start : start + at_once]
+            flat = tuple(chain.from_iterable(some))
+            connection.exec_driver_sql(_insert(table.name, columns, len(some)), flat)
+
     @property
     def directory(self) -> Path:  # type: ignore[override]
         return self._file.parent
@@ -128,3 +144,9 @@ class Sqlite(Dialect):
     @property
     def _file(self) -> Path:
         return Path(str(self.url.database)).absolute()
+
+
+@lru_cache
+def _insert(table: str, columns: tuple[str, ...], rows: int) -> str:
+    values = ",".join([f"({','.join('?' * len(columns))})"] * rows)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values}"  # noqa: S608
