@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.findings import RESULTS, Finding, as_table, save
+from bench.findings import RESULTS, Finding, as_table, console, save
 
 BENCHES = {
     "log": "group commit of the publication log",
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in asked.names:
         if name not in BENCHES:
             parser.error(f"no bench is called {name!r}; there are {', '.join(BENCHES)}")
-    out, err = Console(), Console(stderr=True)
+    out, err = console(), Console(stderr=True)
     missed = False
     for name in asked.names or BENCHES:
         with err.status(f"{name}: {BENCHES[name]} …") as status:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from bench.control import Helper
 from bench.findings import Finding, latency
-from bench.sustain.cpu import Cpu, difference
+from bench.sustain.cpu import OTHERS, Cpu, difference
 from bench.sustain.shapes import SHAPES
 from bench.sustain.sides import LATE_S, LOOK_S, application, load_generator
 from bench.sustain.subscribing import Subscribing, subscribed_system
@@ -77,7 +77,7 @@ async def _measure(channels: int, seconds: float, warm_up_s: float) -> Measured:
             columns = np.load(folder / "arrivals.npy")
             helpers.close()
     records = RECORDS_PER_S * seconds
-    cpu_us = {name: 1e6 * cpu_s / records for name, cpu_s in used.items()}
+    cpu_us = {name: 1e6 * cpu_s / records for name, cpu_s in used.items() if name != OTHERS}
     return Measured(_until_last_ms(columns[:, columns[0] >= first], channels), cpu_us)
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.findings import RESULTS, as_table, save
+from bench.findings import RESULTS, as_table, console, save
 from bench.sustain import measure, tables
 from bench.sustain.plan import HELD_MOST, PROFILES, RATES, Pace, case
 from bench.sustain.shapes import SHAPES
-
-WIDTH = 150  # of tables in a file
 
 
 def main() -> int:
@@ -27,9 +25,7 @@ def main() -> int:
     ]
     err = Console(stderr=True)
     findings = measure(cases, pace, lambda what: err.print(f"[dim]{what}[/]", soft_wrap=True))
-    out = Console()
-    if not out.is_terminal:
-        out.width = WIDTH
+    out = console()
     for table in (*tables(findings), as_table("sustain", findings)):
         out.print(table)
     err.print(f"[dim]{save('sustain', findings, quick=False, folder=asked.results)}[/]")

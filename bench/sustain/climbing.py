@@ -104,7 +104,9 @@ def tables(findings: Sequence[Finding]) -> list[Table]:
 
 def _table(title: str, steps: Sequence[dict[str, Any]]) -> Table:
     processes = list(dict.fromkeys(name for step in steps for name in step["cpu_us"]))
-    table = Table(title=f"{title} (CPU in us per record)", title_justify="left")
+    table = Table(
+        title=f"{title} (of processes: CPU in us per record; others: cores)", title_justify="left"
+    )
     for column in (
         "offered/s",
         "achieved",
@@ -121,6 +123,7 @@ def _table(title: str, steps: Sequence[dict[str, Any]]) -> Table:
             f"{step['achieved']:,.0f}",
             "[green]yes[/]" if step["sustained"] else "[red]no[/]",
             *(f"{step[key]:,.0f}" for key in ("p50_ms", "p99_ms", "send_p99_ms")),
+            f"{step['others_cores']:.1f}",
             *(f"{step['cpu_us'].get(name, 0):,.0f}" for name in processes),
         )
     return table

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
+OTHERS = "others on this machine"
+
 
 class Cpu:
     """`roots`: names and process ids; several may share a name. A Java that one of them started is
@@ -16,7 +18,7 @@ class Cpu:
         self._used: dict[int, tuple[str, float]] = {}  # by process: those that ended stay
 
     def seconds(self) -> dict[str, float]:
-        """User and system time so far, by name."""
+        """User and system time so far, by name; of `OTHERS`, all that the machine did besides."""
         for name, pid in self._roots:
             try:
                 root = psutil.Process(pid)
@@ -25,10 +27,12 @@ class Cpu:
                     self._note_family(name, child)
             except psutil.NoSuchProcess:
                 continue
+        machine = psutil.cpu_times()
+        busy_s = sum(machine[:3]) + sum(machine[5:8])  # not idle, nor waiting for a disk
         sums: dict[str, float] = {}
         for name, used in self._used.values():
             sums[name] = sums.get(name, 0.0) + used
-        return sums
+        return {**sums, OTHERS: busy_s - sum(sums.values())}
 
     def _note_family(self, name: str, child: psutil.Process) -> None:
         try:

@@ -71,7 +71,7 @@ class Side:
         """Offer so many records a second for so long, and wait for what comes of them."""
         first, records = self._next, round(rate * seconds)
         self._next += records
-        before = self._cpu.seconds()
+        before, begun = self._cpu.seconds(), time.monotonic()
         played = await self._generator.ask(
             first=first,
             rate=rate,
@@ -83,9 +83,9 @@ class Side:
         if "error" in played:
             raise RuntimeError(f"the load generator failed: {played['error']}")
         await self._wait(first, records, seconds)
-        used = difference(self._cpu.seconds(), before)
+        used, took_s = difference(self._cpu.seconds(), before), time.monotonic() - begun
         due_us, came_us = await self._take(first)
-        return judge(rate, seconds, records, due_us, came_us, used, played["send_p99_ms"])
+        return judge(rate, seconds, records, due_us, came_us, used, played["send_p99_ms"], took_s)
 
     async def _wait(self, first: int, records: int, seconds: float) -> None:
         limit = time.monotonic() + LATE_S + seconds

@@ -25,6 +25,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from bench.sustain.cpu import OTHERS
+
 LEAST_ACHIEVED = 0.98
 LEAST_WITHIN_PHASE, PHASE = 0.95, 0.25
 QUICK_ENOUGH_MS = 100.0
@@ -50,6 +52,9 @@ class Step(Struct, frozen=True, kw_only=True):
     """How long after its moment a record was durable: part of the latency."""
     cpu_us: Mapping[str, float]
     """By process, per record."""
+    others_cores: float
+    """How many cores worked for processes that have nothing to do with it: latencies and rates
+    count for little if that is not small."""
 
     @property
     def whole_cpu_us(self) -> float:
@@ -69,8 +74,10 @@ def judge(
     came_us: NDArray[np.int64],
     cpu_s: Mapping[str, float],
     send_p99_ms: float,
+    took_s: float,
 ) -> Step:
-    """`due_us` and `came_us` of the records that came, in any order; one in each of both."""
+    """`due_us` and `came_us` of the records that came, in any order; one in each of both.
+    `took_s`: from the first to the last of `cpu_s`."""
     if not len(due_us):
         due_us = came_us = np.array([0])
         came = 0
@@ -104,7 +111,8 @@ def judge(
         middle_p50_ms=middle,
         last_p50_ms=last,
         send_p99_ms=send_p99_ms,
-        cpu_us={name: used * 1e6 / max(came, 1) for name, used in cpu_s.items()},
+        cpu_us={name: used * 1e6 / max(came, 1) for name, used in cpu_s.items() if name != OTHERS},
+        others_cores=cpu_s.get(OTHERS, 0.0) / took_s,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from bench.sustain.arrivals import Arrivals, load
 from bench.sustain.climbing import findings_of, tables
+from bench.sustain.cpu import OTHERS
 from bench.sustain.plan import case
 from bench.sustain.shapes import SHAPES
 from bench.sustain.steps import Step, judge
@@ -24,8 +25,8 @@ def step(waits_ms: np.ndarray, *, lost: int = 0) -> Step:
     due_us = np.linspace(0, SECONDS * 1e6, records, endpoint=False).astype(np.int64)
     came_us = due_us + (1000 * np.resize(waits_ms, records)).astype(np.int64)
     kept = slice(0, records - lost)
-    used = {"cluster": 0.9, "client": 9.0}
-    return judge(RATE, SECONDS, records, due_us[kept], came_us[kept], used, 1.0)
+    used = {"cluster": 0.9, "client": 9.0, OTHERS: 5.0}
+    return judge(RATE, SECONDS, records, due_us[kept], came_us[kept], used, 1.0, took_s=10.0)
 
 
 def growing(by_ms: float, start_ms: float = 200.0) -> np.ndarray:
@@ -39,6 +40,7 @@ def test_a_step_without_backlog_is_sustained() -> None:
     assert steady.achieved == pytest.approx(RATE)
     assert (steady.p50_ms, steady.longest_ms) == (150.0, 200.0)
     assert steady.cpu_us == pytest.approx({"cluster": 100.0, "client": 1000.0})
+    assert steady.others_cores == pytest.approx(0.5)
     assert steady.whole_cpu_us == pytest.approx(100.0)  # clients are not the system's
 
 
