@@ -22,7 +22,7 @@ from bench.control import Helper
 from bench.findings import Finding, latency
 from bench.sustain.cpu import OTHERS, Cpu, difference
 from bench.sustain.shapes import SHAPES
-from bench.sustain.sides import LATE_S, LOOK_S, application, load_generator
+from bench.sustain.sides import LATE_S, LOOK_S, application, load_generator, require_jars
 from bench.sustain.subscribing import Subscribing, subscribed_system
 from tocsin.settings import Settings
 
@@ -60,6 +60,7 @@ class Measured(Struct):
 
 
 async def _measure(channels: int, seconds: float, warm_up_s: float) -> Measured:
+    require_jars()
     names = [f"c{number}" for number in range(channels)]
     wanted: list[Subscribing] = [("bench", name, SHAPE.arguments(0, KINDS)) for name in names]
     statements = [SHAPE.dataset(), *map(SHAPE.channel, names)]

@@ -23,7 +23,9 @@ from bench.sustain.steps import Step, judge
 from bench.sustain.subscribing import Subscribing, subscribed_system
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.postgresql import PostgreSQL
+from tocsin.errors import Unavailable
 from tocsin.settings import Settings
+from tocsin.spark.jars import find_bare_local_fs
 from tocsin.system import System
 
 LATE_S = 15.0
@@ -46,6 +48,13 @@ class Servers(msgspec.Struct, frozen=True):
             for server in (self.kafka, self.postgresql)
             for process in server.processes.values()
         ]
+
+
+def require_jars() -> None:
+    """Without them Spark starts a `chmod` for every file of a checkpoint, and nobody would know why
+    the figures are what they are."""
+    if find_bare_local_fs() is None:
+        raise Unavailable("Spark's jars are not here", hint="call python -m tocsin.spark.jars")
 
 
 class Side:
@@ -108,6 +117,7 @@ async def ours(
     case: Case, servers: Servers | None, *, memory: str = Settings().spark_memory
 ) -> AsyncIterator[Side]:
     """Cluster, coordinator, broker, and clients that hold subscriptions."""
+    require_jars()
     shape = SHAPES[case.shape]
     wanted: list[Subscribing] = [
         (_subscriber(case, number), CHANNEL, arguments)
