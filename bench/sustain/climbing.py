@@ -107,15 +107,8 @@ def _table(title: str, steps: Sequence[dict[str, Any]]) -> Table:
     table = Table(
         title=f"{title} (of processes: CPU in us per record; others: cores)", title_justify="left"
     )
-    for column in (
-        "offered/s",
-        "achieved",
-        "sustained",
-        "p50 ms",
-        "p99 ms",
-        "sent p99",
-        *processes,
-    ):
+    columns = ("offered/s", "achieved", "sustained", "p50 ms", "p99 ms", "sent p99", "others")
+    for column in (*columns, *processes):
         table.add_column(column, justify="right")
     for step in steps:
         table.add_row(
