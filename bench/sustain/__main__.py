@@ -16,7 +16,9 @@ from bench.sustain.shapes import SHAPES
 
 def main() -> int:
     asked = _arguments().parse_args()
-    pace = Pace(tuple(asked.rates), asked.seconds, asked.warm_up, asked.warm_up_rate)
+    pace = Pace(
+        tuple(asked.rates), asked.seconds, asked.warm_up, asked.warm_up_rate, asked.patience
+    )
     cases = [
         case(profile, shape, sets, asked.held, asked.clients)
         for profile in asked.profile

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 
 import psutil
 
+LOOK_S, QUIET_PERCENT = 2.0, 25.0
 OTHERS = "others on this machine"
 
 
@@ -46,6 +49,16 @@ class Cpu:
     def _note(self, name: str, process: psutil.Process) -> None:
         times = process.cpu_times()
         self._used[process.pid] = name, times.user + times.system
+
+
+async def quiet(patience_s: float) -> None:
+    """Wait, so long at most, until the machine is nearly idle for a while."""
+    limit = time.monotonic() + patience_s
+    while time.monotonic() < limit:
+        psutil.cpu_percent()
+        await asyncio.sleep(LOOK_S)
+        if psutil.cpu_percent() < QUIET_PERCENT:
+            return
 
 
 def difference(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:

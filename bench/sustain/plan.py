@@ -29,6 +29,8 @@ class Pace(Struct, frozen=True):
     warm_up_s: float = 60.0
     """Java goes on compiling what runs often for about so long."""
     warm_up_rate: int = 500
+    patience_s: float = 0.0
+    """Before each step, so long at most until others leave the machine alone."""
 
 
 class Target(Struct, frozen=True):

@@ -13,6 +13,7 @@ offered rate less that share: 10,000/s during which a second of lag is added eve
 3. the last third's median is at most twice the middle third's, or 100 ms; and less than a third of
    the step's time, below which nothing can be told of growth.
 
+A step that came near is tried again, twice at most: on a shared machine a failure may be another's.
 The beginning of a step is in its p50 and p99, but does not decide.
 """
 
