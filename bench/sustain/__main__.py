@@ -44,6 +44,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=Pace().seconds, help="how long each step takes")
     add("--warm-up", type=float, default=Pace().warm_up_s, help="seconds")
     add("--warm-up-rate", type=int, default=Pace().warm_up_rate)
+    add("--patience", type=float, default=0.0, help="wait before a step for a quiet machine, s")
     add(
         "--held",
         type=int,
