@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 
-from bench.findings import RESULTS, Finding, as_table, save
+from bench.findings import RESULTS, Finding, as_table, console, save
 
 BENCHES = {
     "log": "group commit of the publication log",
@@ -19,6 +20,9 @@ BENCHES = {
     "fanout": "WebSocket fan-out per core",
     "matching": "matching records with parameter sets",
     "latency": "from publish to subscriber, end to end",
+    "sustain": "how much is sustained, beside a plain Spark job",
+    "growth": "what a record costs as parameter sets become more",
+    "channels": "many continuous channels on one dataset",
     "real_time": "real-time mode beside micro-batches and the embedded profile",
     "consumer_logs": "consumer logs in Kafka, shared and copied",
     "lab": "simulated events and requests a second",
@@ -28,7 +32,8 @@ BENCHES = {
     "poison": "what others wait beside poisonous bodies, statements and frames",
     "attachments": "attachments from a broker, beside nginx",
 }
-"""Name → what it measures; each is a module here with `run(quick, say) -> list[Finding]`."""
+"""Name → what it measures; each is a module here with `run(quick, say) -> list[Finding]`. A module
+that has `tables(findings)` too has more to show."""
 
 Run = Callable[[bool, Callable[[str], None]], list[Finding]]
 
@@ -43,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in asked.names:
         if name not in BENCHES:
             parser.error(f"no bench is called {name!r}; there are {', '.join(BENCHES)}")
-    out, err = Console(), Console(stderr=True)
+    out, err = console(), Console(stderr=True)
     missed = False
     for name in asked.names or BENCHES:
         with err.status(f"{name}: {BENCHES[name]} …") as status:
@@ -51,13 +56,20 @@ def main(arguments: list[str] | None = None) -> int:
             def say(text: str, name: str = name) -> None:
                 status.update(f"{name}: {text} …")
 
-            run: Run = importlib.import_module(f"bench.{name}").run
+            module = importlib.import_module(f"bench.{name}")
+            run: Run = module.run
             findings = run(asked.quick, say)
+        for table in getattr(module, "tables", _no_tables)(findings):
+            out.print(table)
         out.print(as_table(name, findings))
         file = save(name, findings, quick=asked.quick, folder=asked.results)
         err.print(f"[dim]{file}[/]", soft_wrap=True)
         missed |= any(finding.met is False for finding in findings)
     return 1 if missed else 0
+
+
+def _no_tables(findings: Sequence[Finding]) -> Sequence[Table]:
+    return ()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.fanout import _Process
+from bench.control import Helper
 from bench.findings import Finding
 from tocsin.dev.packages import apt_install, find_program
 from tocsin.errors import Unavailable
@@ -113,7 +113,7 @@ def _fill(root: Path, size_bytes: int) -> list[str]:
 
 @contextmanager
 def _broker(kind: str, root: Path, secret: str) -> Iterator[Server]:
-    process = _Process("bench.attachments_server", kind, str(root), secret)
+    process = Helper("bench.attachments_server", kind, str(root), secret)
 
     def cpu_s() -> float:
         process.tell(op="cpu")

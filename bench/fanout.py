@@ -7,14 +7,11 @@ the server is what counts, so that the clients' work on the same machine does no
 
 from __future__ import annotations
 
-import json
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
+from bench.control import Helper
 from bench.findings import Finding
 from tocsin.service.tokens import mint
 
@@ -53,48 +50,14 @@ def run(quick: bool, say: Callable[[str], None]) -> list[Finding]:
     return findings
 
 
-class _Process:
-    """A helper process that is told things line by line and answers with lines of JSON."""
-
-    def __init__(self, module: str, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def tell(self, **told: Any) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(told) + "\n")
-        self._process.stdin.flush()
-
-    def hear(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self._process.args!r} ended early")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
 def _measure(server: str, clients: int, rounds: int) -> dict[int, float]:
     """Messages per second of the server's CPU, for each size of burst."""
     secret = secrets.token_hex(32)
     token = mint(secret, "bench", ["subscribe"], expires_s=3600, now=time.time())
-    serving = _Process("bench.fanout_server", server, secret)
+    serving = Helper("bench.fanout_server", server, secret)
     try:
         url = serving.hear()["url"]
-        listening = _Process("bench.fanout_clients", f"{url}?token={token}", str(clients))
+        listening = Helper("bench.fanout_clients", f"{url}?token={token}", str(clients))
         try:
             listening.hear()
             for burst in BURSTS:  # once unmeasured: everything is imported, every buffer grown
@@ -112,7 +75,7 @@ def _measure(server: str, clients: int, rounds: int) -> dict[int, float]:
         serving.stop()
 
 
-def _rounds(serving: _Process, listening: _Process, clients: int, burst: int, rounds: int) -> float:
+def _rounds(serving: Helper, listening: Helper, clients: int, burst: int, rounds: int) -> float:
     """The CPU seconds that the server needed for these rounds."""
     serving.tell(op="cpu")
     before: float = serving.hear()["cpu_s"]

@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from rich.console import Console
 from rich.table import Table
 
 from tocsin.demo.ledger import percentile
 
+WIDTH = 150  # of what is no terminal
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -107,6 +109,12 @@ def save(name: str, findings: Sequence[Finding], *, quick: bool, folder: Path = 
     file = folder / f"{now:%Y%m%d-%H%M%S}-{name}.json"
     file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
     return file
+
+
+def console() -> Console:
+    """Standard output; tables in a file are not folded to the width of a small terminal."""
+    out = Console()
+    return out if out.is_terminal else Console(width=WIDTH)
 
 
 def _figure(value: float) -> str:
