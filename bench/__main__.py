@@ -18,6 +18,7 @@ BENCHES = {
     "fanout": "WebSocket fan-out per core",
     "matching": "matching records with parameter sets",
     "latency": "from publish to subscriber, end to end",
+    "runs": "runs of channels: from the log to committed results",
     "real_time": "real-time mode beside micro-batches and the embedded profile",
     "consumer_logs": "consumer logs in Kafka, shared and copied",
     "lab": "simulated events and requests a second",
