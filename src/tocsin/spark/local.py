@@ -34,12 +34,17 @@ def localised(frame: DataFrame, spark: SparkSession | None = None) -> DataFrame:
     session = spark or frame.sparkSession
     relation = local_relation(frame)
     if relation is None:
-        execution = frame._jdf.queryExecution()
-        rows = _sequence(session, execution.executedPlan().executeCollect())
-        return local_frame(session, execution.optimizedPlan().output(), rows)
+        return collected(session, frame._jdf, frame._jdf.queryExecution().optimizedPlan().output())
     if frame.isLocal() and session is frame.sparkSession:
         return frame
     return local_frame(session, relation.output(), relation.data())
+
+
+def collected(spark: SparkSession, java: Any, output: Any) -> DataFrame:
+    """The rows of a frame of Java's, computed by a job, as a local relation with these columns."""
+    rows = java.queryExecution().executedPlan().executeCollect()
+    sequences = _jvm(spark).scala.collection.immutable.ArraySeq
+    return local_frame(spark, output, sequences.unsafeWrapArray(rows))
 
 
 def local_relation(frame: DataFrame) -> Any:
@@ -152,10 +157,6 @@ def row_tag(spark: SparkSession) -> Any:
     """How Scala names the class of rows."""
     jvm = _jvm(spark)
     return jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName(_ROW))
-
-
-def _sequence(spark: SparkSession, array: Any) -> Any:
-    return _jvm(spark).scala.collection.immutable.ArraySeq.unsafeWrapArray(array)
 
 
 def _only(package: Any, name: str) -> Any:

@@ -65,7 +65,6 @@ class SharedJobs:
         self._waiting: list[_Ticket] = []
         self._free_lanes = LANES
         self._jobs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
-        self._tag = row_tag(session)
 
     def ask(self, query: StandingQuery, limit_s: float) -> pa.Table:
         """BACKEND, ORDER and PAYLOAD of its rows, in that order. Raises what the job did, which
@@ -156,11 +155,12 @@ class SharedJobs:
     def _make(self, queries: Sequence[StandingQuery]) -> Any:
         jvm: Any = self.session._jvm
         context: Any = self.session.sparkContext
+        tag = row_tag(self.session)
         rdds = jvm.PythonUtils.toSeq([query.rdd for query in queries])
-        every = jvm.org.apache.spark.rdd.UnionRDD(context._jsc.sc(), rdds, self._tag)
+        every = jvm.org.apache.spark.rdd.UnionRDD(context._jsc.sc(), rdds, tag)
         tasks = 1 if len(queries) < MOST_QUERIES // 2 else 2
         none = jvm.scala.Option.empty()
-        few = jvm.org.apache.spark.rdd.CoalescedRDD(every, tasks, none, self._tag)
+        few = jvm.org.apache.spark.rdd.CoalescedRDD(every, tasks, none, tag)
         session = self.session._jsparkSession
         return session.internalCreateDataFrame(few, queries[0].schema, False).toArrowBatchRdd()
 

@@ -52,6 +52,12 @@ def standing_session(spark: SparkSession) -> SparkSession:
     return session
 
 
+def refuse_lasting(execution: Any) -> None:
+    """NotStanding: its plan keeps something from one job to the next."""
+    if _LASTING.search(execution.executedPlan().toString()):
+        raise NotStanding
+
+
 class StandingQuery:
     """`number` tells its rows from those of others. The tables that it is made with say what kind
     of rows it takes."""
@@ -68,10 +74,10 @@ class StandingQuery:
         self.compiled = compiled
         self.facts = _facts(parameters)
         self.is_tried = False  # it has answered once
-        self._tables: dict[object, _Table] = {}
+        self._tables: dict[object, FilledTable] = {}
         frames: dict[object, DataFrame] = {}
         for key, frame in _given(parameters, stored, new):
-            self._tables[key] = _Table(session, frame)
+            self._tables[key] = FilledTable(session, frame)
             frames[key] = self._tables[key].frame
         planned = match(
             session,
@@ -81,9 +87,7 @@ class StandingQuery:
             {name: frames["new", name] for name in new},
         ).select(F.lit(self.number).cast("bigint").alias(MEMBER), "*")
         execution = planned._jdf.queryExecution()
-        plan = execution.executedPlan().toString()
-        if _LASTING.search(plan):
-            raise NotStanding
+        refuse_lasting(execution)
         self.schema: Any = planned._jdf.schema()
         self.rdd: Any = execution.toRdd()
 
@@ -107,15 +111,16 @@ class StandingQuery:
             table.close()
 
 
-class _Table:
+class FilledTable:
     """Rows as a frame of one partition that is read when a job runs."""
 
     def __init__(self, session: SparkSession, like: DataFrame) -> None:
-        relation = local_relation(like)
+        context: Any = session.sparkContext
+        # Elsewhere tasks do not see the driver's blocks.
+        relation = local_relation(like) if context._jsc.sc().isLocal() else None
         if relation is None:
             raise NotStanding
         jvm: Any = session._jvm
-        context: Any = session.sparkContext
         self._blocks = jvm.org.apache.spark.SparkEnv.get().blockManager()
         self._level = jvm.org.apache.spark.storage.StorageLevel.MEMORY_ONLY()
         self._tag = row_tag(session)

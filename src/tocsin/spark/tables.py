@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -23,6 +24,7 @@ from tocsin import durable
 from tocsin.model import Dataset
 from tocsin.protocol.columns import POSITION
 from tocsin.protocol.log_line import taken_us
+from tocsin.spark.growth import Growth
 from tocsin.spark.local import Projected, joined_rows, text_rows
 from tocsin.spark.log_lines import log_lines
 from tocsin.spark.records import (
@@ -33,6 +35,7 @@ from tocsin.spark.records import (
     parse,
     schema_of,
 )
+from tocsin.spark.standing import NotStanding
 from tocsin.spark.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
 from tocsin.storage.flushed import Flushes, stored_end, window_end
 from tocsin.storage.log import Reader
@@ -71,6 +74,7 @@ class Tables:
         self._maintenance = Lock()  # one flush, compaction or sweep at a time
         self._parquet: dict[tuple[str, str], tuple[tuple[str, ...], DataFrame]] = {}
         self._parsers: dict[tuple[str, str], Projected] = {}
+        self._growths: dict[tuple[str, str], Growth] = {}
         self._flushes = Flushes(clock, self._limits.grace_s)
         durable.make_directory(directory)
 
@@ -87,7 +91,10 @@ class Tables:
     ) -> DataFrame:
         """What `stored` gave as of `start`, moved on to `end` by the records between."""
         window = self.window(dataset, start, end)
-        if not dataset.primary_key and dataset.retain_s is None:
+        if dataset.retain_s is None and dataset.primary_key:
+            with suppress(NotStanding):
+                return self._growth(dataset, window).of(stored, window)
+        elif dataset.retain_s is None:
             joined = joined_rows(stored, window)
             if joined is not None:
                 return joined
@@ -204,6 +211,7 @@ class Tables:
                 self._parquet.pop(key, None)
             for key in [key for key in self._parsers if key[0] == dataset.name]:
                 self._parsers.pop(key, None)
+                self._growths.pop(key, None)
 
     def sweep(self, grace_s: float | None = None) -> int:
         """Delete what was retired a grace period ago and what a crash left; returns how many."""
@@ -269,6 +277,12 @@ class Tables:
         if key not in self._parsers:
             self._parsers[key] = Projected(self._spark, lines, lambda few: parse(few, dataset))
         return self._parsers[key].of(lines)
+
+    def _growth(self, dataset: Dataset, like: DataFrame) -> Growth:
+        key = (dataset.name, schema_of(dataset))
+        if key not in self._growths:
+            self._growths[key] = Growth(self._spark, dataset, like)
+        return self._growths[key]
 
     def _merge(self, dataset: Dataset, run: Sequence[DataFile], oldest_us: int | None) -> DataFile:
         whole = [str(self._directory / file.path) for file in run]

@@ -141,7 +141,7 @@ class SparkQueries:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._standing = StandingQueries(spark) if spark.sparkContext._jsc.sc().isLocal() else None
+        self._standing = StandingQueries(spark)
 
     def parameters(self, prepared: Prepared, sets: Mapping[int, Arguments]) -> Parameters | None:
         chosen = parameters_of(self._spark, cast(CompiledChannel, prepared.compiled), sets)
@@ -153,8 +153,7 @@ class SparkQueries:
         return Trial(self._spark, compiled, ask, parameters, standing)
 
     def forget(self, name: str) -> None:
-        if self._standing is not None:
-            self._standing.forget(name)
+        self._standing.forget(name)
 
     def blame(self, error: Exception) -> Blame:
         return blame(error)
