@@ -23,6 +23,7 @@ BENCHES = {
     "sustain": "how much is sustained, beside a plain Spark job",
     "growth": "what a record costs as parameter sets become more",
     "channels": "many continuous channels on one dataset",
+    "runs": "runs of channels: from the log to committed results",
     "real_time": "real-time mode beside micro-batches and the embedded profile",
     "consumer_logs": "consumer logs in Kafka, shared and copied",
     "lab": "simulated events and requests a second",

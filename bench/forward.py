@@ -12,7 +12,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from bench.fanout import _Process
+from bench.control import Helper
 from bench.findings import Finding
 
 MODULE = "bench.forward_server"
@@ -51,11 +51,11 @@ def run(quick: bool, say: Callable[[str], None]) -> list[Finding]:
 def _measure(sets: int, runs: int) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
     forward, fetched = [], []
     with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as folder:
-        cluster = _Process(MODULE, "cluster")
+        cluster = Helper(MODULE, "cluster")
         try:
             url = cluster.hear()["url"]
             _ask(cluster, sets=sets)
-            broker = _Process(MODULE, "broker", url, folder)
+            broker = Helper(MODULE, "broker", url, folder)
             try:
                 broker.hear()
                 for keeps in (True, False):  # once unmeasured: everything is imported and known
@@ -70,7 +70,7 @@ def _measure(sets: int, runs: int) -> tuple[list[dict[str, float]], list[dict[st
     return forward, fetched
 
 
-def _round(cluster: _Process, broker: _Process, runs: int, keeps: bool) -> dict[str, float]:
+def _round(cluster: Helper, broker: Helper, runs: int, keeps: bool) -> dict[str, float]:
     """What so many runs take until all that they found is in the broker's cache."""
     before = _ask(broker, keeps=keeps)
     _ask(cluster, rows=ROWS)  # with the answer to its notice the broker says what it keeps
@@ -91,12 +91,12 @@ def _round(cluster: _Process, broker: _Process, runs: int, keeps: bool) -> dict[
     }
 
 
-def _ask(helper: _Process, **order: Any) -> dict[str, Any]:
+def _ask(helper: Helper, **order: Any) -> dict[str, Any]:
     helper.tell(**order)
     return helper.hear()
 
 
-def _until(broker: _Process, inserted: float) -> dict[str, Any]:
+def _until(broker: Helper, inserted: float) -> dict[str, Any]:
     while True:
         stands = _ask(broker)
         if stands["inserted"] >= inserted:

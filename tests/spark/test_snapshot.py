@@ -36,8 +36,13 @@ def contents(frame: DataFrame) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("log_address", "small_bytes"),
-    [("segments", 0), ("segments", 4_000_000), ("kafka", 0)],
+    ("log_address", "small_bytes", "retain_s"),
+    [
+        ("segments", 0, 40.0),
+        ("segments", 4_000_000, 40.0),
+        ("segments", 4_000_000, None),
+        ("kafka", 0, 40.0),
+    ],
     indirect=["log_address"],
 )
 def test_stored_views_follow_the_log_through_flushes_and_retention(
@@ -46,8 +51,10 @@ def test_stored_views_follow_the_log_through_flushes_and_retention(
     log_address: str,
     monkeypatch: pytest.MonkeyPatch,
     small_bytes: int,
+    retain_s: float | None,
 ) -> None:
     monkeypatch.setattr(snapshot, "SMALL_BYTES", small_bytes)
+    users = msgspec.structs.replace(USERS, retain_s=retain_s)
     now = [1_000_000.0]
     chance = random.Random(7)
     with (
@@ -56,7 +63,7 @@ def test_stored_views_follow_the_log_through_flushes_and_retention(
     ):
         log.open_dataset("users")
         tables = Tables(spark, open_reader(log.address), tmp_path / "datasets", store.files)
-        snapshots = Snapshots(tables, DATASETS.__getitem__)
+        snapshots = Snapshots(tables, {"users": users}.__getitem__)
         newest: dict[str, tuple[int, float]] = {}
         start = 0
         for step in range(8):
@@ -67,10 +74,11 @@ def test_stored_views_follow_the_log_through_flushes_and_retention(
             log.append("users", [json.dumps(record).encode() for record in records]).result()
             newest |= {record["id"]: (record["n"], now[0]) for record in records}
             if step % 3 == 2:
-                tables.flush(USERS, log.ends()["users"])
+                tables.flush(users, log.ends()["users"])
             seen = snapshots.take(log.cut)
             cut = seen.cut
-            kept = {(k, n) for k, (n, at) in newest.items() if at > cut.at_us / 1e6 - 40}
+            oldest_at = 0.0 if retain_s is None else cut.at_us / 1e6 - retain_s
+            kept = {(k, n) for k, (n, at) in newest.items() if at > oldest_at}
             assert contents(seen.stored("users")) == kept
             assert contents(seen.stored("users")) == kept
             assert contents(seen.window("users", start)) == {(o["id"], o["n"]) for o in records}

@@ -161,6 +161,35 @@ def test_every_type_comes_back_exactly_from_the_log_and_from_parquet(bench: Benc
     assert all(empty[c.name] is None for c in EVERY_TYPE.columns)
 
 
+ODD_RECORDS = (
+    b'{"i":99999999999,"l":1e3,"d":"Infinity","b":"true","m":"1e40","day":"2026-02-30"}',
+    b'{"at":"soon","a":[],"kv":{},"st":{},"s":""}',
+    b'{"a":7,"kv":[1],"st":"x","s":{"nested":[1,2]}}',
+    b'{"s":"\\ud83d\\ude00 \xf0\x9f\x98\x80 \\u001e","S":"other","a":["1",2.5,null]}',
+    b'{"at":"2026-11-16","day":"2026-11-16T02:00:00Z","m":0.0000001,"d":1e400,"st":{"x":"1"}}',
+)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("log_address", ["segments"], indirect=True)
+def test_few_records_read_by_the_driver_are_those_that_tasks_would_read(bench: Bench) -> None:
+    bench.log.open_dataset("types")
+    by_tasks, found = bench.tables, []
+    bench.small_tail_bytes = 10**6
+    by_driver = bench.open_tables()
+    for record in ODD_RECORDS:
+        bench.log.append("types", [(record, b'{"x":{"y":1}}'), record]).result()
+        end = bench.log.ends()["types"]
+        frames = [tables.window(EVERY_TYPE, 0, end) for tables in (by_driver, by_tasks)]
+        found.append([sorted(map(repr, frame.collect())) for frame in frames])
+        assert frames[0].isLocal()
+        assert [field.dataType for field in frames[0].schema] == [
+            field.dataType for field in frames[1].schema
+        ]
+    assert [len(driver) for driver, _ in found] == [2, 4, 6, 8, 10]
+    assert all(driver == tasks for driver, tasks in found)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("log_address", "seed"),

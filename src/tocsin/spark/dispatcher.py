@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 OVERRUNS = Counter("tocsin_overruns_total", "Ticks of a channel that passed unused", ["channel"])
 
-QUICK_THREADS = 4
+QUICK_THREADS = 24  # most wait for Spark, which answers many at once (`shared_jobs`)
 QUICK_LIMIT_S = 10.0  # a run that takes longer goes on among the slow ones, from its beginning
 SLOW_S = 2.0  # a slow channel whose run takes less is a quick one again
 LONGEST_WAIT_S = 1.0

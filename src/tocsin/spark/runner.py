@@ -47,8 +47,9 @@ class Runner(ChannelRuns):
         result_limit_bytes: int = 4 * 1024 * 1024,
         patience_s: float = 0.0,
     ) -> None:
+        self._queries = SparkQueries(spark)
         answering = Answering(
-            SparkQueries(spark),
+            self._queries,
             store,
             bury,
             result_limit_bytes=result_limit_bytes,
@@ -84,6 +85,7 @@ class Runner(ChannelRuns):
     def forget(self, name: str) -> None:
         ready = self._ready(name)
         self.remove(name)
+        self._queries.forget(name)
         if ready is not None:
             ready.parameters.close()
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
 
-import pyarrow as pa
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +24,8 @@ from tocsin import durable
 from tocsin.model import Dataset
 from tocsin.protocol.columns import POSITION
 from tocsin.protocol.log_line import taken_us
+from tocsin.spark.growth import Growth
+from tocsin.spark.local import Projected, joined_rows, text_rows
 from tocsin.spark.log_lines import log_lines
 from tocsin.spark.records import (
     LINE,
@@ -33,6 +35,7 @@ from tocsin.spark.records import (
     parse,
     schema_of,
 )
+from tocsin.spark.standing import NotStanding
 from tocsin.spark.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
 from tocsin.storage.flushed import Flushes, stored_end, window_end
 from tocsin.storage.log import Reader
@@ -70,6 +73,8 @@ class Tables:
         self._clock = clock
         self._maintenance = Lock()  # one flush, compaction or sweep at a time
         self._parquet: dict[tuple[str, str], tuple[tuple[str, ...], DataFrame]] = {}
+        self._parsers: dict[tuple[str, str], Projected] = {}
+        self._growths: dict[tuple[str, str], Growth] = {}
         self._flushes = Flushes(clock, self._limits.grace_s)
         durable.make_directory(directory)
 
@@ -85,8 +90,15 @@ class Tables:
         self, stored: DataFrame, dataset: Dataset, start: int, end: int, as_of_us: int | None = None
     ) -> DataFrame:
         """What `stored` gave as of `start`, moved on to `end` by the records between."""
-        records = stored.unionByName(self.window(dataset, start, end))
-        return _as_stored(records, dataset, as_of_us)
+        window = self.window(dataset, start, end)
+        if dataset.retain_s is None and dataset.primary_key:
+            with suppress(NotStanding):
+                return self._growth(dataset, window).of(stored, window)
+        elif dataset.retain_s is None:
+            joined = joined_rows(stored, window)
+            if joined is not None:
+                return joined
+        return _as_stored(stored.unionByName(window), dataset, as_of_us)
 
     def window(self, dataset: Dataset, start: int, end: int) -> DataFrame:
         """The records in [start, end), all of them: a primary key hides nothing here."""
@@ -197,6 +209,9 @@ class Tables:
             self._flushes.forget(dataset.name)
             for key in [key for key in self._parquet if key[0] == dataset.name]:
                 self._parquet.pop(key, None)
+            for key in [key for key in self._parsers if key[0] == dataset.name]:
+                self._parsers.pop(key, None)
+                self._growths.pop(key, None)
 
     def sweep(self, grace_s: float | None = None) -> int:
         """Delete what was retired a grace period ago and what a crash left; returns how many."""
@@ -252,11 +267,22 @@ class Tables:
         """The log's records in [start, end): few are read here and now, many by Spark's tasks."""
         if self._log.size_bytes(start, end) <= self._limits.small_tail_bytes:
             bodies = [body.decode() for _, body in self._log.lines(dataset.name, start, end)]
-            few = pa.array(bodies, pa.string())
-            lines = self._spark.createDataFrame(pa.table({LINE: few}))
-        else:
-            lines = log_lines(self._spark, self._log, dataset.name, start, end)
+            return self._parsed(dataset, text_rows(self._spark, LINE, bodies))
+        lines = log_lines(self._spark, self._log, dataset.name, start, end)
         return lines.transform(parse, dataset)
+
+    def _parsed(self, dataset: Dataset, lines: DataFrame) -> DataFrame:
+        """Lines on the driver, parsed there."""
+        key = (dataset.name, schema_of(dataset))
+        if key not in self._parsers:
+            self._parsers[key] = Projected(self._spark, lines, lambda few: parse(few, dataset))
+        return self._parsers[key].of(lines)
+
+    def _growth(self, dataset: Dataset, like: DataFrame) -> Growth:
+        key = (dataset.name, schema_of(dataset))
+        if key not in self._growths:
+            self._growths[key] = Growth(self._spark, dataset, like)
+        return self._growths[key]
 
     def _merge(self, dataset: Dataset, run: Sequence[DataFile], oldest_us: int | None) -> DataFile:
         whole = [str(self._directory / file.path) for file in run]

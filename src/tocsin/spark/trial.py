@@ -6,6 +6,7 @@ Each try has a time limit. Knows neither store nor progress, and decides nothing
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from threading import BoundedSemaphore
 from typing import cast
 
 import pyarrow as pa
@@ -22,20 +23,31 @@ from tocsin.spark.job_group import time_limit
 from tocsin.spark.phases import phase
 from tocsin.spark.records import quoted
 from tocsin.spark.snapshot import Snapshot
+from tocsin.spark.standing_queries import StandingQueries
 
 __all__ = ["Ask", "Record", "Row", "Rows", "SparkQueries", "Trial"]
 
 MOST_LISTED = 200  # positions that a condition lists; more are joined
+AT_ONCE = 5  # queries that are planned and run by themselves
+_ALONE = BoundedSemaphore(AT_ONCE)
 
 
 class Trial:
+    """`standing` may know the answer of all records and parameter sets sooner."""
+
     def __init__(
-        self, spark: SparkSession, compiled: CompiledChannel, ask: Ask, parameters: Parameters
+        self,
+        spark: SparkSession,
+        compiled: CompiledChannel,
+        ask: Ask,
+        parameters: Parameters,
+        standing: StandingQueries | None = None,
     ) -> None:
         self._spark = spark
         self._compiled = compiled
         self._parameters = parameters
         self._ask = ask
+        self._standing = standing
         snapshot, window = cast(Snapshot, ask.snapshot), ask.window
         with phase("views"):
             self._stored = {name: snapshot.stored(name) for name in compiled.stored}
@@ -49,14 +61,29 @@ class Trial:
         sets: Mapping[int, Arguments] | None = None,
     ) -> Rows:
         """The results in the order to store them: of all records and parameter sets, or of some."""
+        table = None
+        if self._standing is not None and only is None and not without and sets is None:
+            table = self._standing.rows(
+                self._compiled, self._parameters, self._stored, self._new, self._ask.limit_s
+            )
+        if table is None:
+            table = self._rows(only, without, sets)
+        return Rows() if table is None else rows_of(table)
+
+    def _rows(
+        self,
+        only: Sequence[Record] | None,
+        without: Collection[Record],
+        sets: Mapping[int, Arguments] | None,
+    ) -> pa.Table | None:
         new = {name: _chosen(frame, name, only, without) for name, frame in self._new.items()}
         parameters: Parameters | None = self._parameters
         if sets is not None:
             parameters = parameters_of(self._spark, self._compiled, sets)
         if parameters is None:
-            return Rows()
+            return None
         purpose = f"channel {self._compiled.channel.name}"
-        with time_limit(self._spark, purpose, self._ask.limit_s):
+        with _ALONE, time_limit(self._spark, purpose, self._ask.limit_s):
             with phase("plan"):
                 matched = match(
                     self._spark,
@@ -68,7 +95,7 @@ class Trial:
                 )
             with phase("execute"):
                 table = matched.toArrow()
-        return rows_of(table.sort_by([(name, "ascending") for name in MATCH]))
+        return table.sort_by([(name, "ascending") for name in MATCH])
 
     def fails(self, records: Sequence[Record], sets: Mapping[int, Arguments]) -> str | None:
         """Why the query cannot compute with these; None: it can. Raises what is not its fault."""
@@ -100,17 +127,28 @@ class Trial:
         return texts
 
 
+class _Chosen(Parameters, frozen=True):
+    """Parameter sets that are asked for once, outside of a channel's table."""
+
+
 class SparkQueries:
     """Queries as Spark computes them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self._standing = StandingQueries(spark)
 
     def parameters(self, prepared: Prepared, sets: Mapping[int, Arguments]) -> Parameters | None:
-        return parameters_of(self._spark, cast(CompiledChannel, prepared.compiled), sets)
+        chosen = parameters_of(self._spark, cast(CompiledChannel, prepared.compiled), sets)
+        return None if chosen is None else _Chosen(chosen.by_mask)
 
     def tries(self, prepared: Prepared, ask: Ask, parameters: Parameters) -> Trial:
-        return Trial(self._spark, cast(CompiledChannel, prepared.compiled), ask, parameters)
+        compiled = cast(CompiledChannel, prepared.compiled)
+        standing = None if isinstance(parameters, _Chosen) else self._standing
+        return Trial(self._spark, compiled, ask, parameters, standing)
+
+    def forget(self, name: str) -> None:
+        self._standing.forget(name)
 
     def blame(self, error: Exception) -> Blame:
         return blame(error)

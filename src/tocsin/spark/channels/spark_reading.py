@@ -74,7 +74,10 @@ _UNSEEN = {
     "NotLikeAny": "patterns",
 }
 """What Spark leaves out of the tree it shows; no part of a query may hide in anything else."""
-_HINTS = ("BROADCAST",)  # compiled queries have it; in an author's text `allowed` refuses it
+_HINTS = (
+    "BROADCAST",
+    "SHUFFLE_HASH",
+)  # of compiled queries; in an author's text `allowed` refuses them
 _CHANGES = "evalContext"  # of every computation: what an overflow gives
 
 _SESSION_CLASSES = re.compile(

@@ -77,6 +77,7 @@ def summary(outcomes: list[Outcome], *, refusals: bool) -> None:
         print(f"  {feature}: {accepted[feature]} of {drawn[feature]} accepted")
     forms = Counter(outcome.form for outcome in outcomes)
     print(f"  forms: {dict(forms)}; open: {sum(outcome.opened for outcome in outcomes)} sets")
+    print(f"  standing: {dict(Counter(outcome.form for outcome in outcomes if outcome.stands))}")
     print(f"  with rows: {sum(outcome.rows > 0 for outcome in outcomes)}")
     if refusals:
         kinds: dict[str, list[Outcome]] = {}

@@ -18,6 +18,7 @@ from tocsin.errors import InvalidInput, TocsinError
 from tocsin.model import ANY, Arguments
 from tocsin.spark.channels import (
     CompiledChannel,
+    Parameters,
     ParameterTable,
     analyse,
     check_open,
@@ -31,6 +32,8 @@ from tocsin.spark.channels.matching import as_json
 from tocsin.spark.failures import Blame, blame
 from tocsin.spark.local import localised
 from tocsin.spark.records import schema_of
+from tocsin.spark.shared_jobs import SharedJobs
+from tocsin.spark.standing import NotStanding, StandingQuery, standing_session
 from tocsin.sql import bind_arguments, parse_one
 from tocsin.sql.statements import CreateChannel
 
@@ -59,6 +62,7 @@ class Outcome:
     rows: int = 0
     opened: int = 0
     form: str = ""
+    stands: bool = False  # it was asked as a standing query
 
 
 @dataclass
@@ -67,6 +71,7 @@ class Laboratory:
 
     spark: SparkSession
     made: dict[int, tuple[SparkSession, dict[str, DataFrame]]] = field(default_factory=dict)
+    jobs: SharedJobs | None = None
 
     def variant(self, number: int) -> tuple[SparkSession, dict[str, DataFrame]]:
         """A session in which datasets are views, for the author's text; and the views."""
@@ -116,19 +121,52 @@ class Laboratory:
         parameters = table.current()
         assert parameters is not None
         got: dict[int, list[str]] = {backend: [] for backend in sets}
+        stands = False
         try:
-            matches = match(self.spark, compiled, parameters, frames, frames).collect()
+            matches = None
+            if seed % 2:
+                matches = self.standing_rows(draw, compiled, parameters, frames)
+            stands = matches is not None
+            if matches is None:
+                matches = match(self.spark, compiled, parameters, frames, frames).toArrow()
         except Exception as error:
             if blame(error) is not Blame.QUERY:
                 raise
             return Outcome(seed, query, difference=f"it fails, and the query does not: {error}")
-        for row in sorted(matches, key=lambda row: row["__order"]):
+        for row in sorted(matches.to_pylist(), key=lambda row: row["__order"]):
             got[row["__backend"]].append(row["payload"])
         table.close()
         form = compiled.describe()[0][1]
         opened = sum(bool(mask_of(arguments)) for arguments in sets.values())
         rows = sum(map(len, expected.values()))
-        return Outcome(seed, query, "", _difference(query, sets, expected, got), rows, opened, form)
+        difference = _difference(query, sets, expected, got)
+        return Outcome(seed, query, "", difference, rows, opened, form, stands)
+
+    def standing_rows(
+        self,
+        draw: Random,
+        compiled: CompiledChannel,
+        parameters: Parameters,
+        frames: dict[str, DataFrame],
+    ) -> pa.Table | None:
+        """The same from a query that stands, and was asked of other records before; None: it cannot
+        be asked so."""
+        _, others = self.variant(draw.randrange(VARIANTS))
+        stored = {name: others[name] for name in compiled.stored}
+        new = {name: others[name] for name in compiled.new}
+        if self.jobs is None:
+            self.jobs = SharedJobs(standing_session(self.spark))
+        try:
+            query = StandingQuery(self.jobs.session, compiled, parameters, stored, new)
+        except NotStanding:
+            return None
+        query.fill(parameters, stored, new)
+        self.jobs.ask(query, 60.0)
+        stored = {name: frames[name] for name in compiled.stored}
+        query.fill(parameters, stored, {name: frames[name] for name in compiled.new})
+        rows = self.jobs.ask(query, 60.0)
+        query.close()
+        return rows
 
     def sets(
         self, draw: Random, compiled: CompiledChannel, *, openable: bool
