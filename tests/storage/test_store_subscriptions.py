@@ -8,7 +8,7 @@ from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import Beginning, Dataset
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 
 from .conftest import Clock
 

@@ -39,7 +39,7 @@ from tocsin.model import FILTERED, Dataset, Subscription
 from tocsin.overlay.filters import as_text
 from tocsin.protocol.publishing import StatementResult
 from tocsin.service.tokens import Identity
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 
 if TYPE_CHECKING:
     from tocsin.cluster.cluster import Cluster

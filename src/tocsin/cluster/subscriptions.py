@@ -29,7 +29,7 @@ from tocsin.spark.engine import Engine
 from tocsin.sql import Claims, bind_arguments, checked_beginning
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 
 log = structlog.get_logger()
 
