@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tocsin.errors import InvalidInput
 from tocsin.model import ANY, Column, Dataset
-from tocsin.spark.channels import compile_channel, try_arguments
+from tocsin.spark.channels import Trials, compile_channel
 from tocsin.sql import CreateChannel, bind_arguments, parse_one
 
 pytestmark = pytest.mark.spark
@@ -24,7 +24,9 @@ def attempt(spark: SparkSession, kind: str, where: str, value: Any) -> None:
     assert isinstance(asked, CreateChannel)
     compiled = compile_channel(asked, {"reports": REPORTS})
     given = bind_arguments(compiled.channel, {"x": value})
-    try_arguments(spark, compiled, given)
+    refused = Trials(compiled).first_refused(spark, [given])
+    if refused is not None:
+        raise refused[1]
 
 
 @pytest.mark.parametrize(

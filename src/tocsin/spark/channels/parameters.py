@@ -42,7 +42,7 @@ class Parameters(Struct, frozen=True):
     by_mask: dict[Mask, tuple[PartParameters, ...]]
 
 
-_ARROW = {
+ARROW = {
     "STRING": pa.string(),
     "BOOLEAN": pa.bool_(),
     "INT": pa.int32(),
@@ -64,7 +64,7 @@ def parameter_frame(
     arrays = {columns.BACKEND: pa.array(ids, pa.int64())}
     outputs = [F.col(columns.BACKEND)]
     for parameter in parameters:
-        name, kind = columns.parameter_column(parameter.name), _ARROW.get(parameter.type)
+        name, kind = columns.parameter_column(parameter.name), ARROW.get(parameter.type)
         values = [values_by_name[parameter.name] for values_by_name in arguments]
         if kind is None:
             values = [str(value) for value in values]
@@ -78,7 +78,7 @@ def typed_parameters(sets: DataFrame, parameters: Iterable[Parameter]) -> DataFr
     wanted = list(parameters)
     outputs = [F.col("id").cast("bigint").alias(columns.BACKEND)]
     if wanted:
-        kinds = (parameter.type if parameter.type in _ARROW else "STRING" for parameter in wanted)
+        kinds = (parameter.type if parameter.type in ARROW else "STRING" for parameter in wanted)
         schema = ", ".join(f"`{p.name}` {kind}" for p, kind in zip(wanted, kinds, strict=True))
         sets = sets.select("id", F.from_json("arguments", schema).alias(_ARGUMENTS))
     for parameter in wanted:

@@ -271,10 +271,11 @@ class Subscriptions:
         return backend.head if position is None else int(position) - 1
 
     @reads
-    def knows(self, connection: Connection, channel: str, arguments: Arguments) -> bool:
-        """Whether such a backend subscription exists."""
-        hash_ = backend_hash(channel, canonical(arguments))
-        return bool(backends_with(connection, [hash_]))
+    def known(self, connection: Connection, channel: str, sets: Sequence[Arguments]) -> list[bool]:
+        """Whether there are such backend subscriptions."""
+        hashes = [backend_hash(channel, canonical(arguments)) for arguments in sets]
+        there = backends_with(connection, hashes)
+        return [hash_ in there for hash_ in hashes]
 
     @reads
     def open_sets(self, connection: Connection, channel: str) -> list[Arguments]:
