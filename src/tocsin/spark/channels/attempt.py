@@ -18,10 +18,10 @@ from sqlglot import exp
 
 from tocsin.errors import InvalidInput
 from tocsin.model import Arguments, Parameter
+from tocsin.spark.channels.argument_columns import ARROW
 from tocsin.spark.channels.compile import CompiledChannel
 from tocsin.spark.channels.dialect import snippet, to_spark
 from tocsin.spark.channels.openings import Mask, mask_of, without
-from tocsin.spark.channels.parameters import ARROW
 from tocsin.spark.channels.query import is_near, is_run_value
 from tocsin.spark.failures import Blame, blame, reason
 from tocsin.spark.records import spark_type

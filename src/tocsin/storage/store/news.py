@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     bindparam,
     delete,
+    exists,
     insert,
     literal_column,
     null,
@@ -59,7 +60,11 @@ def _question() -> CompoundSelect[Any]:
     sequence = select(literal_column(str(_SEQUENCE)), _counters.c.value, null(), null())
     known = select(literal_column(str(_IS_KNOWN)), null(), _brokers.c.name, null())
     return union_all(
-        heads.where(_backend.c.sequence > since, _backend.c.id.in_(here)),
+        # One by one: what is new is little, and what is here may be a million.
+        heads.where(
+            _backend.c.sequence > since,
+            exists().where(_frontend.c.backend == _backend.c.id, _frontend.c.broker == broker),
+        ),
         # A subscription that arrived meanwhile may bring a head that the broker has never heard.
         heads.where(_backend.c.id.in_(here.where(_frontend.c.sequence > since))),
         left.where(_detachments.c.broker == broker, _detachments.c.sequence > since),

@@ -6,7 +6,7 @@ Knows nothing of runs, matching or delivery.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -56,6 +56,8 @@ class Page(NamedTuple):
     subscriptions: list[Subscription]
     upto: int | None
 
+
+SETS_AT_ONCE = 10_000
 
 _NOWHERE: Mapping[str, int] = {}
 
@@ -284,20 +286,34 @@ class Subscriptions:
         query = select(_backend.c.arguments).where(_backend.c.channel == channel, leaves_open)
         return [msgspec.json.decode(text, type=dict) for text in connection.scalars(query)]
 
-    @reads
-    def parameter_sets(self, connection: Connection, channel: str) -> list[tuple[int, Arguments]]:
-        """Every backend subscription of the channel with its arguments, but those set aside.
+    def parameter_sets(self, channel: str) -> Iterator[tuple[int, Arguments]]:
+        """Every backend subscription of the channel with its arguments, but those set aside, by
+        their numbers. They are read as they are asked for: there may be a million.
 
         To follow changes, ask `parameter_version` first: `parameter_changes` then
         repeats what happened in between, which does no harm.
         """
+        decode, after = msgspec.json.Decoder(dict).decode, 0
+        while rows := self._sets_after(channel, after):
+            for number, text in rows:
+                yield number, decode(text)
+            after = rows[-1][0]
+
+    @reads
+    def _sets_after(
+        self, connection: Connection, channel: str, number: int
+    ) -> list[tuple[int, str]]:
         rows = connection.execute(
             select(_backend.c.id, _backend.c.arguments)
-            .where(_backend.c.channel == channel, _backend.c.failure.is_(None))
+            .where(
+                _backend.c.channel == channel,
+                _backend.c.id > number,
+                _backend.c.failure.is_(None),
+            )
             .order_by(_backend.c.id)
-        ).all()
-        decode = msgspec.json.Decoder(dict).decode
-        return [(number, decode(text)) for number, text in rows]
+            .limit(SETS_AT_ONCE)
+        )
+        return [(number, text) for number, text in rows]
 
     @reads
     def starting_after(self, connection: Connection, channel: str, position: int) -> dict[int, int]:
