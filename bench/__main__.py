@@ -15,6 +15,7 @@ from bench.findings import RESULTS, Finding, as_table, save
 BENCHES = {
     "log": "group commit of the publication log",
     "store": "results and parameter sets written in bulk on each database",
+    "subscribing": "subscriptions made one by one and in lists, their weight, and a restart",
     "fanout": "WebSocket fan-out per core",
     "matching": "matching records with parameter sets",
     "latency": "from publish to subscriber, end to end",

@@ -247,16 +247,16 @@ class Client:
         made meanwhile are there, as after any `subscribe`: asked for again, they are the same.
         """
         beginning, ready, listeners = beginning_of(from_), Ready(), []
-        given = [dict(one) if isinstance(one, Mapping) else list(one) for one in arguments]
+        given = [dict(them) if isinstance(them, Mapping) else list(them) for them in arguments]
         await self._connection.open(self._open_timeout_s)
         try:
             for start in range(0, len(given), TOGETHER):
-                some = [
-                    GroupListener(channel, one, self._prefetch, beginning, ready.put)
-                    for one in given[start : start + TOGETHER]
+                together = [
+                    GroupListener(channel, them, self._prefetch, beginning, ready.put)
+                    for them in given[start : start + TOGETHER]
                 ]
-                listeners += some
-                asked = [self._connection.subscribe(listener) for listener in some]
+                listeners += together
+                asked = [self._connection.subscribe(listener) for listener in together]
                 answers = await asyncio.gather(*asked, return_exceptions=True)
                 for place, answer in enumerate(answers, start=start):
                     if isinstance(answer, TocsinError):

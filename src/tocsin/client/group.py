@@ -42,13 +42,13 @@ class GroupListener(Listener):
 class _Changed(asyncio.Event):
     """Tells when it is set."""
 
-    def __init__(self, told: Callable[[], None]) -> None:
+    def __init__(self, notify: Callable[[], None]) -> None:
         super().__init__()
-        self._told = told
+        self._notify = notify
 
     def set(self) -> None:
         super().set()
-        self._told()
+        self._notify()
 
 
 class Ready:
@@ -57,13 +57,13 @@ class Ready:
     def __init__(self) -> None:
         self._listeners: deque[GroupListener] = deque()
         self._known: set[int] = set()
-        self._some = asyncio.Event()
+        self._filled = asyncio.Event()
 
     def put(self, listener: GroupListener) -> None:
         if id(listener) not in self._known:
             self._known.add(id(listener))
             self._listeners.append(listener)
-        self._some.set()
+        self._filled.set()
 
     def take(self) -> GroupListener | None:
         if not self._listeners:
@@ -73,12 +73,12 @@ class Ready:
         return listener
 
     async def wait(self) -> None:
-        self._some.clear()
-        await self._some.wait()
+        self._filled.clear()
+        await self._filled.wait()
 
     def end(self) -> None:
         """Whoever waits looks whether there is anything to wait for."""
-        self._some.set()
+        self._filled.set()
 
 
 class SubscriptionGroup:
@@ -92,7 +92,7 @@ class SubscriptionGroup:
     """
 
     def __init__(self, ready: Ready, subscriptions: Iterable[Subscription], auto: bool) -> None:
-        self._subscriptions = {one.id: one for one in subscriptions}
+        self._subscriptions = {member.id: member for member in subscriptions}
         self._ready = ready
         self._auto = auto
         self._last: Result | None = None

@@ -16,7 +16,7 @@ from tocsin.model import Subscription
 from tocsin.storage.store.subscribing import Asked, Made
 from tocsin.storage.store.subscriptions import Subscriptions
 
-MOST_TOGETHER = 2000
+MOST_WISHES = 2000
 """Wishes in one transaction, unless one caller alone has more: other writers wait for its end."""
 
 Outcome = list[Subscription] | Exception
@@ -34,13 +34,13 @@ class Gathering:
         self,
         store: Subscriptions,
         made: Callable[[Sequence[Subscription]], None],
-        told: Callable[[Sequence[Subscription]], None],
+        tell: Callable[[Sequence[Subscription]], None],
     ) -> None:
         """Of each caller's subscriptions `made` is called on a thread, and may raise; then of all
-        together `told` on the loop, before any caller hears of them."""
+        together `tell` on the loop, before any caller hears of them."""
         self._store = store
         self._made = made
-        self._told = told
+        self._announce = tell
         self._waiting: deque[_Waiting] = deque()
         self._running: asyncio.Task[None] | None = None
 
@@ -74,15 +74,17 @@ class Gathering:
         count = len(together[0].asked.wishes)
         while self._waiting:
             count += len(self._waiting[0].asked.wishes)
-            if count > MOST_TOGETHER:
+            if count > MOST_WISHES:
                 break
             together.append(self._waiting.popleft())
         return together
 
     def _tell(self, outcomes: Sequence[Outcome]) -> None:
-        made = [one for some in outcomes if not isinstance(some, Exception) for one in some]
+        made = [
+            made for outcome in outcomes if not isinstance(outcome, Exception) for made in outcome
+        ]
         if made:
-            self._told(made)
+            self._announce(made)
 
     def _carry_out(self, asked: Sequence[Asked]) -> list[Outcome]:
         try:
@@ -93,7 +95,7 @@ class Gathering:
             if len(asked) == 1:
                 return [error]
             # What the database does not take of one must not harm the others.
-            return [outcome for one in asked for outcome in self._carry_out([one])]
+            return [outcome for caller in asked for outcome in self._carry_out([caller])]
         return [self._finished(outcome) for outcome in outcomes]
 
     def _finished(self, outcome: Made | Exception) -> Outcome:

@@ -224,9 +224,9 @@ async def _subscribe_all(
     counts = []
     for statement in statements:
         with placed(statement):
-            some = await _WISHES[type(statement)][1](session, statement)
-        wanted += some
-        counts.append(len(some))
+            of_statement = await _WISHES[type(statement)][1](session, statement)
+        wanted += of_statement
+        counts.append(len(of_statement))
     subscriptions = session.cluster.subscriptions
     try:
         wishes = await subscriptions.wishes(wanted, session.asker)

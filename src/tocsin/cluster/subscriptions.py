@@ -99,7 +99,7 @@ class Subscriptions:
         self._permissions = permissions
         self._engine = engine
         self._bound = BoundSubscriptions(store, routing)
-        self._gathering = Gathering(store.subscriptions, self._made, self._told)
+        self._gathering = Gathering(store.subscriptions, self._made, self._tell)
 
     async def subscribe(self, wanted: Wanted, asker: Identity | None = None) -> Subscription:
         """What `wishes` and `subscribe_all` do, for one."""
@@ -142,7 +142,7 @@ class Subscriptions:
         for subscription in subscriptions:
             self._deliveries.subscribed(subscription)
 
-    def _told(self, subscriptions: Sequence[Subscription]) -> None:
+    def _tell(self, subscriptions: Sequence[Subscription]) -> None:
         engine = self._engine()
         if engine is not None:
             for channel in {subscription.backend.channel for subscription in subscriptions}:
@@ -166,9 +166,9 @@ class Subscriptions:
     def _wishes(self, wanted: Sequence[Wanted], asker: Identity | None) -> list[Wish]:
         """May wait for the store and for Spark."""
         wishes = []
-        for place, one in enumerate(wanted):
+        for place, asked in enumerate(wanted):
             with placed(place):
-                wishes.append(self._asked_for(one, asker))
+                wishes.append(self._asked_for(asked, asker))
         self._check_arguments(wishes)
         bound = {name for name in {wish.channel for wish in wishes} if self._bound.claims(name)}
         for subscriber in {wish.subscriber for wish in wishes if wish.channel in bound}:

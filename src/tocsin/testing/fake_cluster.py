@@ -287,13 +287,13 @@ class FakeCluster:
         if isinstance(body, dict):
             return await self._subscribe_one(call, body)
         self.subscription_lists.append(len(body))
-        for index, one in enumerate(body):
+        for index, wish in enumerate(body):
             try:
-                self._check_wish(one)
+                self._check_wish(wish)
             except TocsinError as error:
                 error.index = index
                 raise
-        return [await self._subscribe_one(call, one) for one in body]
+        return [await self._subscribe_one(call, wish) for wish in body]
 
     def _check_wish(self, body: dict[str, Any]) -> dict[str, Any]:
         given = self._bound(body["channel"], body.get("arguments", {}))

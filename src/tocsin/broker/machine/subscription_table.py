@@ -114,7 +114,7 @@ def _with(held: _Held, frontend: Frontend) -> _Held:
     others = tuple(other for other in held if other.id != frontend.id)
     if len(others) < FEW:
         return (*others, frontend)
-    return {one.id: one for one in (*others, frontend)}
+    return {known.id: known for known in (*others, frontend)}
 
 
 def _without(held: _Held, frontend: Frontend) -> _Held:

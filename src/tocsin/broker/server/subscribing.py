@@ -19,8 +19,8 @@ MOST_TOGETHER = 1000
 SINGLE_CALLS = 16  # at once, when a list was refused
 LISTS = 3  # that are tried, each without what the one before was refused for
 
-One = Callable[[SubscriptionRequest, str], Awaitable[SubscriptionInfo]]
-Many = Callable[[list[SubscriptionRequest], str], Awaitable[list[SubscriptionInfo]]]
+Single = Callable[[SubscriptionRequest, str], Awaitable[SubscriptionInfo]]
+Listed = Callable[[list[SubscriptionRequest], str], Awaitable[list[SubscriptionInfo]]]
 
 
 class _Asked(NamedTuple):
@@ -31,9 +31,9 @@ class _Asked(NamedTuple):
 class Subscribing:
     """By token: whoever shows one may be refused what others are not."""
 
-    def __init__(self, one: One, many: Many) -> None:
-        self._one = one
-        self._many = many
+    def __init__(self, single: Single, listed: Listed) -> None:
+        self._single = single
+        self._listed = listed
         self._waiting: dict[str, list[_Asked]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._takes_lists = True  # an older cluster does not
@@ -69,7 +69,7 @@ class Subscribing:
             if len(together) < 2 or not self._takes_lists:
                 break
             try:
-                infos = await self._many([asked.request for asked in together], token)
+                infos = await self._listed([asked.request for asked in together], token)
             except Unavailable as error:
                 for asked in together:
                     _fail(asked, error)
@@ -90,7 +90,7 @@ class Subscribing:
         async def ask(asked: _Asked) -> None:
             async with turns:
                 try:
-                    _answer(asked, await self._one(asked.request, token))
+                    _answer(asked, await self._single(asked.request, token))
                 except TocsinError as error:
                     _fail(asked, error)
 

@@ -70,9 +70,9 @@ class Trials:
 
     def vouches(self, arguments: Arguments) -> bool:
         """Whether the query can compute with them, as far as is known without asking Spark."""
-        risky = self._risky.get(mask_of(arguments))
-        return risky is not None and all(
-            (id(one.expression), one.values(arguments)) in self._fine for one in risky
+        expressions = self._risky.get(mask_of(arguments))
+        return expressions is not None and all(
+            (id(risky.expression), risky.values(arguments)) in self._fine for risky in expressions
         )
 
     def first_refused(
@@ -81,18 +81,18 @@ class Trials:
         """The first of them that an expression of the query cannot compute with, and why."""
         untried: dict[int, tuple[_Risky, dict[tuple[Any, ...], int]]] = {}
         for place, arguments in enumerate(sets):
-            for one in self._of(mask_of(arguments)):
-                values = one.values(arguments)
-                if (id(one.expression), values) not in self._fine:
-                    _, places = untried.setdefault(id(one.expression), (one, {}))
+            for risky in self._of(mask_of(arguments)):
+                values = risky.values(arguments)
+                if (id(risky.expression), values) not in self._fine:
+                    _, places = untried.setdefault(id(risky.expression), (risky, {}))
                     places.setdefault(values, place)
         refused = [
             (places[values], error)
-            for one, places in untried.values()
-            for values, error in [self._try(spark, one, list(places))]
+            for risky, places in untried.values()
+            for values, error in [self._try(spark, risky, list(places))]
             if error is not None
         ]
-        return min(refused, key=lambda found: found[0], default=None)
+        return min(refused, key=lambda refusal: refusal[0], default=None)
 
     def _of(self, mask: Mask) -> list[_Risky]:
         if mask not in self._risky:
@@ -120,7 +120,7 @@ class Trials:
             return values[0], None
         if len(self._fine) + len(values) > MOST_KNOWN:
             self._fine.clear()
-        self._fine |= dict.fromkeys((id(risky.expression), one) for one in values[:MOST_KNOWN])
+        self._fine |= dict.fromkeys((id(risky.expression), tried) for tried in values[:MOST_KNOWN])
         return values[0], None
 
     def _refusal(self, risky: _Risky, values: tuple[Any, ...], error: Exception) -> InvalidInput:
@@ -143,7 +143,7 @@ def _try_one(spark: SparkSession, risky: _Risky, values: tuple[Any, ...]) -> Non
 def _try_many(spark: SparkSession, risky: _Risky, values: Sequence[tuple[Any, ...]]) -> None:
     columns = {
         parameter.name.lower(): pa.array(
-            [_value(one[place]) for one in values], ARROW.get(parameter.type, pa.string())
+            [_value(given[place]) for given in values], ARROW.get(parameter.type, pa.string())
         )
         for place, parameter in enumerate(risky.parameters)
     }

@@ -104,13 +104,13 @@ class Making:
         the subscriber has `shown` decides, in the order of grants, revocations and quotas, whether
         they may, and whether there is room; nobody is refused what they have already.
         """
-        outcomes: list[list[_Pair] | TocsinError] = [self._look_at(one) for one in asked]
+        outcomes: list[list[_Pair] | TocsinError] = [self._look_at(caller) for caller in asked]
         self._find(asked, [pairs for pairs in outcomes if not isinstance(pairs, TocsinError)])
-        for place, one in enumerate(asked):
+        for place, caller in enumerate(asked):
             pairs = outcomes[place]
             if not isinstance(pairs, TocsinError):
                 try:
-                    self._plan(one, pairs)
+                    self._plan(caller, pairs)
                 except TocsinError as error:
                     outcomes[place] = error
         new = self._carry_out()
@@ -142,8 +142,10 @@ class Making:
     def _find(self, asked: Sequence[Asked], wanted: Sequence[Sequence[_Pair]]) -> None:
         """All that is there already."""
         connection = self._write.connection
-        brokers = {wish.broker for one in asked for wish in one.wishes if wish.broker is not None}
-        channels = {wish.channel for one in asked for wish in one.wishes}
+        brokers = {
+            wish.broker for caller in asked for wish in caller.wishes if wish.broker is not None
+        }
+        channels = {wish.channel for caller in asked for wish in caller.wishes}
         self._brokers = those_there(connection, "broker", brokers)
         self._channels = those_there(connection, "channel", channels)
         self._backends = backends_with(connection, list(self._texts))
