@@ -17,6 +17,7 @@ BENCHES = {
     "log": "group commit of the publication log",
     "store": "results and parameter sets written in bulk on each database",
     "forward": "from a run's rows to a broker's cache, forward and fetched back",
+    "subscribing": "subscriptions made one by one and in lists, their weight, and a restart",
     "fanout": "WebSocket fan-out per core",
     "matching": "matching records with parameter sets",
     "latency": "from publish to subscriber, end to end",

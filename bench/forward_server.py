@@ -25,7 +25,7 @@ from tocsin.service.serving import listen, port_of
 from tocsin.settings import Settings
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 
 SECRET = "a secret that only this benchmark knows"
 CHANNEL = Channel("found", "continuous", (), "", reads=("reports",), new=("reports",))

@@ -26,7 +26,7 @@ from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.throwaway import Throwaway
 from tocsin.settings import Settings
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 from tocsin.system import System
 
 RECORDS_PER_S = 200

@@ -24,7 +24,7 @@ from tocsin.model import Channel, Dataset
 from tocsin.storage.store.dialect import Dialect, dialect_of
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 
 PAYLOAD = b'{"type":"flood","severity":3,"message":"' + b"x" * 200 + b'"}'
 BACKENDS = 1_000

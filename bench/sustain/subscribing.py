@@ -10,7 +10,7 @@ from typing import Any
 from tocsin.client import Client
 from tocsin.settings import Settings
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 from tocsin.system import System
 
 Subscribing = tuple[str, str, dict[str, Any]]

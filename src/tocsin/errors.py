@@ -40,6 +40,7 @@ class TocsinError(Exception):
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal"
     retry_after_s: int | None = None  # when to come again, as HTTP says it
+    index: int | None = None  # of a list that was sent: which of it was wrong
 
     def __init_subclass__(cls) -> None:
         if KINDS.setdefault(cls.code, cls) is not cls:
@@ -210,5 +211,5 @@ def is_bug(error: Exception) -> bool:
 
 def field_named(reason: Exception) -> str | None:
     """The field that a msgspec validation error speaks of."""
-    match = re.search(r"`\$\.([^`]+)`|field `([^`]+)`", str(reason))
+    match = re.search(r"`\$\.?([^`]+)`|field `([^`]+)`", str(reason))
     return (match[1] or match[2]) if match else None

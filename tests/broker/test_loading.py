@@ -12,7 +12,7 @@ from cluster.sparkless import sparkless
 from tocsin.broker.server import Broker, cluster_link
 from tocsin.model import Channel, Parameter
 from tocsin.settings import Settings
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 from tocsin.testing.fake_cluster import FakeCluster
 
 MANY = 2500

@@ -77,6 +77,7 @@ class Both:
         self.naive = NaiveCaches(policy, budget_bytes)
         self.now = 0.0
         self._numbers = 0
+        self._standings: dict[int, Standing] = {}
 
     def do(self, kind: str, backend: int, who: int, amount: int) -> None:
         real, naive, now = self.real, self.naive, self.now
@@ -103,6 +104,8 @@ class Both:
             naive.skip(backend, model.newest + amount % 3)
         elif kind == "epoch":
             beginning = amount if self.holes else 0  # the log goes on
+            for number in model.subscribers:  # as the broker says of all of them
+                self._standings[number].marker = 0
             real.reset(backend, beginning, now)
             naive.reset(backend, beginning)
         elif kind == "closing":
@@ -121,7 +124,8 @@ class Both:
         real, naive, now = self.real, self.naive, self.now
         model = naive.caches[backend]
         known = model.subscribers[number]
-        one = Standing(known.marker, known.away_since)
+        one = self._standings[number]
+        assert (one.marker, one.away_since) == (known.marker, known.away_since)
         if kind == "ack":
             position = max(one.marker, min(model.newest, one.marker + amount % 5))
             real.advance(backend, one, position, now)
@@ -145,7 +149,8 @@ class Both:
     def join(self, backend: int, marker: int, connected: bool) -> None:
         away_since = None if connected else self.now
         self._numbers += 1
-        self.real.attach(backend, Standing(marker, away_since), self.now)
+        one = self._standings[self._numbers] = Standing(marker, away_since)
+        self.real.attach(backend, one, self.now)
         self.naive.attach(backend, self._numbers, Subscriber(marker, away_since))
 
     def _close(self, backend: int) -> None:

@@ -52,7 +52,10 @@ class NoEngine:
     def check_open(self, channel: str, mask: Any) -> None:
         pass
 
-    def check_arguments(self, channel: str, arguments: Any) -> None:
+    def vouches(self, channel: str, arguments: Any) -> bool:
+        return True
+
+    def first_refused(self, channel: str, sets: Any) -> None:
         pass
 
     def subscribed(self, name: str) -> None:

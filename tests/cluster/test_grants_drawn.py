@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from cluster.sparkless import ROUTED, ContractDriver, SparklessCluster, sparkless
 from cluster.test_grants import ALERTS, REPORTS, called, sql, token, who
 from contracts.cluster_contract import Probe, probe
+from tocsin.cluster.subscriptions import Wanted
 from tocsin.errors import TocsinError
 from tocsin.model import Privilege
 from tocsin.service.tokens import Identity
@@ -158,12 +159,10 @@ class Trial:
 
     async def _by_service(self, identity: Identity, name: str) -> bool:
         """Below all routes, where nobody looks at scopes."""
-        wanted = self._interest(name)
+        wanted = Wanted(identity.subject, *self._interest(name).values())
         status = 200
         try:
-            await self.cluster.subscriptions.subscribe(
-                identity.subject, *wanted.values(), asker=identity
-            )
+            await self.cluster.subscriptions.subscribe(wanted, identity)
         except TocsinError as error:
             status = error.status
         assert (status == 200) == self.rules.may_subscribe(identity, name), (identity, name)

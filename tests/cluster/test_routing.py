@@ -18,6 +18,7 @@ from contracts.routing_contract import ROUTING_CHECKS, log_of, numbers_of, subsc
 from log.media import over_every_log
 from tocsin.broker.server.cluster_link import ClusterLink
 from tocsin.cluster.statements import execute
+from tocsin.cluster.subscriptions import Wanted
 from tocsin.errors import Conflict, InvalidInput, NotFound, StatementError
 from tocsin.model import Dataset
 from tocsin.protocol.publishing import StatementResult
@@ -93,7 +94,7 @@ async def test_what_cannot_be_subscribed_to_is_refused_by_name(tmp_path: Path) -
         with pytest.raises(InvalidInput, match="others is not routed"):
             await sql(cluster, "SUBSCRIBE TO DATASET others")
         with pytest.raises(InvalidInput, match="others is not routed"):
-            await cluster.subscriptions.subscribe("ann", "dataset/others", {"where": ""}, None)
+            await cluster.subscriptions.subscribe(Wanted("ann", "dataset/others", {"where": ""}))
         with pytest.raises(NotFound, match="nowhere"):
             await sql(cluster, "SUBSCRIBE TO DATASET nowhere")
         await sql(cluster, "CREATE DATASET reports (n INT) ROUTED")

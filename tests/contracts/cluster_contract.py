@@ -202,6 +202,27 @@ async def arguments_may_be_given_by_place(driver: Driver) -> None:
         assert await broker.call("POST", "/v1/subscriptions", body) == named
 
 
+async def a_list_is_made_whole_or_not_at_all(driver: Driver) -> None:
+    alice, keys = fresh("alice"), [fresh("key") for _ in range(3)]
+    async with probe(driver) as broker:
+        known = await broker.subscribe(alice, keys[1])
+        wanted = [
+            {"subscriber": alice, "broker": broker.name, "channel": CHANNEL, "arguments": [key]}
+            for key in keys
+        ]
+        wrong = {**wanted[0], "arguments": {"unknown": 1}}
+        refused = await broker.call("POST", "/v1/subscriptions", [*wanted, wrong], status=400)
+        assert refused["error"]["index"] == 3
+        assert (await broker.load())["subscriptions"] == [known]
+        made = await broker.call("POST", "/v1/subscriptions", wanted)
+        assert [one["arguments"] for one in made] == [{"key": key} for key in keys]
+        assert made[1] == known
+        there = (await broker.load())["subscriptions"]
+        assert sorted(one["subscription"] for one in there) == sorted(
+            one["subscription"] for one in made
+        )
+
+
 async def results_are_dense_ordered_and_limited(driver: Driver) -> None:
     key = fresh("key")
     async with probe(driver) as broker:
@@ -397,6 +418,7 @@ CHECKS: list[Check] = [
     subscribing_is_idempotent_and_shares_the_backend_subscription,
     subscriptions_are_loaded_by_pages,
     arguments_may_be_given_by_place,
+    a_list_is_made_whole_or_not_at_all,
     results_are_dense_ordered_and_limited,
     a_range_of_an_unknown_backend_subscription_harms_no_other,
     a_notice_tells_the_new_head,

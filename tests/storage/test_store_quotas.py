@@ -11,7 +11,7 @@ from tocsin.errors import Forbidden, NotFound, QuotaExceeded
 from tocsin.model import EVERYBODY, Quota, QuotaName
 from tocsin.storage.store.grants import Credentials
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 
 NURSE = Credentials.of(["nurses"], admin=False)
 BOTH = Credentials.of(["Nurses", "doctors"], admin=False)

@@ -11,7 +11,7 @@ from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 
 from .conftest import Databases, furnish
 

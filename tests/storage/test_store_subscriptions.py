@@ -8,7 +8,7 @@ from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import Beginning, Dataset
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Wish
 
 from .conftest import Clock
 
@@ -163,7 +163,7 @@ def test_unknown_channel_and_broker_are_not_found_and_nothing_is_made(city: Stor
     with pytest.raises(InvalidInput, match="subscriber"):
         city.subscriptions.subscribe("", "by_type", FLOOD, "north")
     assert city.subscriptions.all_() == []
-    assert city.subscriptions.parameter_sets("by_type") == []
+    assert list(city.subscriptions.parameter_sets("by_type")) == []
 
 
 def test_many_are_subscribed_together_or_not_at_all(city: Store) -> None:
@@ -278,10 +278,10 @@ def test_parameter_sets_are_right_after_reopening(url: str, city: Store) -> None
     city.subscriptions.subscribe("bob", "alerts", FIRE, "north")
     version = city.subscriptions.parameter_version("by_type")
     expected = [(flood.backend.id, FLOOD), (fire.backend.id, FIRE)]
-    assert city.subscriptions.parameter_sets("by_type") == expected
+    assert list(city.subscriptions.parameter_sets("by_type")) == expected
     city.close()
     with Store.open(url) as again:
-        assert again.subscriptions.parameter_sets("by_type") == expected
+        assert list(again.subscriptions.parameter_sets("by_type")) == expected
         assert again.subscriptions.parameter_version("by_type") >= version
         assert again.subscriptions.parameter_changes("by_type", 0) is None
 

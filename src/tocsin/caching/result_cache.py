@@ -12,13 +12,17 @@ from typing import Any
 
 from tocsin.caching.counters import CacheCounters
 from tocsin.caching.lazy_heap import Entry, LazyHeap
-from tocsin.caching.suffix import Standing, Suffix
+from tocsin.caching.suffix import Idle, Standing, Suffix
 from tocsin.model import Result
 from tocsin.policies import CachePolicy, Candidate
 from tocsin.policies.registry import Running
 from tocsin.policies.result.estimates import AVERAGE_WEIGHT, REESTIMATE_EVERY_S, moving_average
 from tocsin.policies.result.eviction import tie
 from tocsin.policies.result.expiry import LONGEST_TTL_S, deadline
+
+MOST_IDLE = 8
+"""Subscribers of a backend subscription to which nothing has come. Each that joins or leaves costs
+as much as there are."""
 
 
 class ResultCache:
@@ -28,6 +32,9 @@ class ResultCache:
         self.counters = CacheCounters()
         self.size_bytes = 0
         self._caches: dict[int, Suffix] = {}
+        self._idle: dict[int, Idle] = {}  # those to which nothing has come yet
+        self._idle_subscribers = 0
+        self._estimated_subscribers = 0.0  # when rates were estimated
         self._evictions: dict[tuple[Any, ...], Running] = {}  # all that were chosen
         self._inflation = 0.0  # score of the last victim
         self.measured_at = now  # of the size integrals
@@ -43,13 +50,41 @@ class ResultCache:
 
     def open(self, backend: int, newest: int) -> None:
         """Start an empty cache that goes on after position `newest`."""
-        if backend in self._caches:
+        if backend in self._caches or backend in self._idle:
             raise ValueError(f"backend subscription {backend} has a result cache already")
-        suffix = self._caches[backend] = Suffix(backend, newest)
-        suffix.candidate.ttl_s = self._usual_ttl_s
-        suffix.candidate.hold_s = self._hold_s
+        self._idle[backend] = Idle(newest, self.counters.estimates)
+
+    def _suffix(self, backend: int) -> Suffix:
+        """Made when it is first needed: it is as if it had been there from the beginning."""
+        suffix = self._caches.get(backend)
+        if suffix is not None:
+            return suffix
+        idle, estimates = self._idle.pop(backend), self.counters.estimates
+        self._idle_subscribers -= len(idle.standings)
+        suffix = self._caches[backend] = Suffix(backend, idle.newest)
+        suffix.measured = estimates - idle.opened
+        candidate = suffix.candidate
+        candidate.ttl_s, candidate.hold_s = self._usual_ttl_s, self._hold_s
+        if suffix.measured > 1 and self._estimated_subscribers:
+            share = idle.counted(estimates) / self._estimated_subscribers
+            candidate.ttl_s = self._time_to_live(share, float(self.budget_bytes), suffix.growth)
+        for who in idle.standings:
+            suffix.attach(who)
+        return suffix
+
+    def _stays_idle(self, backend: int, more: int = 0) -> Idle | None:
+        """If nothing has come, and not too many wait for it: then it is about to change."""
+        idle = self._idle.get(backend)
+        if idle is None or len(idle.standings) + more > MOST_IDLE:
+            return None
+        idle.changes(self.counters.estimates)
+        return idle
 
     def close(self, backend: int, now: float) -> None:
+        idle = self._idle.pop(backend, None)
+        if idle is not None:
+            self._idle_subscribers -= len(idle.standings)
+            return
         suffix = self._caches[backend]
         self._drop_all(suffix, now)
         del self._caches[backend]
@@ -57,23 +92,36 @@ class ResultCache:
 
     def reset(self, backend: int, newest: int, now: float) -> None:
         """A new epoch: nothing cached, every subscriber before the beginning."""
-        everyone = self._caches[backend].everyone
+        everyone = self._suffix(backend).everyone
         self.close(backend, now)
         self.open(backend, newest)
-        self._caches[backend].restart(everyone)
+        self._suffix(backend).restart(everyone)
 
     def attach(self, backend: int, who: Standing, now: float) -> None:
-        suffix = self._caches[backend]
+        idle = self._stays_idle(backend, 1)
+        if idle is not None:
+            idle.standings = (*idle.standings, who)
+            self._idle_subscribers += 1
+            return
+        suffix = self._suffix(backend)
         self._settle(suffix, suffix.attach(who), now)
 
     def detach(self, backend: int, who: Standing, now: float) -> None:
-        suffix = self._caches[backend]
         if who.away_since is not None:
             self._absence_ended(now - who.away_since, returned=False)
+        idle = self._stays_idle(backend)
+        if idle is not None:
+            idle.standings = tuple(other for other in idle.standings if other is not who)
+            self._idle_subscribers -= 1
+            return
+        suffix = self._suffix(backend)
         self._settle(suffix, suffix.detach(who), now)
 
     def advance(self, backend: int, who: Standing, upto: int, now: float) -> None:
         """It has taken everything up to there."""
+        if backend in self._idle:
+            who.marker = upto
+            return
         suffix = self._caches[backend]
         self._settle(suffix, suffix.advance(who, upto), now)
 
@@ -93,6 +141,9 @@ class ResultCache:
             absence(away_s, returned)
 
     def _turn(self, backend: int, who: Standing, away_since: float | None) -> None:
+        if backend in self._idle:
+            who.away_since = away_since
+            return
         suffix = self._caches[backend]
         suffix.detach(who)
         who.away_since = away_since
@@ -104,7 +155,7 @@ class ResultCache:
     def put(self, result: Result, now: float) -> bool:
         """Append the newest object; False if it was not cached (then nothing older is either)."""
         self.expire(now)
-        suffix = self._caches[result.backend]
+        suffix = self._suffix(result.backend)
         if result.position < suffix.next:
             raise ValueError(
                 f"backend subscription {result.backend}: position {suffix.next} comes next, "
@@ -137,7 +188,7 @@ class ResultCache:
 
     def skip(self, backend: int, newest: int, now: float) -> None:
         """Results up to `newest` exist but are not here: the suffix must begin after them."""
-        suffix = self._caches[backend]
+        suffix = self._suffix(backend)
         self._drop_all(suffix, now)
         suffix.skip(newest)
 
@@ -147,7 +198,7 @@ class ResultCache:
         """The oldest of the cached part of (after, upto]; what lies before `tail(backend)` is
         missed."""
         self.expire(now)
-        suffix = self._caches[backend]
+        suffix = self._suffix(backend)
         self._accessed(suffix, now)
         results = suffix.slice(after, upto)[:limit]
         self.counters.hits += len(results)
@@ -165,7 +216,7 @@ class ResultCache:
         self.counters.miss_bytes += size_bytes
 
     def fetch_took(self, backend: int, delay_s: float) -> None:
-        candidate = self._caches[backend].candidate
+        candidate = self._suffix(backend).candidate
         first = candidate.fetch_delay_s == 0.0
         candidate.fetch_delay_s = (
             delay_s if first else moving_average(candidate.fetch_delay_s, delay_s, AVERAGE_WEIGHT)
@@ -175,16 +226,17 @@ class ResultCache:
     def tail(self, backend: int) -> int:
         """From here on everything is cached: the oldest cached position, or one in the hole before
         it; the next one to come if nothing is cached."""
-        return self._caches[backend].lost + 1
+        idle = self._idle.get(backend)
+        return self._caches[backend].lost + 1 if idle is None else idle.newest + 1
 
     def contents(self, backend: int) -> list[Result]:
         """Everything cached for one backend subscription, oldest first. Counts as no access."""
-        suffix = self._caches[backend]
-        return suffix.slice(suffix.tail - 1, suffix.next - 1)
+        suffix = self._caches.get(backend)
+        return [] if suffix is None else suffix.slice(suffix.tail - 1, suffix.next - 1)
 
     def candidate(self, backend: int) -> Candidate:
         """What policies see of one cache. Its tail fields are old if nothing is cached."""
-        suffix = self._caches[backend]
+        suffix = self._suffix(backend)
         return suffix.refresh() if len(suffix) else suffix.candidate
 
     # -- policy -------------------------------------------------------------------------------
@@ -255,7 +307,8 @@ class ResultCache:
         self._estimated_at = now
         counters, budget_bytes = self.counters, float(self.budget_bytes)
         time_to_live = self._time_to_live
-        subscribers = arrival = grown = planned_bytes = 0.0
+        subscribers = float(self._idle_subscribers)
+        arrival = grown = planned_bytes = 0.0
         ordered = sorted(self._caches)  # sums of floats depend on the order
         for backend in ordered:
             suffix = self._caches[backend]
@@ -263,6 +316,7 @@ class ResultCache:
             subscribers += suffix.everyone.subscribers
             arrival += suffix.candidate.arrival_bytes_per_s
             grown += suffix.growth
+        self._estimated_subscribers = subscribers
         self._usual_ttl_s = time_to_live(1.0, budget_bytes, grown)
         self._hold_s = budget_bytes / arrival if arrival > 0 else 0.0
         for backend in ordered:

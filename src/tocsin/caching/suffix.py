@@ -53,6 +53,29 @@ class Group:
         self.away_since_ms += other.away_since_ms
 
 
+class Idle:
+    """What will be a suffix when something comes: most backend subscriptions of a broker have
+    nothing to cache, and a million of them must fit."""
+
+    __slots__ = ("_changed", "_counted", "newest", "opened", "standings")
+
+    def __init__(self, newest: int, estimates: int) -> None:
+        self.newest = newest
+        self.opened = estimates  # how many estimates there had been
+        self.standings: tuple[Standing, ...] = ()
+        self._changed = estimates
+        self._counted = 0
+
+    def changes(self, estimates: int) -> None:
+        """Called before who stands here changes: the last estimate has counted those before."""
+        if self._changed != estimates:
+            self._changed, self._counted = estimates, len(self.standings)
+
+    def counted(self, estimates: int) -> int:
+        """How many stood here at the last estimate."""
+        return self._counted if self._changed == estimates else len(self.standings)
+
+
 class Suffix:
     """All that there is in (lost, next) is cached, the oldest at `tail`. Empty: tail == next, the
     position that may come next. Without holes lost is tail - 1."""

@@ -16,7 +16,8 @@ from tocsin.client.beginning import From, Last
 from tocsin.client.client import Client, Subscription
 from tocsin.client.cluster import Cluster
 from tocsin.client.feed import Gap, Result
-from tocsin.client.sync import SyncClient, SyncSubscription
+from tocsin.client.group import SubscriptionGroup
+from tocsin.client.sync import SyncClient, SyncSubscription, SyncSubscriptionGroup
 from tocsin.model import ANY
 from tocsin.protocol.publishing import Published, StatementResult
 from tocsin.protocol.publishing import Rejection as Refused
@@ -39,8 +40,10 @@ __all__ = [
     "Result",
     "StatementResult",
     "Subscription",
+    "SubscriptionGroup",
     "SyncClient",
     "SyncSubscription",
+    "SyncSubscriptionGroup",
     "consumer_log",
 ]
 

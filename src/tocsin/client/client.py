@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -15,6 +15,7 @@ from tocsin.client.beginning import From, beginning_of
 from tocsin.client.cluster import Cluster
 from tocsin.client.connection import Address, Connection, Listener
 from tocsin.client.feed import Gap, Result
+from tocsin.client.group import GroupListener, Ready, SubscriptionGroup
 from tocsin.client.http import Http, Token
 from tocsin.client.transport import tls
 from tocsin.errors import Conflict, InvalidInput, TocsinError, Unavailable
@@ -27,6 +28,7 @@ from tocsin.protocol.queries import BrokerQuery, encode_query
 T = TypeVar("T")
 
 Acknowledge = Literal["auto", "manual"]
+TOGETHER = 1000  # subscriptions that are asked for before an answer is waited for
 SETTLE_S = 5.0  # how long leaving a subscription waits for its last acknowledgement
 
 
@@ -57,6 +59,11 @@ class Subscription:
         return self._listener.channel
 
     @property
+    def arguments(self) -> dict[str, Any] | list[Any]:
+        """As they were given."""
+        return self._listener.arguments
+
+    @property
     def gaps(self) -> list[Gap]:
         """Every loss so far; each is also told by the `gap` of the result that follows it."""
         return list(self._listener.feed.gaps)
@@ -78,10 +85,9 @@ class Subscription:
     async def __anext__(self) -> Result:
         self._acknowledge_last()
         while not self._closed:
-            result = self._listener.feed.take()
+            result = self.take()
             if result is not None:
                 self._last = result
-                self._connection.wake()
                 return result
             if self._listener.ended:
                 break
@@ -90,6 +96,14 @@ class Subscription:
             self._listener.changed.clear()
             await self._listener.changed.wait()
         raise StopAsyncIteration
+
+    def take(self) -> Result | None:
+        """The next result if there is one now, as a `SubscriptionGroup` takes it: nothing is
+        acknowledged."""
+        result = self._listener.feed.take()
+        if result is not None:
+            self._connection.wake()
+        return result
 
     def ack(self, result: Result) -> None:
         """Acknowledge this result and all before it (for `ack="manual"`)."""
@@ -114,6 +128,10 @@ class Subscription:
         """Stop receiving; the subscription lives on."""
         with contextlib.suppress(TimeoutError, TocsinError):
             await asyncio.wait_for(self.settle(), SETTLE_S)
+        self.forget()
+
+    def forget(self) -> None:
+        """Stop receiving, whatever is acknowledged."""
         self._connection.forget(self._listener)
         self._end()
 
@@ -214,6 +232,45 @@ class Client:
         listener = Listener(channel, given, self._prefetch, beginning)
         await self._connection.subscribe(listener)
         return Subscription(self._connection, listener, self._ack)
+
+    async def subscribe_many(
+        self,
+        channel: str,
+        arguments: Iterable[Mapping[str, Any] | Sequence[Any]],
+        *,
+        from_: From | Any = None,
+    ) -> SubscriptionGroup:
+        """Subscribe to a channel with each of many arguments, and iterate all of them as one:
+        `result.subscription` says which a result is of.
+
+        If one is refused, the error's `index` says which, and nothing is received. Those that were
+        made meanwhile are there, as after any `subscribe`: asked for again, they are the same.
+        """
+        beginning, ready, listeners = beginning_of(from_), Ready(), []
+        given = [dict(them) if isinstance(them, Mapping) else list(them) for them in arguments]
+        await self._connection.open(self._open_timeout_s)
+        try:
+            for start in range(0, len(given), TOGETHER):
+                together = [
+                    GroupListener(channel, them, self._prefetch, beginning, ready.put)
+                    for them in given[start : start + TOGETHER]
+                ]
+                listeners += together
+                asked = [self._connection.subscribe(listener) for listener in together]
+                answers = await asyncio.gather(*asked, return_exceptions=True)
+                for place, answer in enumerate(answers, start=start):
+                    if isinstance(answer, TocsinError):
+                        answer.index = place
+                    if isinstance(answer, BaseException):
+                        raise answer
+        except BaseException:
+            for listener in listeners:
+                self._connection.forget(listener)
+            raise
+        for listener in listeners:  # something may be there already
+            ready.put(listener)
+        made = [Subscription(self._connection, listener, self._ack) for listener in listeners]
+        return SubscriptionGroup(ready, made, self._ack == "auto")
 
     async def subscribe_to_dataset(
         self, dataset: str, where: str = "", *, from_: From | None = None

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from tocsin.client.beginning import From
 from tocsin.client.client import Client, Subscription
 from tocsin.client.feed import Gap, Result
+from tocsin.client.group import SubscriptionGroup
 from tocsin.protocol.publishing import Published, StatementResult
 
 T = TypeVar("T")
@@ -97,6 +98,54 @@ class SyncSubscription:
         self._loop.wait(self._subscription.__aexit__(*raised))
 
 
+class SyncSubscriptionGroup:
+    """`for result in group`; see `SubscriptionGroup`."""
+
+    def __init__(self, loop: _Loop, group: SubscriptionGroup) -> None:
+        self._loop = loop
+        self._group = group
+
+    def __len__(self) -> int:
+        return len(self._group)
+
+    def __getitem__(self, number: int) -> SyncSubscription:
+        return SyncSubscription(self._loop, self._group[number])
+
+    @property
+    def ended(self) -> bool:
+        return self._group.ended
+
+    def __iter__(self) -> Iterator[Result]:
+        return self
+
+    def __next__(self) -> Result:
+        try:
+            return self._loop.wait(self._group.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def ack(self, result: Result) -> None:
+        async def acknowledge() -> None:
+            self._group.ack(result)
+
+        self._loop.wait(acknowledge())
+
+    def settle(self) -> None:
+        self._loop.wait(self._group.settle())
+
+    def unsubscribe(self) -> None:
+        self._loop.wait(self._group.unsubscribe())
+
+    def close(self) -> None:
+        self._loop.wait(self._group.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._loop.wait(self._group.__aexit__(*raised))
+
+
 class SyncClient:
     """`Client` without `await`; takes the same options."""
 
@@ -120,6 +169,16 @@ class SyncClient:
         """`from_` is among what may be named."""
         subscription = self._loop.wait(self._client.subscribe(channel, *arguments, **named))
         return SyncSubscription(self._loop, subscription)
+
+    def subscribe_many(
+        self,
+        channel: str,
+        arguments: Iterable[Mapping[str, Any] | Sequence[Any]],
+        *,
+        from_: From | None = None,
+    ) -> SyncSubscriptionGroup:
+        work = self._client.subscribe_many(channel, arguments, from_=from_)
+        return SyncSubscriptionGroup(self._loop, self._loop.wait(work))
 
     def subscribe_to_dataset(
         self, dataset: str, where: str = "", *, from_: From | None = None

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from tocsin.cluster.attachments.calls import refused_upload
 from tocsin.cluster.attachments.multipart_publication import MultipartPublication
@@ -19,16 +17,14 @@ from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import format_of_content_type, read
 from tocsin.cluster.intake import Elsewhere, RecordValidator, request_key
 from tocsin.cluster.large_bodies import is_small
-from tocsin.cluster.records import head_news, result_info, subscription_info
+from tocsin.cluster.records import head_news, result_info
 from tocsin.cluster.statements import execute
+from tocsin.cluster.subscription_calls import DescribedSubscriptions
 from tocsin.errors import (
     Forbidden,
     InvalidInput,
-    NotFound,
     TocsinError,
 )
-from tocsin.model import Channel, Subscription, filtered_dataset
-from tocsin.protocol.client import SubscriptionInfo, SubscriptionList
 from tocsin.protocol.cluster import (
     Arrived,
     AttachRequest,
@@ -45,13 +41,11 @@ from tocsin.protocol.cluster import (
     Registration,
     ResultRange,
     ResultRanges,
-    SubscriptionRequest,
     UnknownMarkers,
 )
 from tocsin.protocol.fields import MOST_RESULTS
-from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, Rejection, StatementResults, Statements
-from tocsin.protocol.queries import FilterQuery, LoadQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.protocol.queries import FilterQuery, LoadQuery, LogQuery, NewsQuery
 from tocsin.service.multipart import is_form
 from tocsin.service.on_behalf import on_behalf_of
 from tocsin.service.streaming import StreamResponse
@@ -67,10 +61,11 @@ STALL_S = 10.0  # how long a reader of routed records may leave a piece untaken
 
 
 class Calls:
-    """One method per route."""
+    """One method per route, but those of subscribers' own subscriptions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._described = DescribedSubscriptions(cluster)
         self._store = cluster.store
         settings = cluster.settings
         self._limits = Limits(
@@ -184,7 +179,7 @@ class Calls:
         else:
             bounds = query.after, query.limit, MOST_ARGUMENTS_BYTES
             page = await asyncio.to_thread(stored.page_of_broker, call.path["name"], *bounds)
-        infos = await self._infos(page.subscriptions)
+        infos = await self._described.infos(page.subscriptions)
         return BrokerSubscriptions(
             infos, sequence=page.sequence, store_id=self._store.shown_id, upto=page.upto
         )
@@ -198,7 +193,7 @@ class Calls:
         )
         most = self._throttle.size("connections", asker)
         return Arrived(
-            await self._infos(subscriptions), connections=UNSET if most is None else most
+            await self._described.infos(subscriptions), connections=UNSET if most is None else most
         )
 
     async def news(self, call: Call) -> Any:
@@ -208,76 +203,6 @@ class Calls:
             self._store.subscriptions.news, call.path["name"], since
         )
         return News(sequence, [head_news(head) for head in heads], detached, self._store.shown_id)
-
-    async def subscriptions(self, call: Call) -> Any:
-        subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
-        subscriptions = await self._cluster.subscriptions.of_subscriber(subscriber)
-        broker = call.identity.broker
-        if broker is not None and subscriber != broker:
-            subscriptions = [
-                subscription for subscription in subscriptions if subscription.broker == broker
-            ]
-        return SubscriptionList(await self._infos(subscriptions))
-
-    async def subscribe(self, call: Call) -> Any:
-        request: SubscriptionRequest = await call.body(SubscriptionRequest)
-        asker = await on_behalf_of(call, request.subscriber)
-        named = request.subscriber or (None if asker is None else asker.subject)
-        subscriber = self._whose(call, named)
-        if request.broker is not None:
-            call.identity.require_broker(request.broker)
-        subscription = await self._cluster.subscriptions.subscribe(
-            subscriber,
-            request.channel,
-            request.arguments,
-            request.broker,
-            None if request.beginning is UNSET else request.beginning,
-            asker=asker,
-        )
-        (info,) = await self._infos([subscription])
-        return info
-
-    async def _infos(self, subscriptions: Sequence[Subscription]) -> list[SubscriptionInfo]:
-        names = {subscription.backend.channel for subscription in subscriptions}
-        if any(filtered_dataset(name) is not None for name in names):
-            subscriptions = await asyncio.to_thread(self._cluster.routing.present, subscriptions)
-        channels = await asyncio.to_thread(self._channels, names)
-        claims = await asyncio.to_thread(self._cluster.subscriptions.claims, names)
-        infos = []
-        for subscription in subscriptions:
-            name = subscription.backend.channel
-            infos.append(subscription_info(subscription, channels.get(name), claims[name]))
-        return infos
-
-    def _channels(self, names: set[str]) -> dict[str, Channel]:
-        channels = {}
-        for name in names:
-            with contextlib.suppress(NotFound):  # dropped meanwhile
-                channels[name] = self._store.catalog.channel(name)
-        return channels
-
-    async def unsubscribe(self, call: Call) -> Any:
-        subscriber = self._whose(call, call.query(SubscriberQuery).subscriber)
-        await self._require_served(call, call.path["number"])
-        await self._cluster.subscriptions.unsubscribe(call.path["number"], subscriber)
-        return Done()
-
-    async def _require_served(self, call: Call, number: int) -> None:
-        """A subscription at another broker looks to a broker like one that does not exist."""
-        broker = call.identity.broker
-        if broker is None:
-            return
-        subscription = await asyncio.to_thread(self._store.subscriptions.get, number)
-        if broker not in (subscription.broker, subscription.subscriber):
-            raise NotFound(f"there is no subscription {number}", field="subscription")
-
-    def _whose(self, call: Call, named: str | UnsetType | None) -> str:
-        """Brokers and admins act for others; everyone else for themselves."""
-        if named is None or named is UNSET or named == call.identity.subject:
-            return call.identity.subject
-        if not call.identity.scopes & {"broker", "admin"}:
-            raise Forbidden("this token speaks for its own subject only", field="subscriber")
-        return named
 
     async def results(self, call: Call) -> Any:
         request: RangeRequests = await call.body(RangeRequests)

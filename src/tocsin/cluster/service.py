@@ -17,6 +17,7 @@ from tocsin.cluster.calls import Calls
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.opening import opened_store
 from tocsin.cluster.revocations import RevocationCalls, revocation_routes
+from tocsin.cluster.subscription_calls import SubscriptionCalls
 from tocsin.errors import (
     Conflict,
     Damaged,
@@ -57,7 +58,7 @@ from tocsin.service.hosting import hosting, scheme
 from tocsin.service.openapi import Media
 from tocsin.service.serving import listen, port_of, until_stopped
 from tocsin.service.tls import certificate_of
-from tocsin.service.web import Route, application
+from tocsin.service.web import Handler, Route, application
 from tocsin.settings import Settings
 
 log = structlog.get_logger()
@@ -79,7 +80,7 @@ def routes(cluster: Cluster) -> list[Route]:
         *_publishing_routes(calls),
         *_broker_routes(calls),
         *_range_routes(calls),
-        *_subscription_routes(calls),
+        *_subscription_routes(SubscriptionCalls(cluster), calls.filter),
         *attachment_routes(attachments),
     ]
 
@@ -191,7 +192,7 @@ def _range_routes(c: Calls) -> list[Route]:
     ]
 
 
-def _subscription_routes(c: Calls) -> list[Route]:
+def _subscription_routes(c: SubscriptionCalls, filtering: Handler) -> list[Route]:
     subscribing = ("subscribe", "broker")
     path, ending = "/v1/subscriptions/{number:int}", "end a subscription"
     return [
@@ -209,10 +210,12 @@ def _subscription_routes(c: Calls) -> list[Route]:
             "/v1/subscriptions",
             c.subscribe,
             subscribing,
-            "subscribe; a repeat gives the same subscription",
-            SubscriptionRequest,
-            SubscriptionInfo,
+            "subscribe: one, or a list of them that is made whole or not at all; a repeat gives the"
+            " same subscription",
+            SubscriptionRequest | list[SubscriptionRequest],
+            SubscriptionInfo | list[SubscriptionInfo],
             errors=(NotFound, QuotaExceeded),
+            limit_bytes=None,  # of one the arguments are bounded, and of a list their number
         ),
         Route(
             "DELETE", path, c.unsubscribe, subscribing, ending, None, Done, query=SubscriberQuery
@@ -220,7 +223,7 @@ def _subscription_routes(c: Calls) -> list[Route]:
         Route(
             "GET",
             "/v1/datasets/{name}/filter",
-            c.filter,
+            filtering,
             subscribing,
             "a filter on a routed dataset, as brokers match it",
             answers=BoundFilter,

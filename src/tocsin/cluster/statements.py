@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -27,19 +27,20 @@ from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.grants import create_role, drop_role, grant, revoke, show_grants
 from tocsin.cluster.intake import Elsewhere, key_of
 from tocsin.cluster.quotas import drop_quota, set_quota, show_quotas
+from tocsin.cluster.subscriptions import Wanted
 from tocsin.errors import (
     Conflict,
     Forbidden,
     NotFound,
     RecordError,
     StatementError,
+    TocsinError,
     TooLarge,
 )
 from tocsin.model import FILTERED, Dataset, Subscription
 from tocsin.overlay.filters import as_text
 from tocsin.protocol.publishing import StatementResult
 from tocsin.service.tokens import Identity
-from tocsin.storage.store.subscriptions import Wish
 
 if TYPE_CHECKING:
     from tocsin.cluster.cluster import Cluster
@@ -219,44 +220,73 @@ async def _subscribe_all(
     statements: Sequence[sql.Statement],
     placed: Callable[[sql.Statement], AbstractContextManager[None]],
 ) -> list[StatementResult]:
-    wishes = []
+    wanted: list[Wanted] = []
+    counts = []
     for statement in statements:
         with placed(statement):
-            wishes.append(await _WISHES[type(statement)][1](session, statement))
-    subscriptions = await session.cluster.subscriptions.subscribe_all(wishes, session.asker)
-    present = await asyncio.to_thread(session.cluster.routing.present, subscriptions)
+            of_statement = await _WISHES[type(statement)][1](session, statement)
+        wanted += of_statement
+        counts.append(len(of_statement))
+    subscriptions = session.cluster.subscriptions
+    try:
+        wishes = await subscriptions.wishes(wanted, session.asker)
+    except TocsinError as error:
+        statement, row = _source(statements, counts, error.index or 0)
+        error.index = None
+        if isinstance(statement, sql.SubscribeMany):
+            error.message = f"row {row + 1}: {error.message}"
+        with placed(statement):
+            raise
+    made = await subscriptions.subscribe_all(wishes, session.asker)
+    present = iter(await asyncio.to_thread(session.cluster.routing.present, made))
     return [
-        StatementResult("subscribe", f"subscription {made.id}", *subscription_table([made]))
-        for made in present
+        _subscribed(statement, list(islice(present, count)))
+        for statement, count in zip(statements, counts, strict=True)
     ]
 
 
-async def _wish(session: Session, statement: sql.Subscribe) -> Wish:
-    return await _wished(session, statement, statement.channel, statement.arguments)
+def _source(
+    statements: Sequence[sql.Statement], counts: Sequence[int], at: int
+) -> tuple[sql.Statement, int]:
+    """The statement that one of all wishes is of, and which of its own it is."""
+    for statement, count in zip(statements, counts, strict=True):
+        if at < count:
+            return statement, at
+        at -= count
+    raise AssertionError("there are not so many")
 
 
-async def _wish_for_records(session: Session, statement: sql.SubscribeToDataset) -> Wish:
+def _subscribed(statement: sql.Statement, made: Sequence[Subscription]) -> StatementResult:
+    message = f"{len(made)} subscriptions"
+    if not isinstance(statement, sql.SubscribeMany):
+        message = f"subscription {made[0].id}"
+    return StatementResult("subscribe", message, *subscription_table(made))
+
+
+async def _wanted(session: Session, statement: sql.Subscribe) -> list[Wanted]:
+    return [_asked_for(session, statement, statement.channel, statement.arguments)]
+
+
+async def _all_wanted(session: Session, statement: sql.SubscribeMany) -> list[Wanted]:
+    return [_asked_for(session, statement, statement.channel, row) for row in statement.rows]
+
+
+async def _wanted_records(session: Session, statement: sql.SubscribeToDataset) -> list[Wanted]:
     session.cluster.permissions.require(session.identity, "read", statement.dataset)
     dataset = await asyncio.to_thread(session.cluster.store.catalog.dataset, statement.dataset)
     bound = await asyncio.to_thread(sql.bind_filter, statement.where, dataset)
-    where = as_text(bound)  # with the place of what is wrong in it
-    return await _wished(session, statement, FILTERED + statement.dataset, {"where": where})
+    where = {"where": as_text(bound)}  # with the place of what is wrong in it
+    return [_asked_for(session, statement, FILTERED + statement.dataset, where)]
 
 
-async def _wished(
+def _asked_for(
     session: Session,
-    statement: sql.Subscribe | sql.SubscribeToDataset,
+    statement: sql.Subscribe | sql.SubscribeMany | sql.SubscribeToDataset,
     channel: str,
     arguments: list[Any] | dict[str, Any],
-) -> Wish:
-    return await session.cluster.subscriptions.wish(
-        session.subscriber,
-        channel,
-        arguments,
-        statement.broker,
-        statement.beginning,
-        asker=session.asker,
-    )
+) -> Wanted:
+    broker, beginning = statement.broker, statement.beginning
+    return Wanted(session.subscriber, channel, arguments, broker, beginning)
 
 
 async def _unsubscribe(session: Session, statement: sql.Unsubscribe) -> StatementResult:
@@ -395,8 +425,9 @@ _HANDLERS: dict[type[sql.Statement], tuple[tuple[str, ...], _Handler]] = {
     sql.Describe: ((), _describe),
     sql.Query: (("admin",), _query),
 }
-_Wisher = Callable[[Session, Any], Awaitable[Wish]]
+_Wisher = Callable[[Session, Any], Awaitable[list[Wanted]]]
 _WISHES: dict[type[sql.Statement], tuple[tuple[str, ...], _Wisher]] = {
-    sql.Subscribe: (("subscribe", "admin"), _wish),
-    sql.SubscribeToDataset: (("subscribe", "admin"), _wish_for_records),
+    sql.Subscribe: (("subscribe", "admin"), _wanted),
+    sql.SubscribeMany: (("subscribe", "admin"), _all_wanted),
+    sql.SubscribeToDataset: (("subscribe", "admin"), _wanted_records),
 }

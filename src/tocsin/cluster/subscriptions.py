@@ -8,33 +8,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
 from tocsin.cluster.bound import BoundSubscriptions, claims_of
 from tocsin.cluster.deliveries import Deliveries
+from tocsin.cluster.gathering import Gathering
 from tocsin.cluster.log_positions import counts_from
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.permissions import Permissions, credentials_of
 from tocsin.cluster.routing import Routing
-from tocsin.errors import Forbidden, InvalidInput, NotFound, QuotaExceeded
-from tocsin.model import Arguments, Beginning, Channel, Dataset, Subscription
+from tocsin.errors import Forbidden, InvalidInput, NotFound, QuotaExceeded, TocsinError, TooLarge
+from tocsin.model import (
+    Arguments,
+    Beginning,
+    Channel,
+    Dataset,
+    Subscription,
+    filtered_dataset,
+)
 from tocsin.service.quotas import refusal
 from tocsin.service.tokens import Identity
-from tocsin.spark.channels import mask_of, settle
+from tocsin.spark.channels import Mask, mask_of, settle
 from tocsin.spark.engine import Engine
 from tocsin.sql import Claims, bind_arguments, checked_beginning
 from tocsin.storage.log import PublicationLog
 from tocsin.storage.store.store import Store
-from tocsin.storage.store.subscriptions import Wish
+from tocsin.storage.store.subscribing import Asked, Wish
 
 log = structlog.get_logger()
 
 MOST_ARGUMENTS_BYTES = 64 * 1024
 """They lie in memory for as long as somebody subscribes, here, in Spark and at brokers."""
+
+MOST_AT_ONCE = 10_000
+"""All of them are made in one transaction, for whose end others wait."""
 
 
 def _check_size(arguments: dict[str, Any] | list[Any]) -> None:
@@ -45,6 +56,26 @@ def _check_size(arguments: dict[str, Any] | list[Any]) -> None:
             field="arguments",
             hint="ask for less in one subscription, and make several",
         )
+
+
+class Wanted(NamedTuple):
+    """A subscription that is asked for, in its subscriber's words."""
+
+    subscriber: str
+    channel: str
+    arguments: dict[str, Any] | list[Any]
+    broker: str | None = None
+    beginning: Beginning | None = None
+
+
+@contextlib.contextmanager
+def placed(place: int) -> Iterator[None]:
+    """An error says which of several things it is about."""
+    try:
+        yield
+    except TocsinError as error:
+        error.index = place
+        raise
 
 
 class Subscriptions:
@@ -68,75 +99,125 @@ class Subscriptions:
         self._permissions = permissions
         self._engine = engine
         self._bound = BoundSubscriptions(store, routing)
+        self._gathering = Gathering(store.subscriptions, self._made, self._tell)
 
-    async def subscribe(
-        self,
-        subscriber: str,
-        channel_name: str,
-        given: dict[str, Any] | list[Any],
-        broker: str | None,
-        beginning: Beginning | None = None,
-        *,
-        asker: Identity | None = None,
-    ) -> Subscription:
-        """Of one `wish`."""
-        wish = await self.wish(subscriber, channel_name, given, broker, beginning, asker=asker)
+    async def subscribe(self, wanted: Wanted, asker: Identity | None = None) -> Subscription:
+        """What `wishes` and `subscribe_all` do, for one."""
+        wish = self._at_hand(wanted, asker)
+        if wish is None:
+            wish = await asyncio.to_thread(self._wish, wanted, asker)
         return (await self.subscribe_all([wish], asker))[0]
 
-    async def wish(
-        self,
-        subscriber: str,
-        channel_name: str,
-        given: dict[str, Any] | list[Any],
-        broker: str | None,
-        beginning: Beginning | None = None,
-        *,
-        asker: Identity | None = None,
-    ) -> Wish:
-        """What somebody asks for, if it can be had. A repeat changes nothing; only a new
-        subscription begins where `beginning` says. `asker` is whose rights decide, and whose claims
-        bind if the token is the subscriber's own; None: a broker does not say."""
-        self._permissions.require_subscribe(asker, channel_name)
-        if beginning is not None:
-            checked_beginning(beginning)
-        _check_size(given)
-        dataset = await asyncio.to_thread(self._routing.dataset, channel_name)
-        channel = await asyncio.to_thread(self._store.catalog.channel, channel_name)
-        claims = claims_of(asker, subscriber)
-        if dataset is not None:
-            arguments = await asyncio.to_thread(self._routing.bind, channel, dataset, given, claims)
-        else:
-            arguments = settle(channel, bind_arguments(channel, given, claims))
-            await asyncio.to_thread(self._check_arguments, channel, arguments)
-        if channel.bound or (dataset is not None and dataset.bound):
-            known = await asyncio.to_thread(self._store.subscriptions.of_subscriber, subscriber)
-            await asyncio.to_thread(self._end_unfit, subscriber, known, claims)
-        marker, since = await asyncio.to_thread(
-            self._beginning, channel, dataset, arguments, beginning
-        )
-        return Wish(subscriber, channel.name, arguments, broker, marker, since)
+    def _wish(self, wanted: Wanted, asker: Identity | None) -> Wish:
+        try:
+            (wish,) = self._wishes([wanted], asker)
+        except TocsinError as error:
+            error.index = None
+            raise
+        return wish
+
+    async def wishes(self, wanted: Sequence[Wanted], asker: Identity | None = None) -> list[Wish]:
+        """What somebody asks for, if all of it can be had; else the error says by its `index`
+        which of it cannot. A repeat changes nothing; only a new subscription begins where it says.
+        `asker` is whose rights decide, and whose claims bind if the token is the subscriber's own;
+        None: a broker does not say."""
+        if len(wanted) > MOST_AT_ONCE:
+            raise TooLarge(
+                f"these are {len(wanted)} subscriptions, where {MOST_AT_ONCE} are made in one step",
+                field="subscriptions",
+                hint="ask in several requests",
+            )
+        return await asyncio.to_thread(self._wishes, wanted, asker)
 
     async def subscribe_all(
         self, wishes: Sequence[Wish], asker: Identity | None
     ) -> list[Subscription]:
         """All of them, or, where a quota has not room for all, none."""
-        subscriptions = await asyncio.to_thread(self._subscribe_all, wishes, asker)
+        try:
+            return await self._gathering.subscribe(Asked(wishes, credentials_of(asker)))
+        except QuotaExceeded as error:
+            raise refusal(error) from None
+
+    def _made(self, subscriptions: Sequence[Subscription]) -> None:
+        for subscription in subscriptions:
+            self._deliveries.subscribed(subscription)
+
+    def _tell(self, subscriptions: Sequence[Subscription]) -> None:
         engine = self._engine()
         if engine is not None:
-            for channel in dict.fromkeys(wish.channel for wish in wishes):
+            for channel in {subscription.backend.channel for subscription in subscriptions}:
                 engine.subscribed(channel)
-        self._notifier.wake()
-        return subscriptions
+        if any(subscription.broker is not None for subscription in subscriptions):
+            self._notifier.wake()
 
-    def _check_arguments(self, channel: Channel, arguments: Arguments) -> None:
+    def _at_hand(self, wanted: Wanted, asker: Identity | None) -> Wish | None:
+        """As `_wishes` does, for one; None: something of it may wait for the store or for Spark."""
+        name = wanted.channel
+        if wanted.beginning is not None or filtered_dataset(name) is not None:
+            return None
+        if not self._store.catalog.knows_channel(name):
+            return None
+        wish = self._asked_for(wanted, asker)
+        channel, engine = self._store.catalog.channel(name), self._engine()
+        if channel.bound or (engine is not None and not engine.vouches(name, wish.arguments)):
+            return None
+        return wish
+
+    def _wishes(self, wanted: Sequence[Wanted], asker: Identity | None) -> list[Wish]:
+        """May wait for the store and for Spark."""
+        wishes = []
+        for place, asked in enumerate(wanted):
+            with placed(place):
+                wishes.append(self._asked_for(asked, asker))
+        self._check_arguments(wishes)
+        bound = {name for name in {wish.channel for wish in wishes} if self._bound.claims(name)}
+        for subscriber in {wish.subscriber for wish in wishes if wish.channel in bound}:
+            known = self._store.subscriptions.of_subscriber(subscriber)
+            self._end_unfit(subscriber, known, claims_of(asker, subscriber))
+        return wishes
+
+    def _asked_for(self, wanted: Wanted, asker: Identity | None) -> Wish:
+        """What is wanted, its arguments bound. Whether the query can compute with them is not known
+        yet."""
+        name, subscriber = wanted.channel, wanted.subscriber
+        self._permissions.require_subscribe(asker, name)
+        if wanted.beginning is not None:
+            checked_beginning(wanted.beginning)
+        _check_size(wanted.arguments)
+        dataset = self._routing.dataset(name)
+        channel = self._store.catalog.channel(name)
+        claims = claims_of(asker, subscriber)
+        if dataset is not None:
+            arguments = self._routing.bind(channel, dataset, wanted.arguments, claims)
+        else:
+            arguments = settle(channel, bind_arguments(channel, wanted.arguments, claims))
+        marker, since = self._beginning(channel, dataset, arguments, wanted.beginning)
+        return Wish(subscriber, channel.name, arguments, wanted.broker, marker, since)
+
+    def _check_arguments(self, wishes: Sequence[Wish]) -> None:
         """Who resumes while Spark starts does not wait for it; nor who asks what others ask."""
         engine = self._engine()
-        if engine is None or self._store.subscriptions.knows(channel.name, arguments):
+        if engine is None:
             return
-        mask = mask_of(arguments)
-        if mask:
-            engine.check_open(channel.name, mask)
-        engine.check_arguments(channel.name, arguments)
+        doubtful: dict[str, list[int]] = {}
+        for place, wish in enumerate(wishes):
+            filtered = filtered_dataset(wish.channel) is not None
+            if not filtered and not engine.vouches(wish.channel, wish.arguments):
+                doubtful.setdefault(wish.channel, []).append(place)
+        for channel, places in doubtful.items():
+            known = self._store.subscriptions.known(channel, [wishes[n].arguments for n in places])
+            places = [place for place, there in zip(places, known, strict=True) if not there]
+            checked: set[Mask] = set()
+            for place in places:
+                mask = mask_of(wishes[place].arguments)
+                if mask and mask not in checked:
+                    checked.add(mask)
+                    with placed(place):
+                        engine.check_open(channel, mask)
+            refused = engine.first_refused(channel, [wishes[n].arguments for n in places])
+            if refused is not None:
+                with placed(places[refused[0]]):
+                    raise refused[1]
 
     def _beginning(
         self,
@@ -153,16 +234,6 @@ class Subscriptions:
         if beginning is not None:
             return stored.marker_of(channel.name, arguments, beginning, now), since
         return None, since
-
-    def _subscribe_all(self, wishes: Sequence[Wish], asker: Identity | None) -> list[Subscription]:
-        try:
-            made = self._store.subscriptions.subscribe_all(wishes, credentials_of(asker))
-        except QuotaExceeded as error:
-            raise refusal(error) from None
-        subscriptions = [subscription for subscription, _ in made]
-        for subscription in subscriptions:
-            self._deliveries.subscribed(subscription)
-        return subscriptions
 
     async def unsubscribe(self, number: int, subscriber: str | None) -> Subscription:
         ended = await asyncio.to_thread(self._store.subscriptions.unsubscribe, number, subscriber)

@@ -25,6 +25,7 @@ class ErrorInfo(Struct, frozen=True):
     retry_after_s: (
         Annotated[int, about("of a rate that is used up: when to come again")] | UnsetType
     ) = UNSET
+    index: Annotated[int, about("of a list that was sent: which of it, from 0")] | UnsetType = UNSET
 
 
 class ErrorBody(Struct, frozen=True):
@@ -45,6 +46,7 @@ def error_info(error: TocsinError) -> ErrorInfo:
         error.line if placed else UNSET,  # type: ignore[attr-defined]
         error.column if placed else UNSET,  # type: ignore[attr-defined]
         error.retry_after_s if timed else UNSET,  # type: ignore[arg-type]
+        UNSET if error.index is None else error.index,
     )
 
 
@@ -55,6 +57,12 @@ def error_body(error: TocsinError) -> bytes:
 def error_of(info: ErrorInfo) -> TocsinError:
     """The error that a service answered with, so that clients raise the same types. One of a kind
     that is not known here is a plain TocsinError."""
+    error = _of_its_kind(info)
+    error.index = None if info.index is UNSET else info.index
+    return error
+
+
+def _of_its_kind(info: ErrorInfo) -> TocsinError:
     kind = KINDS.get(info.code, TocsinError)
     field, hint = info.field or None, info.hint or None
     if issubclass(kind, StatementError):

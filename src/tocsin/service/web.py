@@ -133,18 +133,7 @@ class Call:
 
     async def body(self, kind: type[Any]) -> Any:
         """The body decoded as `kind`."""
-        given = await self.bytes()
-        if too_deep(given):
-            raise InvalidInput(
-                f"the body nests deeper than {MOST_DEPTH} levels", field="body", hint="flatten it"
-            )
-        try:
-            return msgspec.json.decode(given, type=kind)
-        except msgspec.ValidationError as error:
-            reason = f"the body does not fit: {error}"
-            raise InvalidInput(reason, field=field_named(error)) from None
-        except msgspec.DecodeError as error:
-            raise InvalidInput(f"the body is not JSON: {error}") from None
+        return decoded(await self.bytes(), kind)
 
     def _too_large(self) -> TooLarge:
         raisable = self._route.limit_bytes is None
@@ -153,6 +142,21 @@ class Call:
             field="body",
             hint="send it in several parts" + (", or raise body_limit_bytes" if raisable else ""),
         )
+
+
+def decoded(body: bytes, kind: Any) -> Any:
+    """A body as `kind`; what does not fit is the caller's mistake, by name."""
+    if too_deep(body):
+        raise InvalidInput(
+            f"the body nests deeper than {MOST_DEPTH} levels", field="body", hint="flatten it"
+        )
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        reason = f"the body does not fit: {error}"
+        raise InvalidInput(reason, field=field_named(error)) from None
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"the body is not JSON: {error}") from None
 
 
 def _nothing() -> None:

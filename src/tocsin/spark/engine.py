@@ -11,7 +11,7 @@ import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ import structlog
 from prometheus_client import Gauge
 
 from tocsin.clock import Clock
-from tocsin.errors import NotFound, SettingError, TocsinError, Unavailable, is_bug
+from tocsin.errors import InvalidInput, NotFound, SettingError, TocsinError, Unavailable, is_bug
 from tocsin.model import Arguments, Channel, Dataset, Mode
 from tocsin.service.trouble import Trouble, Troubles
 from tocsin.settings import Settings
@@ -264,9 +264,15 @@ class Engine:
         """Raises InvalidInput when the channel cannot run with these parameters open."""
         self._runner.check_open(name, mask)
 
-    def check_arguments(self, name: str, arguments: Arguments) -> None:
-        """Raises InvalidInput when the channel's query cannot compute with these."""
-        self._runner.check_arguments(name, arguments)
+    def vouches(self, name: str, arguments: Arguments) -> bool:
+        """Whether it is known without waiting that the channel can compute with these."""
+        return self._runner.vouches(name, arguments)
+
+    def first_refused(
+        self, name: str, sets: Sequence[Arguments]
+    ) -> tuple[int, InvalidInput] | None:
+        """The first arguments that the channel's query cannot compute with, and why."""
+        return self._runner.first_refused(name, sets)
 
     def subscribed(self, name: str) -> None:
         """A subscription was made."""

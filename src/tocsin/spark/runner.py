@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from pyspark.sql import SparkSession
 
+from tocsin.errors import InvalidInput
 from tocsin.model import Arguments, Channel, Dataset
 from tocsin.spark.answering import Answering, Bury, Prepared
 from tocsin.spark.channel_runs import ChannelRuns
@@ -14,10 +15,11 @@ from tocsin.spark.channels import (
     CompiledChannel,
     Mask,
     ParameterTable,
+    Trials,
     analyse,
     check_open,
     compile_channel,
-    try_arguments,
+    mask_of,
     with_attachments,
 )
 from tocsin.spark.trial import SparkQueries
@@ -57,6 +59,7 @@ class Runner(ChannelRuns):
         )
         super().__init__(store, answering, on_commit=on_commit)
         self._spark = spark
+        self._trials: dict[str, Trials] = {}
 
     def compile(
         self, channel: CreateChannel | Channel, datasets: Mapping[str, Dataset]
@@ -76,16 +79,35 @@ class Runner(ChannelRuns):
             check_open(self._spark, ready.compiled, mask)
             ready.checked.add(mask)
 
-    def check_arguments(self, name: str, arguments: Arguments) -> None:
-        """Refuse arguments that the channel's query cannot compute with."""
+    def vouches(self, name: str, arguments: Arguments) -> bool:
+        """Whether it is known, without asking Spark, that the channel can compute with these."""
         ready = self._ready(name)
-        if ready is not None:
-            try_arguments(self._spark, ready.compiled, arguments)
+        if ready is None:
+            return True
+        mask = mask_of(arguments)
+        return (not mask or mask in ready.checked) and self._trials_of(ready).vouches(arguments)
+
+    def first_refused(
+        self, name: str, sets: Sequence[Arguments]
+    ) -> tuple[int, InvalidInput] | None:
+        """The first arguments that the channel's query cannot compute with, and why."""
+        ready = self._ready(name)
+        if ready is None:
+            return None
+        return self._trials_of(ready).first_refused(self._spark, sets)
+
+    def _trials_of(self, ready: _Ready) -> Trials:
+        name = ready.compiled.channel.name
+        trials = self._trials.get(name)
+        if trials is None or trials.compiled is not ready.compiled:
+            trials = self._trials[name] = Trials(ready.compiled)
+        return trials
 
     def forget(self, name: str) -> None:
         ready = self._ready(name)
         self.remove(name)
         self._queries.forget(name)
+        self._trials.pop(name, None)
         if ready is not None:
             ready.parameters.close()
 

@@ -27,6 +27,7 @@ from tocsin.sql.statements import (
     ShowQuotas,
     Statement,
     Subscribe,
+    SubscribeMany,
     SubscribeToDataset,
     Unsubscribe,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "SqlType",
     "Statement",
     "Subscribe",
+    "SubscribeMany",
     "SubscribeToDataset",
     "Unsubscribe",
     "bind_arguments",

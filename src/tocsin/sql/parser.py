@@ -27,6 +27,7 @@ from tocsin.sql.statements import (
     Shown,
     Statement,
     Subscribe,
+    SubscribeMany,
     SubscribeToDataset,
     Unsubscribe,
 )
@@ -131,6 +132,11 @@ def _subscribe(reader: Reader) -> Read:
     if reader.sees("DATASET") and not reader.sees("DATASET", "("):
         return _subscribe_to_dataset(reader)
     channel = reader.name("a channel's name")
+    if reader.accept("VALUES"):
+        rows = [_arguments(reader)]
+        while reader.accept(","):
+            rows.append(_arguments(reader))
+        return SubscribeMany, {"channel": channel, "rows": tuple(rows), **_where_and_when(reader)}
     arguments = _arguments(reader)
     return Subscribe, {"channel": channel, "arguments": arguments, **_where_and_when(reader)}
 

@@ -114,6 +114,15 @@ class Subscribe(Statement, frozen=True, kw_only=True):
     beginning: Beginning | None = None
 
 
+class SubscribeMany(Statement, frozen=True, kw_only=True):
+    """A subscription for each row of arguments."""
+
+    channel: str
+    rows: tuple[list[Any] | dict[str, Any], ...]
+    broker: str | None = None
+    beginning: Beginning | None = None
+
+
 class SubscribeToDataset(Statement, frozen=True, kw_only=True):
     """Every record that meets all conditions; all records if there are none."""
 

@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 from tocsin.beginnings import checked
 from tocsin.client.transport import tls
-from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.errors import InvalidInput, NotFound, TocsinError, Unavailable
 from tocsin.model import Beginning
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.on_behalf import on_behalf_of
@@ -46,6 +46,7 @@ class FakeCluster:
         self.brokers: dict[str, str] = {}
         self.backends: dict[int, Backend] = {}
         self.frontends: dict[int, Frontend] = {}
+        self.subscription_lists: list[int] = []  # how many were asked for in each
         self.detached: list[tuple[int, str, int]] = []  # sequence, broker, subscription
         self.sequence = 0
         self.numbers = 0
@@ -282,17 +283,33 @@ class FakeCluster:
         return {"sequence": self.sequence, "heads": heads, "detached": detached}
 
     async def _subscribe(self, call: Call) -> Any:
-        body = await call.body(dict)
-        await self._note_asker(call, body["subscriber"])
-        if body["broker"] in self.subscribe_gates:
-            await self.subscribe_gates[body["broker"]].wait()
-        channel, given = body["channel"], body.get("arguments", {})
-        routed = self.routing.of(channel)
-        given = self._bound(channel, given)
+        body: Any = await call.body(Any)
+        if isinstance(body, dict):
+            return await self._subscribe_one(call, body)
+        self.subscription_lists.append(len(body))
+        for index, wish in enumerate(body):
+            try:
+                self._check_wish(wish)
+            except TocsinError as error:
+                error.index = index
+                raise
+        return [await self._subscribe_one(call, wish) for wish in body]
+
+    def _check_wish(self, body: dict[str, Any]) -> dict[str, Any]:
+        given = self._bound(body["channel"], body.get("arguments", {}))
         if body.get("from") is not None:
             checked(msgspec.convert(body["from"], Beginning))
         if body["broker"] not in self.brokers:
             raise NotFound(f"no broker is called {body['broker']!r}", field="broker")
+        return given
+
+    async def _subscribe_one(self, call: Call, body: dict[str, Any]) -> Any:
+        await self._note_asker(call, body["subscriber"])
+        if body["broker"] in self.subscribe_gates:
+            await self.subscribe_gates[body["broker"]].wait()
+        channel = body["channel"]
+        routed = self.routing.of(channel)
+        given = self._check_wish(body)
         backend = self._find(channel, given)
         if backend is None:
             self.numbers += 1

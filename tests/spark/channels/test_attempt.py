@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tocsin.errors import InvalidInput
 from tocsin.model import ANY, Column, Dataset
-from tocsin.spark.channels import compile_channel, try_arguments
+from tocsin.spark.channels import Trials, compile_channel
 from tocsin.sql import CreateChannel, bind_arguments, parse_one
 
 pytestmark = pytest.mark.spark
@@ -24,7 +24,9 @@ def attempt(spark: SparkSession, kind: str, where: str, value: Any) -> None:
     assert isinstance(asked, CreateChannel)
     compiled = compile_channel(asked, {"reports": REPORTS})
     given = bind_arguments(compiled.channel, {"x": value})
-    try_arguments(spark, compiled, given)
+    refused = Trials(compiled).first_refused(spark, [given])
+    if refused is not None:
+        raise refused[1]
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,25 @@ def test_what_may_be_computed_with_is_taken(
     spark: SparkSession, kind: str, where: str, value: Any
 ) -> None:
     attempt(spark, kind, where, value)
+
+
+def test_many_are_tried_at_once_and_the_first_bad_one_is_told(spark: SparkSession) -> None:
+    where = "r.text RLIKE :x AND r.id > :least"
+    asked = parse_one(
+        f"CREATE CONTINUOUS CHANNEL c(x STRING, least INT) AS SELECT r.id FROM NEW reports r WHERE {where}"  # noqa: S608, E501
+    )
+    assert isinstance(asked, CreateChannel)
+    trials = Trials(compile_channel(asked, {"reports": REPORTS}))
+
+    def sets(*patterns: str) -> list[dict[str, Any]]:
+        return [{"x": pattern, "least": number} for number, pattern in enumerate(patterns)]
+
+    good = sets("a", "b|c", "a", "[0-9]+")
+    assert not trials.vouches(good[0])
+    assert trials.first_refused(spark, good) is None
+    assert all(map(trials.vouches, good))
+    assert trials.vouches({"x": "a", "least": 99})  # what is compared may have any value
+    refused = trials.first_refused(spark, sets("a", "d", "((", "e", "[z", "f"))
+    assert refused is not None
+    assert (refused[0], refused[1].field) == (2, "x")
+    assert not trials.vouches({"x": "((", "least": 1})

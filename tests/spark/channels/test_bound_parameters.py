@@ -16,11 +16,11 @@ from tocsin.spark.adhoc import answer
 from tocsin.spark.channels import (
     CompiledChannel,
     ParameterTable,
+    Trials,
     analyse,
     compile_channel,
     match,
     settle,
-    try_arguments,
 )
 from tocsin.spark.records import schema_of
 from tocsin.sql import CreateChannel, bind_arguments, parse_one
@@ -60,8 +60,7 @@ def heard(
         n: settle(channel.channel, bind_arguments(channel.channel, given, {"sub": subscriber}))
         for n, subscriber in enumerate(subscribers)
     }
-    for arguments in sets.values():
-        try_arguments(spark, channel, arguments)
+    assert Trials(channel).first_refused(spark, list(sets.values())) is None
     table = ParameterTable(spark, channel)
     table.replace(1, sets.items())
     parameters = table.current()

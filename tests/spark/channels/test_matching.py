@@ -24,8 +24,9 @@ from tocsin.spark.channels import (
     plain_query,
     run_plain,
 )
+from tocsin.spark.channels.argument_columns import columns_of
 from tocsin.spark.channels.matching import payloads, rows
-from tocsin.spark.channels.parameters import parameter_frame, prepare
+from tocsin.spark.channels.parameters import prepare, typed_frame
 from tocsin.spark.local import localised
 from tocsin.spark.records import schema_of
 from tocsin.sql import parse_one
@@ -437,8 +438,8 @@ def test_records_that_stream_find_the_same_parameter_sets_by_a_hash_join(
     sets = [{name: one[name] for name in names} for one in SPREAD]
     records = frame(spark, RECORDS)
     part = channel.streaming_part(frozenset())
-    given = enumerate((json.dumps(one) for one in sets), start=1)
-    ready = prepare(part, parameter_frame(spark, part.parameters, given))
+    given = columns_of(part.parameters, range(1, len(sets) + 1), sets)
+    ready = prepare(part, typed_frame(spark, part.parameters, given))
     found = payloads(rows(spark, channel, [ready], {}, {"reports": records}, None))
     streamed = found.orderBy("__backend", "__order").collect()
     expected = results(spark, channel, table(spark, channel, sets), records)

@@ -170,11 +170,11 @@ class Gets:
             return False
         self._poll_count += 1
         heapq.heappush(self._polls, (get.wait_until, self._poll_count, get))
-        backend.polls.append(get)
+        backend.polls = (*backend.polls, get)
         return True
 
     def grown(self, backend: Backend, now: float, effects: list[Effect]) -> None:
-        polls, backend.polls = backend.polls, []
+        polls, backend.polls = backend.polls, ()
         for get in polls:
             self._wake(get, now, effects)
 

@@ -6,8 +6,11 @@ attached while they are offline, because they will come back (BAD III.C).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from sys import intern
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tocsin.broker.machine.watching import NOBODY, Watcher
 from tocsin.caching import Standing
@@ -15,6 +18,23 @@ from tocsin.model import Result
 
 if TYPE_CHECKING:
     from tocsin.broker.machine.effects import Answer, Asker
+
+
+FEW = 8
+"""Most backend subscriptions have one subscriber here, and there are a million of them: up to so
+many need no dict."""
+
+_NOBODY: Mapping[int, Any] = MappingProxyType({})
+
+V = TypeVar("V")
+
+
+def _nobody() -> Mapping[int, Any]:
+    """Connections, while there are none: shared by all."""
+    return _NOBODY
+
+
+_Held = tuple["Frontend", ...] | dict[int, "Frontend"]
 
 
 @dataclass(slots=True, eq=False)
@@ -31,12 +51,16 @@ class Backend:
     pages: tuple[str, ...] = ()  # fields of its results that hold attachments
     keys: tuple[str, ...] = ()  # those that name the story an attachment belongs to
     claims: tuple[str, ...] = ()  # of its subscribers' tokens: what its arguments are bound to
-    frontends: dict[int, Frontend] = field(default_factory=dict)
-    signalled: dict[int, None] = field(default_factory=dict)  # connections that want signals
-    inline: dict[int, None] = field(default_factory=dict)  # connections that want results
+    held: _Held = ()
+    signalled: Mapping[int, None] = field(default_factory=_nobody)  # connections that want signals
+    inline: Mapping[int, None] = field(default_factory=_nobody)  # connections that want results
     fetching: bool = False  # a fetch ahead is under way or waits for its retry
     failures: int = 0
-    polls: list[Get] = field(default_factory=list)
+    polls: tuple[Get, ...] = ()
+
+    @property
+    def frontends(self) -> Mapping[int, Frontend]:
+        return _as_dict(self.held)
 
 
 @dataclass(slots=True, eq=False)
@@ -71,8 +95,33 @@ class Get:
 
 @dataclass(slots=True)
 class Subscriber:
-    frontends: dict[int, Frontend] = field(default_factory=dict)
-    connections: dict[int, bool] = field(default_factory=dict)  # connection -> inline
+    held: _Held = ()
+    connections: Mapping[int, bool] = field(default_factory=_nobody)  # connection -> inline
+
+    @property
+    def frontends(self) -> Mapping[int, Frontend]:
+        return _as_dict(self.held)
+
+
+def _as_dict(held: _Held) -> Mapping[int, Frontend]:
+    return held if isinstance(held, dict) else {frontend.id: frontend for frontend in held}
+
+
+def _with(held: _Held, frontend: Frontend) -> _Held:
+    if isinstance(held, dict):
+        held[frontend.id] = frontend
+        return held
+    others = tuple(other for other in held if other.id != frontend.id)
+    if len(others) < FEW:
+        return (*others, frontend)
+    return {known.id: known for known in (*others, frontend)}
+
+
+def _without(held: _Held, frontend: Frontend) -> _Held:
+    if isinstance(held, dict):
+        del held[frontend.id]
+        return held or ()
+    return tuple(other for other in held if other is not frontend)
 
 
 class SubscriptionTable:
@@ -97,6 +146,7 @@ class SubscriptionTable:
         return self.backends.get(backend.id) is backend
 
     def open(self, backend: Backend) -> None:
+        backend.channel = intern(backend.channel)
         self.backends[backend.id] = backend
         if backend.claims:
             self.bound.add(backend.id)
@@ -111,19 +161,22 @@ class SubscriptionTable:
             self.refiltered += 1
 
     def add(self, frontend: Frontend) -> None:
+        frontend.subscriber = intern(frontend.subscriber)
         self.frontends[frontend.id] = frontend
-        frontend.backend.frontends[frontend.id] = frontend
-        subscriber = self.subscribers.setdefault(frontend.subscriber, Subscriber())
-        subscriber.frontends[frontend.id] = frontend
+        backend, subscriber = frontend.backend, self.subscribers.get(frontend.subscriber)
+        if subscriber is None:
+            subscriber = self.subscribers[frontend.subscriber] = Subscriber()
+        backend.held = _with(backend.held, frontend)
+        subscriber.held = _with(subscriber.held, frontend)
         for connection, inline in subscriber.connections.items():
             _link(frontend.backend, connection, inline)
         self.watcher.attached(frontend)
 
     def remove(self, frontend: Frontend) -> None:
         del self.frontends[frontend.id]
-        del frontend.backend.frontends[frontend.id]
-        subscriber = self.subscribers[frontend.subscriber]
-        del subscriber.frontends[frontend.id]
+        backend, subscriber = frontend.backend, self.subscribers[frontend.subscriber]
+        backend.held = _without(backend.held, frontend)
+        subscriber.held = _without(subscriber.held, frontend)
         # Given up and taken again, it has two numbers here until the cluster's answers are in.
         if all(other.backend is not frontend.backend for other in subscriber.frontends.values()):
             for connection in subscriber.connections:
@@ -135,7 +188,7 @@ class SubscriptionTable:
         self.connections[connection] = name
         subscriber = self.subscribers.setdefault(name, Subscriber())
         self.inline += inline - subscriber.connections.get(connection, False)
-        subscriber.connections[connection] = inline
+        subscriber.connections = {**subscriber.connections, connection: inline}
         for frontend in subscriber.frontends.values():
             _link(frontend.backend, connection, inline)
         if len(subscriber.connections) == 1:
@@ -147,7 +200,8 @@ class SubscriptionTable:
         if name is None:
             return None
         subscriber = self.subscribers[name]
-        self.inline -= subscriber.connections.pop(connection)
+        self.inline -= subscriber.connections[connection]
+        subscriber.connections = _left(subscriber.connections, connection)
         for frontend in subscriber.frontends.values():
             _unlink(frontend.backend, connection)
         if not subscriber.connections:
@@ -165,9 +219,26 @@ class SubscriptionTable:
 
 
 def _link(backend: Backend, connection: int, inline: bool) -> None:
-    (backend.inline if inline else backend.signalled)[connection] = None
+    if inline:
+        backend.inline = _joined(backend.inline, connection)
+    else:
+        backend.signalled = _joined(backend.signalled, connection)
 
 
 def _unlink(backend: Backend, connection: int) -> None:
-    backend.signalled.pop(connection, None)
-    backend.inline.pop(connection, None)
+    backend.signalled = _left(backend.signalled, connection)
+    backend.inline = _left(backend.inline, connection)
+
+
+def _joined(connections: Mapping[int, None], connection: int) -> Mapping[int, None]:
+    if not isinstance(connections, dict):
+        return {connection: None}
+    connections[connection] = None
+    return connections
+
+
+def _left(connections: Mapping[int, V], connection: int) -> Mapping[int, V]:
+    """The same without one; none take no room."""
+    if isinstance(connections, dict):
+        connections.pop(connection, None)
+    return connections or _NOBODY

@@ -24,6 +24,7 @@ from tocsin.broker.machine.effects import Fetch, Marker
 from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLine
 from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.page_bytes import Coming
+from tocsin.broker.server.subscribing import Subscribing
 from tocsin.client.http import NOT_SENT, error_of
 from tocsin.client.transport import HttpClient, distrust
 from tocsin.errors import (
@@ -185,8 +186,10 @@ class ClusterLink:
         self._wanted: list[_Wanted] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._flushing = False
+        self._subscribing = Subscribing(self._subscribe, self._subscribe_all)
 
     async def close(self) -> None:
+        await self._subscribing.close()
         for call in list(self._calls):
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
@@ -220,9 +223,17 @@ class ClusterLink:
         body = SubscriptionRequest(
             wanted.channel, wanted.arguments, wanted.beginning, subscriber, self._name
         )
-        return await self._call(
-            "POST", "/v1/subscriptions", SubscriptionInfo, body, on_behalf=token
-        )
+        return await self._subscribing.subscribe(body, token)
+
+    async def _subscribe(self, request: SubscriptionRequest, token: str) -> SubscriptionInfo:
+        path = "/v1/subscriptions"
+        return await self._call("POST", path, SubscriptionInfo, request, on_behalf=token)
+
+    async def _subscribe_all(
+        self, requests: list[SubscriptionRequest], token: str
+    ) -> list[SubscriptionInfo]:
+        path = "/v1/subscriptions"
+        return await self._call("POST", path, list[SubscriptionInfo], requests, on_behalf=token)
 
     async def unsubscribe(self, subscription: int, subscriber: str) -> None:
         path = f"/v1/subscriptions/{subscription}"

@@ -45,6 +45,7 @@ PING_IDLE_S = 20.0  # a silent connection is asked whether it lives
 LINGER_S = 2.0  # how long a closed connection may take to read the close frame
 FRAMES_WAITING = 4  # no more is read while so many frames of the largest size wait
 HOLDING = frames.Subscribe | frames.Unsubscribe | frames.Publish
+OUTSTANDING_SUBSCRIBES = 1000
 OUTSTANDING_GETS = 4  # further requests of a connection wait, in order, until one is answered
 
 
@@ -72,7 +73,8 @@ class Socket(WSListener):
         self._waiting: deque[tuple[frames.Request, int]] = deque()
         self._waiting_bytes = 0
         self._gets = 0
-        self._held = True  # until the welcome, and while a request must be answered first
+        self._held = 1  # answers that must come first: the welcome, and those of some requests
+        self._subscribing = False  # all of these are to subscriptions: more may go along
         self._fragments = Fragments(hub.frame_limit_bytes)
         self._closing = False
         self._expiry: asyncio.TimerHandle | None = None
@@ -97,8 +99,8 @@ class Socket(WSListener):
         self.close(frames.OVER_QUOTA if over else frames.GOING_AWAY, error.message)
 
     def go_on(self) -> None:
-        """What held the requests back is over: the welcome, a subscribe or an unsubscribe."""
-        self._held = False
+        """Something that held the requests back is over: the welcome, a subscribe, …"""
+        self._held -= 1
         self._go_on()
 
     def answered_get(self) -> None:
@@ -230,7 +232,7 @@ class Socket(WSListener):
 
     def _go_on(self) -> None:
         """Hand on waiting requests in order, as far as the answers have room."""
-        while self._waiting and not self._held and not self.paused and not self._closing:
+        while self._waiting and self._may_go_on and not self.paused and not self._closing:
             if isinstance(self._waiting[0][0], frames.Get):
                 if self._gets >= OUTSTANDING_GETS:
                     break
@@ -238,7 +240,9 @@ class Socket(WSListener):
             request, size_bytes = self._waiting.popleft()
             self._waiting_bytes -= size_bytes
             # Later requests may rely on what these do at the cluster; records keep their order.
-            self._held = isinstance(request, HOLDING)
+            if isinstance(request, HOLDING):
+                self._held += 1
+                self._subscribing = isinstance(request, frames.Subscribe)
             try:
                 self._hub.handler.received(self, request)
             except Exception:  # a fault of ours: the request pays for it, and the log tells
@@ -246,10 +250,19 @@ class Socket(WSListener):
                 self._give_up(request)
         self._throttle()
 
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether the next request need not wait for an answer. Subscriptions that follow each
+        other are asked of the cluster together."""
+        if not self._held:
+            return True
+        subscribes = isinstance(self._waiting[0][0], frames.Subscribe)
+        return self._subscribing and subscribes and self._held < OUTSTANDING_SUBSCRIBES
+
     def _give_up(self, request: frames.Request) -> None:
         """It gets no other answer. What waits behind it goes on."""
         self._gets -= isinstance(request, frames.Get)
-        self._held = False
+        self._held -= isinstance(request, HOLDING)
         ref = None if isinstance(request, frames.Ack) else request.ref
         self.send(failure(ref, TocsinError("an internal error; the broker's log has the details")))
 

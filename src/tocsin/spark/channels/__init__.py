@@ -2,7 +2,7 @@
 
 from tocsin.spark.channels.analyse import analyse, check_open
 from tocsin.spark.channels.attached import with_attachments
-from tocsin.spark.channels.attempt import try_arguments
+from tocsin.spark.channels.attempt import Trials
 from tocsin.spark.channels.compile import CompiledChannel, compile_channel
 from tocsin.spark.channels.matching import match, run_plain
 from tocsin.spark.channels.openings import Mask, mask_of, settle
@@ -16,6 +16,7 @@ __all__ = [
     "ParameterTable",
     "Parameters",
     "PlainQuery",
+    "Trials",
     "analyse",
     "check_open",
     "compile_channel",
@@ -24,6 +25,5 @@ __all__ = [
     "plain_query",
     "run_plain",
     "settle",
-    "try_arguments",
     "with_attachments",
 ]

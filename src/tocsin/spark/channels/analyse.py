@@ -22,11 +22,12 @@ from sqlglot import exp
 from tocsin.errors import InvalidInput, StatementError
 from tocsin.model import Column, Dataset
 from tocsin.spark.channels import near
+from tocsin.spark.channels.argument_columns import columns_of
 from tocsin.spark.channels.compile import CompiledChannel
 from tocsin.spark.channels.dialect import QueryText
 from tocsin.spark.channels.matching import payloads, rows, visible
 from tocsin.spark.channels.openings import Mask
-from tocsin.spark.channels.parameters import parameter_frame, prepare
+from tocsin.spark.channels.parameters import prepare, typed_frame
 from tocsin.spark.channels.refusals import refused_as_compiled, refused_as_written
 from tocsin.spark.channels.spark_reading import check_names, check_reading
 from tocsin.spark.records import schema_of
@@ -98,7 +99,7 @@ def _planned(spark: SparkSession, compiled: CompiledChannel, mask: Mask) -> Data
     window = (_EPOCH, _EPOCH) if compiled.uses_window else None
     try:
         parts = [
-            prepare(part, parameter_frame(spark, part.parameters, []))
+            prepare(part, typed_frame(spark, part.parameters, columns_of(part.parameters, (), ())))
             for part in compiled.parts_with(mask)
         ]
         planned = rows(spark, compiled, parts, empty, empty, window)

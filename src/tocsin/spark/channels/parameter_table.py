@@ -1,7 +1,8 @@
 """A channel's parameter sets as Spark tables kept in memory, refreshed by what changed.
 
-Holds every set's canonical arguments on the driver as text, so that the tables can be built again
-without asking anyone. Thread-safe; the frames it gave out stay usable until the next refresh.
+Holds every set's arguments on the driver, in columns (`argument_columns`), so that the tables can
+be built again without asking anyone. Thread-safe; the frames it gave out stay usable until the next
+refresh.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.model import Arguments
 from tocsin.protocol import columns
+from tocsin.spark.channels.argument_columns import ArgumentColumns
 from tocsin.spark.channels.compile import CompiledChannel
 from tocsin.spark.channels.openings import Mask, mask_of
 from tocsin.spark.channels.parameters import (
@@ -26,8 +27,8 @@ from tocsin.spark.channels.parameters import (
     finish_facts,
     gather_facts,
     joined_facts,
-    parameter_frame,
     prepare,
+    typed_frame,
 )
 from tocsin.spark.channels.parts import Part
 from tocsin.spark.local import SMALL_ROWS, localised
@@ -35,11 +36,6 @@ from tocsin.spark.local import SMALL_ROWS, localised
 REBUILD_FRACTION = 0.1
 REBUILD_ROWS = 1000
 """Changes beyond the larger of these since the last full build lead to another one."""
-
-_encode = msgspec.json.Encoder().encode
-
-_Sets = dict[int, str]
-"""Canonical arguments as JSON text, by backend subscription."""
 
 
 class ParameterTable:
@@ -52,7 +48,7 @@ class ParameterTable:
         self._compiled = compiled
         self._small_rows = small_rows
         self._lock = threading.Lock()
-        self._tables: dict[Mask, list[tuple[Part, _PartTable]]] = {}
+        self._tables: dict[Mask, _Tables] = {}
         self.version = -1
 
     def replace(self, version: int, sets: Iterable[tuple[int, Arguments]]) -> None:
@@ -68,26 +64,22 @@ class ParameterTable:
         """What came and went since `version`; what is known already does no harm."""
         with self._lock:
             gone = list(removed)
-            for pairs in self._tables.values():
-                for table in _distinct(pairs):
-                    table.remove(gone)
+            for tables in self._tables.values():
+                tables.sets.remove(gone)
             self._add(added)
-            self._tables = {mask: pairs for mask, pairs in self._tables.items() if pairs[0][1].sets}
+            self._tables = {mask: tables for mask, tables in self._tables.items() if tables.sets}
             self.version = version
 
     def current(self) -> Parameters | None:
         """The tables as of the last change; None when there is no parameter set."""
         with self._lock:
-            by_mask = {
-                mask: tuple(PartParameters(part, *table.current()) for part, table in pairs)
-                for mask, pairs in self._tables.items()
-            }
+            by_mask = {mask: tables.current() for mask, tables in self._tables.items()}
             return Parameters(by_mask) if by_mask else None
 
     def holds(self, backend: int) -> bool:
         """Whether its parameter set is among them, as of the last change."""
         with self._lock:
-            return any(backend in pairs[0][1].sets for pairs in self._tables.values())
+            return any(backend in tables.sets for tables in self._tables.values())
 
     def masks(self) -> list[Mask]:
         """What parameter sets leave open, as of the last change."""
@@ -99,108 +91,102 @@ class ParameterTable:
             self._tables = {}
 
     def _add(self, sets: Iterable[tuple[int, Arguments]]) -> None:
-        by_mask: dict[Mask, _Sets] = {}
         for backend, arguments in sets:
-            by_mask.setdefault(mask_of(arguments), {})[backend] = _encode(arguments).decode()
-        for mask, added in by_mask.items():
-            if mask not in self._tables:
-                self._tables[mask] = self._make_tables(mask)
-            for table in _distinct(self._tables[mask]):
-                table.add(added)
+            mask = mask_of(arguments)
+            tables = self._tables.get(mask)
+            if tables is None:
+                tables = self._tables[mask] = self._make_tables(mask)
+            tables.sets.add(backend, arguments)
 
-    def _make_tables(self, mask: Mask) -> list[tuple[Part, _PartTable]]:
+    def _make_tables(self, mask: Mask) -> _Tables:
         """Parts with the same keys share a table."""
+        given = [p for p in self._compiled.channel.parameters if p.name.lower() not in mask]
+        sets = ArgumentColumns(given)
         tables: dict[object, _PartTable] = {}
         pairs: list[tuple[Part, _PartTable]] = []
         for part in self._compiled.parts_with(mask):
             alike = (part.keys, part.facts)
             if alike not in tables:
-                tables[alike] = _PartTable(self._spark, part, self._small_rows)
+                tables[alike] = _PartTable(self._spark, part, sets)
             pairs.append((part, tables[alike]))
-        return pairs
+        return _Tables(sets, pairs, self._small_rows)
 
 
-def _distinct(pairs: list[tuple[Part, _PartTable]]) -> Iterable[_PartTable]:
-    return dict.fromkeys(table for _, table in pairs)
+class _Tables:
+    """Of the parameter sets that leave the same parameters open."""
+
+    def __init__(
+        self, sets: ArgumentColumns, pairs: list[tuple[Part, _PartTable]], small_rows: int
+    ) -> None:
+        self.sets = sets
+        self._pairs = pairs
+        self._small_rows = small_rows
+
+    def current(self) -> tuple[PartParameters, ...]:
+        sets = self.sets
+        small = len(sets) <= self._small_rows
+        if small or sets.changes > max(REBUILD_ROWS, REBUILD_FRACTION * sets.settled):
+            sets.settle()
+        return tuple(
+            PartParameters(part, *table.current(small=small)) for part, table in self._pairs
+        )
 
 
 class _PartTable:
     """The table of parameter sets that one part joins, or several with the same keys."""
 
-    def __init__(self, spark: SparkSession, part: Part, small_rows: int) -> None:
+    def __init__(self, spark: SparkSession, part: Part, sets: ArgumentColumns) -> None:
         self._spark = spark
         self._part = part
-        self._small_rows = small_rows
-        self.sets: _Sets = {}
+        self._sets = sets
         self._base: DataFrame | None = None
-        self._base_ids: set[int] = set()
+        self._base_as_of = -1
         self._facts: dict[str, Any] = {}
-        self._added: _Sets = {}
-        self._removed: set[int] = set()
         self._current: tuple[DataFrame, dict[str, Any]] | None = None
+        self._as_of = -1
 
-    def add(self, sets: _Sets) -> None:
-        for backend, text in sets.items():
-            if backend not in self.sets:
-                self.sets[backend] = self._added[backend] = text
-                self._current = None
-
-    def remove(self, backends: Iterable[int]) -> None:
-        for backend in backends:
-            if self.sets.pop(backend, None) is not None:
-                self._current = None
-                self._added.pop(backend, None)
-                if backend in self._base_ids:
-                    self._removed.add(backend)
-
-    def current(self) -> tuple[DataFrame, dict[str, Any]]:
+    def current(self, *, small: bool) -> tuple[DataFrame, dict[str, Any]]:
         """The frame to join with, and its facts."""
-        if self._current is None and len(self.sets) <= self._small_rows:
-            self._current = self._small()
-        if self._current is None:
-            changes = len(self._added) + len(self._removed)
-            if self._base is None or changes > max(
-                REBUILD_ROWS, REBUILD_FRACTION * len(self._base_ids)
-            ):
-                self._rebuild()
-            self._current = self._combined()
+        if self._current is None or self._as_of != self._sets.version:
+            if small:
+                self._base = None
+                self._current = self._small()
+            else:
+                if self._base is None or self._base_as_of != self._sets.settled_at:
+                    self._rebuild()
+                self._current = self._combined()
+            self._as_of = self._sets.version
         return self._current
 
-    def _forget_base(self) -> None:
-        self._base, self._base_ids = None, set()
-        self._added, self._removed = {}, set()
-
-    def _frame(self, sets: _Sets) -> DataFrame:
-        return parameter_frame(self._spark, self._part.parameters, sets.items())
+    def _frame(self, columns_: pa.Table) -> DataFrame:
+        return typed_frame(self._spark, self._part.parameters, columns_)
 
     def _small(self) -> tuple[DataFrame, dict[str, Any]]:
         """Few sets are made anew at each change and kept on the driver."""
-        self._forget_base()
-        _, frame, facts = prepare(self._part, self._frame(self.sets))
+        _, frame, facts = prepare(self._part, self._frame(self._sets.table))
         # Without keys it is on the driver already, but for casts that Spark's optimiser folds.
         return frame if self._part.keys is None else localised(frame), facts
 
     def _rebuild(self) -> None:
-        self._forget_base()
-        raw = self._frame(self.sets)
+        raw = self._frame(self._sets.table)
         raw = raw.repartition(self._spark.sparkContext.defaultParallelism)
         self._facts = gather_facts(self._part, raw)
         # A checkpoint, not a cache: Spark looks caches up by plan, and a view of one is another
         # plan, so each run would parse every parameter set again.
         self._base = add_keys(self._part, raw, finish_facts(self._facts)).localCheckpoint()
-        self._base_ids = set(self.sets)
+        self._base_as_of = self._sets.settled_at
 
     def _combined(self) -> tuple[DataFrame, dict[str, Any]]:
         assert self._base is not None
-        frame = self._base
-        if self._removed:
-            gone = self._spark.createDataFrame(pa.table({columns.BACKEND: sorted(self._removed)}))
+        frame, removed, added = self._base, self._sets.removed(), self._sets.added()
+        if removed:
+            gone = self._spark.createDataFrame(pa.table({columns.BACKEND: removed}))
             frame = frame.join(F.broadcast(gone), on=columns.BACKEND, how="left_anti").select(
                 *frame.columns
             )
         gathered = self._facts
-        if self._added:
-            raw = self._frame(self._added)
+        if added.num_rows:
+            raw = self._frame(added)
             gathered = joined_facts(gathered, gather_facts(self._part, raw))
             frame = frame.unionByName(add_keys(self._part, raw, finish_facts(gathered)))
         return frame, finish_facts(gathered)

@@ -5,7 +5,7 @@ Makes one part's table from given sets; `parameter_table` keeps a channel's tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from tocsin.model import Parameter
 from tocsin.protocol import columns
+from tocsin.spark.channels.argument_columns import ARROW
 from tocsin.spark.channels.openings import Mask
 from tocsin.spark.channels.parts import Part
 from tocsin.spark.channels.query import PARAMETERS, PARAMETERS_MARKER
@@ -42,43 +43,25 @@ class Parameters(Struct, frozen=True):
     by_mask: dict[Mask, tuple[PartParameters, ...]]
 
 
-_ARROW = {
-    "STRING": pa.string(),
-    "BOOLEAN": pa.bool_(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-}
-"""Types whose canonical JSON value is the value; the others are text that Spark casts."""
-
-
-def parameter_frame(
-    spark: SparkSession, parameters: Iterable[Parameter], sets: Iterable[tuple[int, str]]
-) -> DataFrame:
-    """Arguments, given as JSON text, as typed columns beside BACKEND."""
-    ids, arguments = [], []
-    for backend, text in sets:
-        ids.append(backend)
-        arguments.append(msgspec.json.decode(text))
-    arrays = {columns.BACKEND: pa.array(ids, pa.int64())}
+def typed_frame(spark: SparkSession, parameters: Sequence[Parameter], table: pa.Table) -> DataFrame:
+    """Of what `argument_columns` keeps: BACKEND, and the parameters in their own types."""
     outputs = [F.col(columns.BACKEND)]
     for parameter in parameters:
-        name, kind = columns.parameter_column(parameter.name), _ARROW.get(parameter.type)
-        values = [values_by_name[parameter.name] for values_by_name in arguments]
-        if kind is None:
-            values = [str(value) for value in values]
-        arrays[name] = pa.array(values, kind or pa.string())
-        outputs.append(F.col(name) if kind else F.col(name).cast(parameter.type).alias(name))
-    return spark.createDataFrame(pa.table(arrays)).select(*outputs)
+        name = columns.parameter_column(parameter.name)
+        value = F.col(name)
+        if parameter.type not in ARROW:
+            value = value.cast(parameter.type).alias(name)
+        outputs.append(value)
+    names = [columns.BACKEND, *(columns.parameter_column(p.name) for p in parameters)]
+    return spark.createDataFrame(table.select(names)).select(*outputs)
 
 
 def typed_parameters(sets: DataFrame, parameters: Iterable[Parameter]) -> DataFrame:
-    """As `parameter_frame`, from a frame of `id` and `arguments` that Spark reads by itself."""
+    """As `typed_frame`, from a frame of `id` and `arguments` that Spark reads by itself."""
     wanted = list(parameters)
     outputs = [F.col("id").cast("bigint").alias(columns.BACKEND)]
     if wanted:
-        kinds = (parameter.type if parameter.type in _ARROW else "STRING" for parameter in wanted)
+        kinds = (parameter.type if parameter.type in ARROW else "STRING" for parameter in wanted)
         schema = ", ".join(f"`{p.name}` {kind}" for p, kind in zip(wanted, kinds, strict=True))
         sets = sets.select("id", F.from_json("arguments", schema).alias(_ARGUMENTS))
     for parameter in wanted:

@@ -74,6 +74,10 @@ class Catalog:
         """Store it; every dataset it reads must be there, so that none can vanish meanwhile."""
         return self._create(schema.channels, "channel", channel, needs=channel.reads + channel.new)
 
+    def knows_channel(self, name: str) -> bool:
+        """Whether `channel` answers without asking the database."""
+        return (schema.channels.name, name) in self._known
+
     def channel(self, name: str) -> Channel:
         return self._get(schema.channels, Channel, name)
 

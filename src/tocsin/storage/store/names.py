@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlalchemy import Connection, Table, select
 
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.storage.store import schema
+from tocsin.storage.store.subscription_rows import chunks
 
 _TABLES = {
     "dataset": schema.datasets,
@@ -24,6 +27,15 @@ def missing(kind: str, name: str) -> NotFound:
 def exists(connection: Connection, kind: str, name: str) -> bool:
     table: Table = _TABLES[kind]
     return connection.execute(select(table.c.name).where(table.c.name == name)).first() is not None
+
+
+def those_there(connection: Connection, kind: str, names: Iterable[str]) -> set[str]:
+    """Of these names."""
+    table: Table = _TABLES[kind]
+    there: set[str] = set()
+    for chunk in chunks(list(names)):
+        there.update(connection.scalars(select(table.c.name).where(table.c.name.in_(chunk))))
+    return there
 
 
 def require(connection: Connection, kind: str, name: str) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     bindparam,
     delete,
+    exists,
     insert,
     literal_column,
     null,
@@ -58,7 +59,9 @@ def _question(*, of_all: bool) -> CompoundSelect[Any]:
     )
     sequence = select(literal_column(str(_SEQUENCE)), _counters.c.value, null(), null())
     known = select(literal_column(str(_IS_KNOWN)), null(), _brokers.c.name, null())
-    grown = heads.where(_backend.c.sequence > since, _backend.c.id.in_(here))
+    # One by one: what is new is little, and what is here may be a million.
+    is_here = exists().where(_frontend.c.backend == _backend.c.id, _frontend.c.broker == broker)
+    grown = heads.where(_backend.c.sequence > since, is_here)
     return union_all(
         *([grown] if of_all else []),
         # A subscription that arrived meanwhile may bring a head that the broker has never heard.

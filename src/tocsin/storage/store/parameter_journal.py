@@ -6,9 +6,10 @@ with the whole table. Knows no database.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from threading import Lock
 
-from tocsin.model import Arguments
+from tocsin.model import Arguments, BackendSubscription
 
 ParameterChanges = tuple[int, list[tuple[int, Arguments]], list[int]]
 """The version now, the backend subscriptions added, and the ids of those removed."""
@@ -31,6 +32,11 @@ class ParameterJournal:
             changes.append((version, backend, added))
             while len(changes) > self._capacity:
                 self._forgotten[channel] = changes.popleft()[0]
+
+    def record_new(self, version: int, backends: Iterable[BackendSubscription]) -> None:
+        """Note that these came."""
+        for backend in backends:
+            self.record(backend.channel, version, backend.id, backend.arguments)
 
     def version(self, channel: str) -> int:
         with self._lock:

@@ -75,38 +75,9 @@ class Quotas:
         if write.connection.execute(delete(_quotas).where(_quotas.c.role == role)).rowcount:
             self._change(write)
 
-    def require_room(
-        self,
-        connection: Connection,
-        shown: Credentials | None,
-        wanted: Mapping[str, Mapping[str, int]],
-    ) -> None:
-        """Raise unless all that is `wanted` has room: by subscriber, new subscriptions to each
-        channel."""
-        if shown is None:
-            self._refuse_unknown()
-            return
-        if shown.admin:
-            return
-        most = self.sizes.of("subscriptions", shown.roles)
-        most_sets = self.sizes.of("parameter_sets", shown.roles)
-        if most is None and most_sets is None:
-            return
-        for subscriber, by_channel in wanted.items():
-            used = _used(connection, subscriber)
-            _require("subscriptions", subscriber, used.total(), sum(by_channel.values()), most)
-            for channel, count in by_channel.items():
-                whose = f"{subscriber} in {channel}"
-                _require("parameter_sets", whose, used[channel], count, most_sets)
-
-    def _refuse_unknown(self) -> None:
-        """Where roles decide, a broker must say who asks."""
-        if any(name in _COUNTED for name, _ in self.sizes.by_role):
-            raise Forbidden(
-                "subscriptions have quotas here, and the broker does not say who asks",
-                field="role",
-                hint="upgrade the broker",
-            )
+    def room(self, connection: Connection) -> Room:
+        """For what a transaction makes."""
+        return Room(connection, self.sizes)
 
     def _change(self, write: Write) -> None:
         sizes = _sizes(write.connection)
@@ -118,6 +89,49 @@ class Quotas:
     @reads
     def _read(self, connection: Connection) -> Sizes:
         return _sizes(connection)
+
+
+class Room:
+    """What there is room for, while subscriptions are made in one transaction."""
+
+    def __init__(self, connection: Connection, sizes: Sizes) -> None:
+        self._connection = connection
+        self._sizes = sizes
+        self._stored: dict[str, Counter[str]] = {}  # by subscriber: to each channel
+        self._taken: dict[str, Counter[str]] = {}
+
+    def take(self, shown: Credentials | None, wanted: Mapping[str, Counter[str]]) -> None:
+        """Raise unless all that is `wanted` has room: by subscriber, new subscriptions to each
+        channel. What has room is counted from then on."""
+        if shown is None:
+            self._refuse_unknown()
+        elif not shown.admin:
+            self._require(shown, wanted)
+        for subscriber, by_channel in wanted.items():
+            self._taken.setdefault(subscriber, Counter()).update(by_channel)
+
+    def _require(self, shown: Credentials, wanted: Mapping[str, Counter[str]]) -> None:
+        most = self._sizes.of("subscriptions", shown.roles)
+        most_sets = self._sizes.of("parameter_sets", shown.roles)
+        if most is None and most_sets is None:
+            return
+        for subscriber, by_channel in wanted.items():
+            if subscriber not in self._stored:
+                self._stored[subscriber] = _used(self._connection, subscriber)
+            used = self._stored[subscriber] + self._taken.get(subscriber, Counter())
+            _require("subscriptions", subscriber, used.total(), by_channel.total(), most)
+            for channel, count in by_channel.items():
+                whose = f"{subscriber} in {channel}"
+                _require("parameter_sets", whose, used[channel], count, most_sets)
+
+    def _refuse_unknown(self) -> None:
+        """Where roles decide, a broker must say who asks."""
+        if any(name in _COUNTED for name, _ in self._sizes.by_role):
+            raise Forbidden(
+                "subscriptions have quotas here, and the broker does not say who asks",
+                field="role",
+                hint="upgrade the broker",
+            )
 
 
 def _require(name: QuotaName, whose: str, used: int, more: int, most: int | None) -> None:

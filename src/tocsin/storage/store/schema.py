@@ -30,7 +30,7 @@ from sqlalchemy.types import TypeEngine
 
 from tocsin.errors import InvalidInput
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 NAME_CHARACTERS = 190  # two names, or a name and a path, must fit an index of MariaDB (3072 bytes)
 PATH_CHARACTERS = 500
@@ -200,6 +200,7 @@ frontend_subscriptions = _table(
     Column("credentials", LongText, nullable=True),
     UniqueConstraint("subscriber", "backend", name="frontend_once"),
     Index("frontend_by_broker", "broker", "sequence"),
+    Index("frontend_by_number", "broker", "id"),  # a page of a broker costs the same anywhere
     Index("frontend_by_backend", "backend", "broker"),
 )
 

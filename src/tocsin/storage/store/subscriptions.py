@@ -6,29 +6,35 @@ Knows nothing of runs, matching or delivery.
 
 from __future__ import annotations
 
-import secrets
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, delete, func, select, tuple_, update
+from sqlalchemy import Connection, delete, func, select, update
 
+from tocsin.errors import TocsinError
 from tocsin.model import (
     ANY,
     Arguments,
     BackendSubscription,
     Beginning,
     Subscription,
-    filtered_dataset,
 )
-from tocsin.storage.store import markers, news, progress, schema
+from tocsin.storage.store import markers, news, schema
 from tocsin.storage.store.database import Database, Write, current_sequence, reads, writes
 from tocsin.storage.store.grants import Credentials, Grants, needed_for
-from tocsin.storage.store.names import refuse_unstorable, require
+from tocsin.storage.store.names import require
 from tocsin.storage.store.news import News
 from tocsin.storage.store.parameter_journal import ParameterChanges, ParameterJournal
 from tocsin.storage.store.quotas import Quotas
+from tocsin.storage.store.subscribing import (
+    Asked,
+    Made,
+    Making,
+    Wish,
+    move,
+    note_credentials,
+)
 from tocsin.storage.store.subscription_rows import (
     backend_hash,
     backends_with,
@@ -40,12 +46,6 @@ from tocsin.storage.store.subscription_rows import (
 
 _backend = schema.backend_subscriptions
 _frontend = schema.frontend_subscriptions
-_BACKEND_COLUMNS = (
-    "id", "channel", "arguments", "hash", "epoch", "head", "floor", "sequence", "since",
-)  # fmt: skip
-_FRONTEND_COLUMNS = (
-    "id", "subscriber", "broker", "backend", "marker", "sequence", "credentials",
-)  # fmt: skip
 
 
 class Page(NamedTuple):
@@ -57,21 +57,9 @@ class Page(NamedTuple):
     upto: int | None
 
 
+SETS_AT_ONCE = 10_000
+
 _NOWHERE: Mapping[str, int] = {}
-
-
-class Wish(NamedTuple):
-    """Arguments come in canonical form (every parameter, values of its type). A new subscription
-    begins behind `marker`, or without one at the head. A new backend subscription counts records of
-    its channel's one NEW dataset from `since` on, or from where the channel stands if it is past
-    that: somebody published while this subscription was made."""
-
-    subscriber: str
-    channel: str
-    arguments: Arguments
-    broker: str | None = None
-    marker: int | None = None
-    since: int = 0
 
 
 class Subscriptions:
@@ -95,62 +83,24 @@ class Subscriptions:
         wish = Wish(subscriber, channel, arguments, broker, marker, since)
         return self.subscribe_all([wish], shown)[0]
 
+    def subscribe_all(self, wanted: Sequence[Wish], shown: Credentials | None = None) -> Made:
+        """`subscribe_together` for one caller."""
+        (made,) = self.subscribe_together([Asked(wanted, shown)])
+        if isinstance(made, TocsinError):
+            raise made
+        return made
+
     @writes
-    def subscribe_all(
-        self,
-        write: Write,
-        wanted: Sequence[Wish],
-        shown: Credentials | None = None,
-    ) -> list[tuple[Subscription, bool]]:
-        """The subscribers' one subscription to each of these parameter sets, and whether its
-        backend is new: all of them are made, or none.
-
-        A repeat gives the same subscription where it is: it is put on the broker only if it was on
-        none. A repeat may be late, and must not tear a subscriber apart that has moved since. What
-        the subscriber has `shown` decides, in the order of grants, revocations and quotas, whether
-        they may, and whether there is room; nobody is refused what they have already.
-        """
-        if shown is not None:
-            for channel in dict.fromkeys(wish.channel for wish in wanted):
-                self._grants.rights.require(shown, *needed_for(channel))
-        for wish in wanted:
-            refuse_unstorable(wish.subscriber, "subscriber")
-        for broker in dict.fromkeys(wish.broker for wish in wanted):
-            if broker is not None:
-                require(write.connection, "broker", broker)
-        wishes: dict[str, Wish] = {}
-        hashes = []
-        for wish in wanted:
-            hashes.append(backend_hash(wish.channel, canonical(wish.arguments)))
-            wishes.setdefault(hashes[-1], wish)
-        backends = backends_with(write.connection, list(wishes))
-        new = {hash_: wish for hash_, wish in wishes.items() if hash_ not in backends}
-        backends |= self._create_backends(write, new)
-        pairs: dict[tuple[str, int], Wish] = {}
-        for wish, hash_ in zip(wanted, hashes, strict=True):
-            pair = (wish.subscriber, backends[hash_].id)
-            if pair not in pairs or pairs[pair].broker is None:
-                pairs[pair] = wish
-        subscriptions = self._frontends(write, pairs, backends, shown)
-        return [
-            (subscriptions[wish.subscriber, backends[hash_].id], new.pop(hash_, None) is not None)
-            for wish, hash_ in zip(wanted, hashes, strict=True)
-        ]
-
-    def _frontends(
-        self,
-        write: Write,
-        pairs: dict[tuple[str, int], Wish],
-        backends: dict[str, BackendSubscription],
-        shown: Credentials | None,
-    ) -> dict[tuple[str, int], Subscription]:
-        """The subscriptions of (subscriber, backend), as they are or else made anew."""
-        subscriptions = _known(write, pairs, shown)
-        new = {pair: wish for pair, wish in pairs.items() if pair not in subscriptions}
+    def subscribe_together(self, write: Write, asked: Sequence[Asked]) -> list[Made | TocsinError]:
+        """What each of several callers asks for is made, all of it or, as the error says, none:
+        see `Making.make`."""
+        new: list[BackendSubscription] = []
+        room = self._quotas.room(write.connection)
+        outcomes = Making(write, self._grants.rights, room, new.append).make(asked)
         if new:
-            self._quotas.require_room(write.connection, shown, _counted(new.values()))
-            subscriptions |= _create(write, new, backends, shown)
-        return subscriptions
+            version = write.sequence()
+            write.after_commit.append(lambda: self._journal.record_new(version, new))
+        return outcomes
 
     @writes
     def unsubscribe(self, write: Write, number: int, subscriber: str | None = None) -> Subscription:
@@ -201,11 +151,11 @@ class Subscriptions:
         require(write.connection, "broker", broker)
         owned = subscriptions_where(write.connection, _frontend.c.subscriber == subscriber)
         if shown is None:
-            return _move(write, owned, broker)
+            return move(write, owned, broker)
         allowed, refused = self._part(owned, shown)
         _put_aside(write, refused)
-        _note_credentials(write, allowed, shown)
-        return _move(write, allowed, broker)
+        note_credentials(write, allowed, shown)
+        return move(write, allowed, broker)
 
     def _part(
         self, subscriptions: Sequence[Subscription], shown: Credentials
@@ -221,7 +171,7 @@ class Subscriptions:
     @writes
     def move(self, write: Write, number: int, broker: str) -> Subscription:
         require(write.connection, "broker", broker)
-        return _move(write, [subscription(write.connection, number)], broker)[0]
+        return move(write, [subscription(write.connection, number)], broker)[0]
 
     @reads
     def get(self, connection: Connection, number: int) -> Subscription:
@@ -323,10 +273,11 @@ class Subscriptions:
         return backend.head if position is None else int(position) - 1
 
     @reads
-    def knows(self, connection: Connection, channel: str, arguments: Arguments) -> bool:
-        """Whether such a backend subscription exists."""
-        hash_ = backend_hash(channel, canonical(arguments))
-        return bool(backends_with(connection, [hash_]))
+    def known(self, connection: Connection, channel: str, sets: Sequence[Arguments]) -> list[bool]:
+        """Whether there are such backend subscriptions."""
+        hashes = [backend_hash(channel, canonical(arguments)) for arguments in sets]
+        there = backends_with(connection, hashes)
+        return [hash_ in there for hash_ in hashes]
 
     @reads
     def open_sets(self, connection: Connection, channel: str) -> list[Arguments]:
@@ -335,20 +286,34 @@ class Subscriptions:
         query = select(_backend.c.arguments).where(_backend.c.channel == channel, leaves_open)
         return [msgspec.json.decode(text, type=dict) for text in connection.scalars(query)]
 
-    @reads
-    def parameter_sets(self, connection: Connection, channel: str) -> list[tuple[int, Arguments]]:
-        """Every backend subscription of the channel with its arguments, but those set aside.
+    def parameter_sets(self, channel: str) -> Iterator[tuple[int, Arguments]]:
+        """Every backend subscription of the channel with its arguments, but those set aside, by
+        their numbers. They are read as they are asked for: there may be a million.
 
         To follow changes, ask `parameter_version` first: `parameter_changes` then
         repeats what happened in between, which does no harm.
         """
+        decode, after = msgspec.json.Decoder(dict).decode, 0
+        while rows := self._sets_after(channel, after):
+            for number, text in rows:
+                yield number, decode(text)
+            after = rows[-1][0]
+
+    @reads
+    def _sets_after(
+        self, connection: Connection, channel: str, number: int
+    ) -> list[tuple[int, str]]:
         rows = connection.execute(
             select(_backend.c.id, _backend.c.arguments)
-            .where(_backend.c.channel == channel, _backend.c.failure.is_(None))
+            .where(
+                _backend.c.channel == channel,
+                _backend.c.id > number,
+                _backend.c.failure.is_(None),
+            )
             .order_by(_backend.c.id)
-        ).all()
-        decode = msgspec.json.Decoder(dict).decode
-        return [(number, decode(text)) for number, text in rows]
+            .limit(SETS_AT_ONCE)
+        )
+        return [(number, text) for number, text in rows]
 
     @reads
     def starting_after(self, connection: Connection, channel: str, position: int) -> dict[int, int]:
@@ -381,7 +346,7 @@ class Subscriptions:
             write.connection.execute(
                 update(_backend).where(_backend.c.id == backend).values(failure=reason)
             )
-            self._journal_later(write, channel, backend, None)
+            self._gone_later(write, channel, backend)
 
     @reads
     def failures(self, connection: Connection, channel: str) -> dict[int, str]:
@@ -406,63 +371,14 @@ class Subscriptions:
         """(version, added, removed) after that version; None: read `parameter_sets` again."""
         return self._journal.since(channel, since_version)
 
-    def _create_backends(
-        self, write: Write, wishes: dict[str, Wish]
-    ) -> dict[str, BackendSubscription]:
-        """New backend subscriptions by hash."""
-        if not wishes:
-            return {}
-        channels = dict.fromkeys(wish.channel for wish in wishes.values())
-        for channel in channels:
-            require(write.connection, "channel", channel)
-        passed = _passed(write.connection, channels)
-        backends = {}
-        rows: list[tuple[Any, ...]] = []
-        ids = write.take_ids("backend", len(wishes))
-        for number, (hash_, wish) in zip(ids, wishes.items(), strict=True):
-            channel, text = wish.channel, canonical(wish.arguments)
-            backend = BackendSubscription(
-                number,
-                channel,
-                msgspec.json.decode(text),
-                secrets.token_hex(8),
-                since=max(wish.since, passed[channel]),
-            )
-            backends[hash_] = backend
-            epoch, start = backend.epoch, backend.since
-            rows.append((number, channel, text, hash_, epoch, 0, 0, write.sequence(), start))
-            self._journal_later(write, channel, number, backend.arguments)
-        write.insert_many(_backend, _BACKEND_COLUMNS, rows)
-        return backends
-
     def _remove_backend(self, write: Write, channel: str, number: int) -> None:
         write.connection.execute(delete(schema.results).where(schema.results.c.backend == number))
         write.connection.execute(delete(_backend).where(_backend.c.id == number))
-        self._journal_later(write, channel, number, None)
+        self._gone_later(write, channel, number)
 
-    def _journal_later(
-        self, write: Write, channel: str, number: int, added: Arguments | None
-    ) -> None:
+    def _gone_later(self, write: Write, channel: str, number: int) -> None:
         version = write.sequence()
-        write.after_commit.append(lambda: self._journal.record(channel, version, number, added))
-
-
-def _passed(connection: Connection, channels: Iterable[str]) -> dict[str, int]:
-    """Up to where channels have looked at the one NEW dataset that they have."""
-    ends_by_channel = {}
-    for channel in channels:
-        stands = progress.read(connection, channel)
-        ends = [] if stands is None else list(stands.ends.values())
-        ends_by_channel[channel] = ends[0] if len(ends) == 1 else 0
-    return ends_by_channel
-
-
-def _move(write: Write, subscriptions: list[Subscription], broker: str) -> list[Subscription]:
-    moving = [subscription for subscription in subscriptions if subscription.broker != broker]
-    if moving:
-        news.detach(write, moving)
-        news.arrive(write, moving, broker)
-    return [msgspec.structs.replace(subscription, broker=broker) for subscription in subscriptions]
+        write.after_commit.append(lambda: self._journal.record(channel, version, number, None))
 
 
 def _put_aside(write: Write, refused: Sequence[Subscription]) -> None:
@@ -472,69 +388,3 @@ def _put_aside(write: Write, refused: Sequence[Subscription]) -> None:
     for chunk in chunks([frontend.id for frontend in served]):
         nowhere = update(_frontend).where(_frontend.c.id.in_(chunk)).values(broker=None)
         write.connection.execute(nowhere)
-
-
-def _note_credentials(
-    write: Write, subscriptions: Sequence[Subscription], shown: Credentials
-) -> None:
-    """Remember what their subscriber showed last."""
-    stored, column = shown.stored(), _frontend.c.credentials
-    for chunk in chunks([frontend.id for frontend in subscriptions]):
-        changed = _frontend.c.id.in_(chunk) & (column.is_(None) | (column != stored))
-        write.connection.execute(update(_frontend).where(changed).values(credentials=stored))
-
-
-def _counted(wishes: Iterable[Wish]) -> dict[str, Counter[str]]:
-    """How many there are, by subscriber and channel."""
-    counts: dict[str, Counter[str]] = {}
-    for wish in wishes:
-        counts.setdefault(wish.subscriber, Counter())[wish.channel] += 1
-    return counts
-
-
-def _known(
-    write: Write, pairs: dict[tuple[str, int], Wish], shown: Credentials | None
-) -> dict[tuple[str, int], Subscription]:
-    """Those of (subscriber, backend) that are there, put on a broker if they were on none."""
-    subscriptions = {}
-    for chunk in chunks(list(pairs)):
-        once = tuple_(_frontend.c.subscriber, _frontend.c.backend).in_(chunk)
-        for known in subscriptions_where(write.connection, once):
-            subscriptions[known.subscriber, known.backend.id] = known
-    for pair, known in subscriptions.items():
-        broker = pairs[pair].broker
-        if known.broker is None and broker is not None:
-            (subscriptions[pair],) = _move(write, [known], broker)
-    if shown is not None:
-        _note_credentials(write, list(subscriptions.values()), shown)
-    return subscriptions
-
-
-def _create(
-    write: Write,
-    new: dict[tuple[str, int], Wish],
-    backends: dict[str, BackendSubscription],
-    shown: Credentials | None,
-) -> dict[tuple[str, int], Subscription]:
-    credentials = None if shown is None else shown.stored()
-    by_id = {backend.id: backend for backend in backends.values()}
-    subscriptions = {}
-    rows: list[tuple[Any, ...]] = []
-    numbers = write.take_ids("frontend", len(new))
-    for number, ((subscriber, backend), wish) in zip(numbers, new.items(), strict=True):
-        its, broker = by_id[backend], wish.broker
-        begin = _begin(its, wish.marker)
-        sequence = write.sequence()
-        rows.append((number, subscriber, broker, backend, begin, sequence, credentials))
-        subscriptions[subscriber, backend] = Subscription(number, subscriber, broker, its, begin)
-    write.insert_many(_frontend, _FRONTEND_COLUMNS, rows)
-    return subscriptions
-
-
-def _begin(backend: BackendSubscription, marker: int | None) -> int:
-    """A marker never passes the head; that of a filter is the end of a log, which others know."""
-    if marker is None:
-        return backend.head
-    if filtered_dataset(backend.channel) is not None:
-        return marker
-    return max(backend.floor, min(marker, backend.head))

@@ -275,8 +275,16 @@ _QUOTAS_6 = Table(
 )
 
 
+def _to_7(connection: Connection, dialect: Dialect) -> None:
+    """A broker's subscriptions are read by pages."""
+    indexes = inspect(connection).get_indexes("frontend_subscriptions")
+    if "frontend_by_number" not in {index["name"] for index in indexes}:
+        on = "CREATE INDEX frontend_by_number ON frontend_subscriptions (broker, id)"
+        connection.execute(text(on))
+
+
 Step = Callable[[Connection, Dialect], None]
 
-STEPS: dict[int, Step] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6}
+STEPS: dict[int, Step] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6, 6: _to_7}
 """From which version → how to reach the next. A step names tables and columns as they were then:
 `schema` moves on."""
