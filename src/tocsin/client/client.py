@@ -40,6 +40,8 @@ class Subscription:
     is true.
     """
 
+    __slots__ = ("_auto", "_closed", "_connection", "_last", "_listener")
+
     def __init__(self, connection: Connection, listener: Listener, ack: Acknowledge) -> None:
         self._connection = connection
         self._listener = listener
@@ -49,8 +51,7 @@ class Subscription:
 
     @property
     def id(self) -> int:
-        assert self._listener.feed.info is not None
-        return self._listener.feed.info.subscription
+        return self._listener.feed.subscription
 
     @property
     def channel(self) -> str:
@@ -78,31 +79,28 @@ class Subscription:
     async def __anext__(self) -> Result:
         self._acknowledge_last()
         while not self._closed:
-            result = self._listener.feed.take()
+            result = self._connection.take(self._listener)
             if result is not None:
                 self._last = result
-                self._connection.wake()
                 return result
             if self._listener.ended:
                 break
             if self._listener.error is not None:
                 raise self._listener.error
-            self._listener.changed.clear()
-            await self._listener.changed.wait()
+            await self._listener.changed()
         raise StopAsyncIteration
 
     def ack(self, result: Result) -> None:
         """Acknowledge this result and all before it (for `ack="manual"`)."""
-        self._listener.feed.acknowledge(result)
-        self._connection.wake()
+        self._connection.acknowledge(self._listener, result)
 
     async def settle(self) -> None:
         """Wait until every acknowledgement so far is durable, or nobody wants it any more."""
+        self._connection.hasten()
         while not self._listener.feed.settled and not self._listener.ended:
             if self._listener.error is not None:
                 raise self._listener.error
-            self._listener.changed.clear()
-            await self._listener.changed.wait()
+            await self._listener.changed()
 
     async def unsubscribe(self) -> None:
         """End the subscription for good."""
@@ -136,7 +134,7 @@ class Subscription:
 
     def _end(self) -> None:
         self._closed = True
-        self._listener.changed.set()
+        self._listener.wake()
 
 
 class Client:
@@ -146,9 +144,10 @@ class Client:
     Reconnects by itself, to another broker if need be; with a coordinator it follows when the
     subscriber is moved to another broker, by a statement or by connecting there. `token` may be a
     function that gives a fresh token. `prefetch` bounds how many results of a subscription wait
-    for the application. `inline` lets the broker send results along with the signal, which saves
-    a round trip. `authority` is a PEM file with the authorities whose certificates are trusted;
-    without it TOCSIN_AUTHORITY names one, or those of the machine are.
+    for the application. The broker sends results as they come to an application that keeps up;
+    with `inline=False` it only signals them, and each is asked for. `authority` is a PEM file with
+    the authorities whose certificates are trusted; without it TOCSIN_AUTHORITY names one, or those
+    of the machine are.
     """
 
     def __init__(
