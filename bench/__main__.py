@@ -16,6 +16,7 @@ BENCHES = {
     "log": "group commit of the publication log",
     "store": "results and parameter sets written in bulk on each database",
     "fanout": "WebSocket fan-out per core",
+    "clients": "one client with very many subscriptions",
     "matching": "matching records with parameter sets",
     "latency": "from publish to subscriber, end to end",
     "real_time": "real-time mode beside micro-batches and the embedded profile",

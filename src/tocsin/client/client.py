@@ -97,6 +97,7 @@ class Subscription:
     async def settle(self) -> None:
         """Wait until every acknowledgement so far is durable, or nobody wants it any more."""
         self._connection.hasten()
+        self._listener.settling = True
         while not self._listener.feed.settled and not self._listener.ended:
             if self._listener.error is not None:
                 raise self._listener.error

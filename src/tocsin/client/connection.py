@@ -47,7 +47,7 @@ log = logging.getLogger("tocsin.client")
 T = TypeVar("T")
 
 SETTLE_S = 2.0  # how long closing waits for the last acknowledgements
-GATHER_S = 0.005  # how long acknowledgements wait for others
+GATHER_S = 0.02  # how long acknowledgements wait for others; brokers gather longer than that
 MOST_TOGETHER = 256  # in one frame: a broker takes frames of 64 KiB
 STEADY_S = 5.0  # a connection that held so long was a good one: the next failure starts small
 
@@ -75,7 +75,10 @@ Find = Callable[[str], Awaitable[Address | None]]
 class Listener:
     """What the application waits on for one subscription: a feed and a wake-up call."""
 
-    __slots__ = ("_waiting", "arguments", "beginning", "channel", "ended", "error", "feed")
+    __slots__ = (
+        *("_waiting", "arguments", "beginning", "channel", "ended", "error", "feed"),
+        "settling",
+    )
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class Listener:
         self.feed = Feed(prefetch)
         self.ended = False  # for good, by whomever
         self.error: TocsinError | None = None
+        self.settling = False  # somebody waits for a confirmation, not for results alone
         self._waiting: list[asyncio.Future[None]] | None = None  # an Event weighs a kilobyte
 
     def wake(self) -> None:
@@ -501,8 +505,9 @@ class Connection:
 
     def _confirmed(self, subscription: int, epoch: str, position: int) -> None:
         feed = self._feeds.confirmed(subscription, epoch, position)
-        if feed is not None and feed.settled:
-            self._listeners[subscription].wake()
+        listener = self._listeners.get(subscription)
+        if feed is not None and listener is not None and listener.settling and feed.settled:
+            listener.wake()
 
     def _wake_listener(self, feed: Feed) -> None:
         listener = self._listeners.get(feed.subscription)
