@@ -19,6 +19,7 @@ BENCHES = {
     "forward": "from a run's rows to a broker's cache, forward and fetched back",
     "subscribing": "subscriptions made one by one and in lists, their weight, and a restart",
     "fanout": "WebSocket fan-out per core",
+    "clients": "one client with very many subscriptions",
     "matching": "matching records with parameter sets",
     "latency": "from publish to subscriber, end to end",
     "sustain": "how much is sustained, beside a plain Spark job",

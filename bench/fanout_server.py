@@ -32,7 +32,7 @@ class _Welcome:
     def opened(self, connection: Socket) -> None:
         connection.go_on()
 
-    def received(self, connection: Socket, request: frames.Request) -> None:
+    def received(self, connection: Socket, request: frames.SingleRequest) -> None:
         pass
 
     def gone(self, connection: Socket) -> None:

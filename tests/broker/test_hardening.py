@@ -201,6 +201,7 @@ async def test_an_expired_token_closes_the_connection_with_4401(world: World) ->
         ("?token=nonsense", 401, "unauthenticated"),
         ("?token={publisher}", 403, "forbidden"),
         ("?token={subscriber}&inline=7", 400, "invalid_input"),
+        ("?token={subscriber}&batch=x", 400, "invalid_input"),
     ],
 )
 async def test_a_bad_upgrade_is_refused_with_the_reason(

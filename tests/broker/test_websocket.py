@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from broker.world import World, until
+from tocsin.protocol import client as frames
 
 FLOOD = {"type": "flood"}
 
@@ -73,6 +76,50 @@ async def test_inline_results_come_without_asking(world: World) -> None:
     assert "subscription" not in answer
     assert (answer["backend"], answer["after"], answer["upto"]) == (made["backend"], 0, 1)
     assert answer["results"][0]["value"] == {"n": 1}
+
+
+async def test_what_one_turn_brings_to_a_client_that_wants_batches_is_one_frame(
+    world: World,
+) -> None:
+    world.cluster.push = True
+    broker = await world.broker()
+    alice = await world.socket(broker, "alice", inline=1, query="&batch=1")
+    bob = await world.socket(broker, "bob", inline=1)
+    assert alice.welcome["batch"] is True
+    assert "batch" not in bob.welcome
+    made = [await who.subscribe(type=kind) for kind in ("flood", "fire") for who in (alice, bob)]
+    world.cluster.produce_together("floods", [FLOOD, {"type": "fire"}], {"n": 1})
+    batch = await alice.next()
+    assert batch["op"] == "batch"
+    single = [await bob.next(), await bob.next()]
+    assert batch["frames"] == single
+    assert [frame["backend"] for frame in single] == [made[0]["backend"], made[2]["backend"]]
+    assert frames.decode_answer(msgspec.json.encode(batch)) == frames.Batch(
+        [frames.decode_answer(msgspec.json.encode(frame)) for frame in single]
+    )
+
+
+async def test_many_acknowledgements_and_gets_share_a_frame(world: World) -> None:
+    alice = await world.socket(await world.broker(), "alice", query="&batch=1")
+    made = [await alice.subscribe(type=kind) for kind in ("flood", "fire")]
+    for kind in ("flood", "fire"):
+        world.cluster.produce("floods", {"type": kind}, [{"n": 1}])
+        await alice.until("signal")
+    markers = [
+        {"subscription": one["subscription"], "epoch": one["epoch"], "position": 1} for one in made
+    ]
+    gets = [
+        {"op": "get", "ref": n, "subscription": one["subscription"]} for n, one in enumerate(made)
+    ]
+    await alice.send(op="get_many", gets=gets)
+    batch = await alice.until("batch")
+    assert [(each["op"], each["ref"]) for each in batch["frames"]] == [
+        ("results", 0),
+        ("results", 1),
+    ]
+    await alice.send(op="ack_many", markers=markers)
+    assert (await alice.until("acked_many"))["markers"] == markers
+    assert [frontend.marker for frontend in world.cluster.frontends.values()] == [1, 1]
 
 
 async def test_pushed_results_are_served_without_a_fetch(world: World) -> None:

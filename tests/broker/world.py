@@ -120,9 +120,10 @@ class World:
         inline: int = 0,
         expires_s: float = 600,
         small: bool = False,
+        query: str = "",
     ) -> Wire:
         """A raw connection, past its welcome. `small`: it holds few bytes that nobody reads."""
-        url = f"{broker.ws_url}?token={token(subject, expires_s=expires_s)}&inline={inline}"
+        url = f"{broker.ws_url}?token={token(subject, expires_s=expires_s)}&inline={inline}{query}"
         options: dict[str, Any] = {"ssl": tls()} if url.startswith("wss:") else {}
         if small:
             made = small_socket(broker.ws_url)

@@ -11,6 +11,7 @@ from tocsin.broker.machine import markers
 from tocsin.broker.machine.core import BrokerCore
 from tocsin.broker.machine.effects import (
     Acked,
+    AckedMany,
     Answer,
     Effect,
     Fail,
@@ -32,6 +33,42 @@ def test_an_acknowledgement_is_confirmed_only_when_it_is_durable() -> None:
     assert bench.core.tick(3.1) == []
     assert bench.core.markers_stored(()) == [Acked(5, "A", 3, [1], [Q])]
     assert bench.ack(2) == [Acked(5, "A", 3, [1], [])]  # never goes back
+
+
+def test_what_is_acknowledged_together_is_confirmed_together() -> None:
+    bench = Bench()
+    bench.core.subscribed(subscription(6, backend=8, head=4), bench.core.query_token, 1.0)
+    bench.grow(1, 3)
+    together = [Marker(5, "A", 2), Marker(6, "A", 4), Marker(5, "A", 3), Marker(6, "old", 9)]
+    assert bench.core.ack_many("alice", together, 2.0, 1) == [AckedMany(1, [Marker(6, "A", 0)])]
+    stored = [Marker(5, "A", 3), Marker(6, "A", 4)]
+    assert bench.core.tick(3.0) == [StoreMarkers(stored)]
+    assert bench.core.markers_stored(()) == [AckedMany(1, stored)]
+    assert bench.core.ack_many("alice", together[:2], 3.5, 1) == [AckedMany(1, stored)]
+
+
+def test_of_what_is_acknowledged_together_each_is_refused_by_itself() -> None:
+    bench = Bench()
+    bench.grow(1, 3)
+    given = [Marker(77, "A", 1), Marker(5, "A", 3)]
+    refusal = only(bench.core.ack_many("alice", given, 2.0, 1), NotAcked)
+    assert (refusal.subscription, refusal.connections) == (77, [1])
+    bench.core.tick(3.0)
+    late = [Marker(5, "A", 3)]
+    assert bench.core.ack_many("mallory", late, 3.0, 2)[0].subscription == 5  # type: ignore[union-attr]
+    (refusal,) = bench.core.markers_stored([5])  # type: ignore[assignment]
+    assert (refusal.subscription, refusal.connections) == (5, [1])
+
+
+def test_who_acknowledged_more_meanwhile_goes_on_waiting_for_it() -> None:
+    bench = Bench()
+    bench.grow(1, 3)
+    bench.core.ack_many("alice", [Marker(5, "A", 1)], 2.0, 1)
+    bench.core.tick(3.0)
+    bench.core.ack_many("alice", [Marker(5, "A", 2)], 3.0, 1)
+    assert bench.core.markers_stored(()) == [AckedMany(1, [Marker(5, "A", 1)])]
+    bench.core.tick(4.0)
+    assert bench.core.markers_stored(()) == [AckedMany(1, [Marker(5, "A", 2)])]
 
 
 def test_markers_that_could_not_be_stored_are_stored_again_with_newer_ones() -> None:

@@ -154,7 +154,7 @@ async def test_a_slow_application_bounds_what_is_prefetched(world: World) -> Non
     for n in range(30):
         world.cluster.produce("floods", FLOOD, [{"n": n}])
     first = await take(floods, 1)
-    assert len(floods._listener.feed._buffer) <= 4
+    assert floods._listener.feed.buffered <= 4
     rest = await take(floods, 29)
     assert [r.value["n"] for r in first + rest] == list(range(30))
 

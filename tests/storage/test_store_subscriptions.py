@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import Engine, event
 
 from tocsin.errors import InvalidInput, NotFound
 from tocsin.model import Beginning, Dataset
@@ -260,6 +261,30 @@ def test_markers_of_another_epoch_or_of_nobody_are_reported_once_and_ignored(cit
     assert city.subscriptions.put_markers(wanted) == [77, made.id]
     assert city.subscriptions.get(made.id).marker == 0
     assert city.subscriptions.get(other.id).marker == 6
+
+
+def test_markers_that_move_equally_far_are_one_statement_wherever_they_stand(city: Store) -> None:
+    made = [
+        city.subscriptions.subscribe("alice", "by_type", {"n": n}, "north")[0] for n in range(6)
+    ]
+    for n, one in enumerate(made):
+        results(city, one.backend.id, n + 1, run=f"run-{n}")
+        city.subscriptions.put_markers([(one.id, one.backend.epoch, n)])
+    updates = []
+
+    def count(_: object, __: object, statement: str, *___: object) -> None:
+        if statement.startswith("UPDATE frontend_subscriptions"):
+            updates.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        wanted = [(one.id, one.backend.epoch, n + 1) for n, one in enumerate(made)]
+        assert city.subscriptions.put_markers(wanted) == []
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
+    assert len(updates) == 1
+    markers = [city.subscriptions.get(one.id).marker for one in made]
+    assert markers == [n + 1 for n in range(6)]
 
 
 def test_more_markers_than_one_statement_may_carry(city: Store) -> None:

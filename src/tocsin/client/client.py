@@ -42,6 +42,8 @@ class Subscription:
     is true.
     """
 
+    __slots__ = ("_auto", "_closed", "_connection", "_last", "_listener")
+
     def __init__(self, connection: Connection, listener: Listener, ack: Acknowledge) -> None:
         self._connection = connection
         self._listener = listener
@@ -51,8 +53,7 @@ class Subscription:
 
     @property
     def id(self) -> int:
-        assert self._listener.feed.info is not None
-        return self._listener.feed.info.subscription
+        return self._listener.feed.subscription
 
     @property
     def channel(self) -> str:
@@ -93,30 +94,26 @@ class Subscription:
                 break
             if self._listener.error is not None:
                 raise self._listener.error
-            self._listener.changed.clear()
-            await self._listener.changed.wait()
+            await self._listener.changed()
         raise StopAsyncIteration
 
     def take(self) -> Result | None:
         """The next result if there is one now, as a `SubscriptionGroup` takes it: nothing is
         acknowledged."""
-        result = self._listener.feed.take()
-        if result is not None:
-            self._connection.wake()
-        return result
+        return self._connection.take(self._listener)
 
     def ack(self, result: Result) -> None:
         """Acknowledge this result and all before it (for `ack="manual"`)."""
-        self._listener.feed.acknowledge(result)
-        self._connection.wake()
+        self._connection.acknowledge(self._listener, result)
 
     async def settle(self) -> None:
         """Wait until every acknowledgement so far is durable, or nobody wants it any more."""
+        self._connection.hasten()
+        self._listener.settling = True
         while not self._listener.feed.settled and not self._listener.ended:
             if self._listener.error is not None:
                 raise self._listener.error
-            self._listener.changed.clear()
-            await self._listener.changed.wait()
+            await self._listener.changed()
 
     async def unsubscribe(self) -> None:
         """End the subscription for good."""
@@ -154,7 +151,7 @@ class Subscription:
 
     def _end(self) -> None:
         self._closed = True
-        self._listener.changed.set()
+        self._listener.wake()
 
 
 class Client:
@@ -164,9 +161,10 @@ class Client:
     Reconnects by itself, to another broker if need be; with a coordinator it follows when the
     subscriber is moved to another broker, by a statement or by connecting there. `token` may be a
     function that gives a fresh token. `prefetch` bounds how many results of a subscription wait
-    for the application. `inline` lets the broker send results along with the signal, which saves
-    a round trip. `authority` is a PEM file with the authorities whose certificates are trusted;
-    without it TOCSIN_AUTHORITY names one, or those of the machine are.
+    for the application. The broker sends results as they come to an application that keeps up;
+    with `inline=False` it only signals them, and each is asked for. `authority` is a PEM file with
+    the authorities whose certificates are trusted; without it TOCSIN_AUTHORITY names one, or those
+    of the machine are.
     """
 
     def __init__(

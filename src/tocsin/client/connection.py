@@ -12,9 +12,9 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -22,7 +22,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from tocsin.backoff import Backoff
-from tocsin.client.feed import Feed
+from tocsin.client.feed import Feed, Result
+from tocsin.client.feeds import Feeds
 from tocsin.client.http import Token, current
 from tocsin.client.transport import distrust, tls
 from tocsin.errors import (
@@ -43,8 +44,11 @@ from tocsin.protocol.failure import error_of, read_error
 from tocsin.protocol.version import check_peer, version_header
 
 log = logging.getLogger("tocsin.client")
+T = TypeVar("T")
 
 SETTLE_S = 2.0  # how long closing waits for the last acknowledgements
+GATHER_S = 0.02  # how long acknowledgements wait for others; brokers gather longer than that
+MOST_TOGETHER = 256  # in one frame: a broker takes frames of 64 KiB
 STEADY_S = 5.0  # a connection that held so long was a good one: the next failure starts small
 
 FATAL = {
@@ -71,6 +75,11 @@ Find = Callable[[str], Awaitable[Address | None]]
 class Listener:
     """What the application waits on for one subscription: a feed and a wake-up call."""
 
+    __slots__ = (
+        *("_waiting", "arguments", "beginning", "channel", "ended", "error", "feed"),
+        "settling",
+    )
+
     def __init__(
         self,
         channel: str,
@@ -82,9 +91,31 @@ class Listener:
         self.arguments = arguments
         self.beginning = beginning  # if the subscription is a new one
         self.feed = Feed(prefetch)
-        self.changed = asyncio.Event()
         self.ended = False  # for good, by whomever
         self.error: TocsinError | None = None
+        self.settling = False  # somebody waits for a confirmation, not for results alone
+        self._waiting: list[asyncio.Future[None]] | None = None  # an Event weighs a kilobyte
+
+    def wake(self) -> None:
+        """Something has changed."""
+        waiting, self._waiting = self._waiting, None
+        for future in waiting or ():
+            if not future.done():
+                future.set_result(None)
+
+    async def changed(self) -> None:
+        """Wait for the next change."""
+        future = asyncio.get_running_loop().create_future()
+        if self._waiting is None:
+            self._waiting = [future]
+        else:
+            self._waiting.append(future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if self._waiting is not None and future in self._waiting:
+                self._waiting.remove(future)
+            raise
 
 
 class Connection:
@@ -99,20 +130,28 @@ class Connection:
         most_s: float,
         find: Find | None = None,
         authority: str = "",
+        batch: bool = True,
     ) -> None:
+        """`batch`: take and send several frames in one, if the broker does."""
         self._locate = locate
         self._find = find
         self._authority = authority
         self._token = token
         self._inline = inline
+        self._batch = batch
+        self._session_number = 0
+        self._together = False  # the broker at the other end takes several frames in one
         self._backoff = Backoff(Random(), most_s=most_s)
         self._refs = itertools.count(1)
         self._listeners: dict[int, Listener] = {}  # by subscription id
         self._requests: dict[int, tuple[frames.Request, asyncio.Future[Any]]] = {}
         self._unsent: list[frames.Request] = []
         self._subscribing: dict[int, Listener] = {}
-        self._gets: dict[int, Listener] = {}
+        self._feeds = Feeds()
+        self._gets: dict[int, Feed] = {}
         self._wake = asyncio.Event()
+        self._gathering: asyncio.TimerHandle | None = None
+        self._acknowledgements_due = False
         self._opened = asyncio.Event()
         self._error: TocsinError | None = None
         self._last_failure: Exception | None = None
@@ -136,12 +175,15 @@ class Connection:
     async def close(self) -> None:
         """Stop, after a moment for acknowledgements on their way. What the broker has not
         confirmed by then stays unacknowledged, and is delivered again."""
+        self.hasten()
         deadline = time.monotonic() + SETTLE_S
         while self.broker and not self._settled and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._gathering is not None:
+            self._gathering.cancel()
         self._fail(Unavailable("this client is closed"))
 
     async def subscribe(self, listener: Listener) -> None:
@@ -155,25 +197,50 @@ class Connection:
             del self._subscribing[ref]
 
     async def unsubscribe(self, listener: Listener) -> None:
-        assert listener.feed.info is not None
+        number = listener.feed.subscription
+        assert number, "it was subscribed to"
         self.forget(listener)
         ref = next(self._refs)
         # Sent again after a lost answer it is unknown: that is what was wanted.
         with contextlib.suppress(NotFound):
-            number = listener.feed.info.subscription
             await self._request(ref, frames.Unsubscribe(ref, number))
 
     def forget(self, listener: Listener) -> None:
-        if listener.feed.info is not None:
-            self._listeners.pop(listener.feed.info.subscription, None)
+        self._forget(listener.feed.subscription)
 
-    def wake(self) -> None:
-        """A feed may want something sent."""
+    def take(self, listener: Listener) -> Result | None:
+        """The next result for the application."""
+        result = self._feeds.take(listener.feed)
+        if self._feeds.wanting:
+            self._wake.set()
+        return result
+
+    def acknowledge(self, listener: Listener, result: Result) -> None:
+        """The application is done with everything up to this result. That is sent with what others
+        acknowledge within a moment."""
+        self._feeds.acknowledge(listener.feed, result)
+        self._gather()
+
+    def hasten(self) -> None:
+        """Somebody waits for acknowledgements: they are sent now."""
+        self._acknowledgements_due = True
         self._wake.set()
+
+    def _gather(self) -> None:
+        if self._feeds.acknowledging >= MOST_TOGETHER:
+            if not self._acknowledgements_due:
+                self.hasten()
+        elif self._gathering is None:
+            loop = asyncio.get_running_loop()
+            self._gathering = loop.call_later(GATHER_S, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        self.hasten()
 
     @property
     def _settled(self) -> bool:
-        return all(listener.feed.settled for listener in self._listeners.values())
+        return all(feed.settled for feed in self._feeds)
 
     async def _request(self, ref: int, request: frames.Request) -> Any:
         self._check()
@@ -198,7 +265,7 @@ class Connection:
                 future.set_exception(error)
         for listener in self._listeners.values():
             listener.error = listener.error or error
-            listener.changed.set()
+            listener.wake()
 
     async def _run(self) -> None:
         renewed = False  # one try with a fresh token before giving up
@@ -226,7 +293,8 @@ class Connection:
 
     async def _connect_once(self) -> None:
         address = await self._next_address()
-        url = f"{address.ws_url}{'&' if '?' in address.ws_url else '?'}inline={int(self._inline)}"
+        mark = "&" if "?" in address.ws_url else "?"
+        url = f"{address.ws_url}{mark}inline={int(self._inline)}&batch={int(self._batch)}"
         headers = {"Authorization": f"Bearer {current(self._token)}", **version_header()}
         try:
             async with connect(
@@ -273,6 +341,7 @@ class Connection:
         if not isinstance(welcome, frames.Welcome):
             raise Unavailable(f"broker {address.name} did not say welcome")
         check_peer(welcome.protocol, f"broker {welcome.broker}", "this client")
+        self._together = welcome.batch is True
         self._open_again(welcome)
         self.broker = welcome.broker
         started_at = time.monotonic()
@@ -280,10 +349,8 @@ class Connection:
         self._opened.set()
         sender = asyncio.create_task(self._send(socket))
         try:
-            async for message in socket:
-                self._receive(message)
-            # The iterator ends silently on codes 1000 and 1001; the caller wants to know which.
-            await socket.recv()
+            while True:
+                self._receive(await socket.recv(decode=False))
         finally:
             if time.monotonic() - started_at >= STEADY_S:
                 self._backoff.reset()
@@ -300,24 +367,37 @@ class Connection:
     def _open_again(self, welcome: frames.Welcome) -> None:
         """After a (re)connection: all feeds resume, all unanswered requests are sent again."""
         served = {info.subscription: info for info in welcome.subscriptions}
+        self._session_number += 1
         self._gets.clear()
         self._unsent = [request for request, _ in self._requests.values()]
         anew = self._store_id not in (None, welcome.store_id)
         self._store_id = welcome.store_id
         for number in list(self._listeners):
             if anew:  # this cluster has never heard of us
-                self._subscribe_again(self._listeners.pop(number))
+                listener = self._listeners[number]
+                self._forget(number)
+                self._subscribe_again(listener)
             elif number in served:
-                self._listeners[number].feed.opened(served[number])
+                self._feeds.opened(self._listeners[number].feed, served[number])
             else:
                 self._ended(number)
+        self.hasten()
+
+    def _listen(self, listener: Listener, info: frames.SubscriptionInfo) -> None:
+        """The broker serves it."""
+        self._feeds.opened(listener.feed, info)
+        self._listeners[info.subscription] = listener
         self._wake.set()
 
+    def _forget(self, number: int) -> Listener | None:
+        self._feeds.remove(number)
+        return self._listeners.pop(number, None)
+
     def _ended(self, number: int) -> None:
-        listener = self._listeners.pop(number, None)
+        listener = self._forget(number)
         if listener is not None:
             listener.ended = True
-            listener.changed.set()
+            listener.wake()
 
     def _subscribe_again(self, listener: Listener) -> None:
         async def again() -> None:
@@ -325,7 +405,7 @@ class Connection:
                 await self.subscribe(listener)
             except TocsinError as error:
                 listener.error = error
-                listener.changed.set()
+                listener.wake()
 
         task = asyncio.create_task(again())
         _BACKGROUND.add(task)
@@ -341,43 +421,65 @@ class Connection:
 
     def _due(self) -> list[frames.Request]:
         due, self._unsent = self._unsent, []
-        for number, listener in self._listeners.items():
-            acknowledgement = listener.feed.acknowledgement()
-            if acknowledgement is not None:
-                due.append(frames.Ack(*acknowledgement, subscription=number))
-            wanted = listener.feed.wanted()
-            if wanted is not None:
-                ref = next(self._refs)
-                self._gets[ref] = listener
-                due.append(frames.Get(ref, number, wanted.after, wanted.epoch, wanted.limit))
+        if self._acknowledgements_due:
+            self._acknowledgements_due = False
+            due += self._acknowledgements()
+        gets = []
+        for feed, wanted in self._feeds.wanted():
+            ref = next(self._refs)
+            self._gets[ref] = feed
+            after, epoch, limit = wanted.after, wanted.epoch, wanted.limit
+            gets.append(frames.Get(ref, feed.subscription, after, epoch, limit))
+        if self._together and len(gets) > 1:
+            due += map(frames.GetMany, _together(gets))
+        else:
+            due += gets
         return due
 
-    def _receive(self, message: str | bytes) -> None:
+    def _acknowledgements(self) -> list[frames.Request]:
+        markers = self._feeds.acknowledgements()
+        if self._together:
+            return list(map(frames.AckMany, _together(markers)))
+        return [
+            frames.Ack(marker.epoch, marker.position, subscription=marker.subscription)
+            for marker in markers
+        ]
+
+    def _receive(self, message: bytes) -> None:
         try:
             frame = frames.decode_answer(message)
         except msgspec.DecodeError as error:
-            log.warning("a frame of the broker was not understood and is left out: %s", error)
+            self._receive_loosely(message, error)
             return
+        if type(frame) is frames.Batch:
+            for each in frame.frames:
+                self._handle(each)
+        else:
+            self._handle(frame)
+        if self._feeds.wanting:
+            self._wake.set()
+        if self._feeds.acknowledging:
+            self._gather()
+
+    def _receive_loosely(self, message: bytes, error: msgspec.DecodeError) -> None:
+        """What can be understood of a batch is taken."""
+        with contextlib.suppress(msgspec.DecodeError):
+            for each in frames.decode_batch(message).frames:
+                self._receive(bytes(each))
+            return
+        log.warning("a frame of the broker was not understood and is left out: %s", error)
+
+    def _handle(self, frame: frames.Answer) -> None:
         match frame:
+            case frames.ResultsFrame(ref=ref):
+                self._results(frame, ref)
             case frames.Signal():
-                for listener in self._of(frame.backend):
-                    listener.feed.signalled(frame.epoch, frame.head)
-                self._wake.set()
-            case frames.ResultsFrame(ref=ref) if ref is not UNSET:
-                asker = self._gets.pop(_number(ref), None)
-                if asker is not None:
-                    asker.feed.arrived(frame)
-                    asker.changed.set()
-                self._wake.set()
-            case frames.ResultsFrame():
-                for listener in self._of(frame.backend):
-                    listener.feed.arrived(frame)
-                    listener.changed.set()
-                self._wake.set()
+                self._feeds.signalled(frame)
+            case frames.AckedMany(markers):
+                for marker in markers:
+                    self._confirmed(marker.subscription, marker.epoch, marker.position)
             case frames.Acked():
-                if frame.subscription in self._listeners:
-                    self._listeners[frame.subscription].feed.confirmed(frame.epoch, frame.position)
-                    self._listeners[frame.subscription].changed.set()
+                self._confirmed(frame.subscription, frame.epoch, frame.position)
             case frames.Ended():
                 self._ended(frame.subscription)
             case frames.Moved():
@@ -391,13 +493,26 @@ class Connection:
             case frames.Failure():
                 self._failed(frame)
 
-    def _of(self, backend: int) -> list[Listener]:
-        every = self._listeners.values()
-        return [
-            listener
-            for listener in every
-            if listener.feed.info and listener.feed.info.backend == backend
-        ]
+    def _results(self, frame: frames.ResultsFrame[Any], ref: Any) -> None:
+        if ref is UNSET:
+            for feed in self._feeds.sent_inline(frame):
+                self._listeners[feed.subscription].wake()
+            return
+        asker = self._gets.pop(_number(ref), None)
+        if asker is not None:
+            self._feeds.answered(asker, frame)
+            self._wake_listener(asker)
+
+    def _confirmed(self, subscription: int, epoch: str, position: int) -> None:
+        feed = self._feeds.confirmed(subscription, epoch, position)
+        listener = self._listeners.get(subscription)
+        if feed is not None and listener is not None and listener.settling and feed.settled:
+            listener.wake()
+
+    def _wake_listener(self, feed: Feed) -> None:
+        listener = self._listeners.get(feed.subscription)
+        if listener is not None and listener.feed is feed:
+            listener.wake()
 
     def _subscribed(self, frame: frames.Subscribed) -> None:
         # At once, not when the waiting task runs again: the next frame may already be a signal.
@@ -405,13 +520,12 @@ class Connection:
         if listener is None:
             return
         info = frame.subscription
-        if self._listeners.setdefault(info.subscription, listener) is not listener:
+        if self._listeners.get(info.subscription, listener) is not listener:
             _, future = self._requests[_number(frame.ref)]
             message = f"this client already listens to {info.channel} with these arguments"
             future.set_exception(Conflict(message, hint="iterate the first subscription"))
             return
-        listener.feed.opened(info)
-        self._wake.set()
+        self._listen(listener, info)
         self._answer(frame.ref, frame)
 
     def _answer(self, ref: frames.Ref | None, frame: Any) -> None:
@@ -423,12 +537,14 @@ class Connection:
         error = error_of(frame.error)
         asker = self._gets.pop(_number(frame.ref), None)
         if asker is not None:
-            asker.feed.answer_failed()
+            listener = self._listeners.get(asker.subscription)
             if isinstance(error, Unavailable):
-                asyncio.get_running_loop().call_later(self._backoff.first_s * 4, self._wake.set)
-            elif not asker.ended:  # else the broker no longer knows it, and said so
-                asker.error = error
-                asker.changed.set()
+                wait_s, loop = self._backoff.first_s * 4, asyncio.get_running_loop()
+                loop.call_later(wait_s, self._ask_again, asker, self._session_number)
+            elif listener is not None and listener.feed is asker:  # else the broker said it is over
+                asker.answer_failed()
+                listener.error = error
+                listener.wake()
             return
         _, future = self._requests.get(_number(frame.ref), (None, None))
         if future is not None and not future.done():
@@ -436,8 +552,19 @@ class Connection:
         elif future is None:
             log.warning("the broker reports: %s", error)
 
+    def _ask_again(self, feed: Feed, session: int) -> None:
+        if session == self._session_number:  # else it was asked for again since
+            self._feeds.failed(feed)
+            self._wake.set()
+
 
 _BACKGROUND: set[asyncio.Task[None]] = set()
+
+
+def _together(items: Sequence[T]) -> Iterator[list[T]]:
+    """What goes into one frame, frame by frame."""
+    for start in range(0, len(items), MOST_TOGETHER):
+        yield list(items[start : start + MOST_TOGETHER])
 
 
 def _number(ref: Any) -> int:

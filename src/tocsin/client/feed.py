@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from sys import intern
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -49,61 +50,99 @@ class Wanted(Struct, frozen=True):
 
 
 class Feed:
-    """The state of one subscription at the client."""
+    """The state of one subscription at the client. Applications may have very many of them: what
+    most do not need is made when it is needed."""
+
+    __slots__ = (
+        "_acknowledged",
+        "_acknowledgement_sent",
+        "_buffer",
+        "_gap",
+        "_gaps",
+        "_has_holes",
+        "_head",
+        "_pending",
+        "_prefetch",
+        "_received",
+        "_untaken",
+        "backend",
+        "channel",
+        "durable",
+        "epoch",
+        "on_gap",
+        "subscription",
+    )
 
     def __init__(self, prefetch: int) -> None:
         if prefetch < 1:
             raise ValueError("prefetch must be at least 1")
+        self.subscription = 0  # 0: the broker has not said yet that it serves one
+        self.backend = 0
+        self.channel = ""
+        self.epoch = ""
+        self._has_holes = False  # positions are those of a dataset's records, of which some match
         self._prefetch = prefetch
-        self._buffer: deque[Result] = deque()
-        self._info: SubscriptionInfo | None = None
+        self._buffer: deque[Result] | None = None
         self._head = 0
         self._received = 0  # every position up to here was received or is told as a gap
         self._pending = False
         self._gap: Gap | None = None
         self._acknowledged = 0
         self._acknowledgement_sent = 0
-        self._untaken: set[int] = set()  # positions that tell of a gap: nobody acknowledges them
+        self._untaken: set[int] | None = None  # positions of gaps: nobody acknowledges them
         self.durable = 0  # the newest acknowledgement that the broker confirmed
-        self.gaps: list[Gap] = []
-        self.on_gap: Callable[[Gap], None] = lambda _: None
-
-    @property
-    def info(self) -> SubscriptionInfo | None:
-        return self._info
+        self._gaps: list[Gap] | None = None
+        self.on_gap: Callable[[Gap], None] | None = None
 
     @property
     def position(self) -> int:
         return self._received
 
+    @property
+    def buffered(self) -> int:
+        """How many results wait for the application."""
+        return 0 if self._buffer is None else len(self._buffer)
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Every loss so far."""
+        return [] if self._gaps is None else self._gaps
+
     def opened(self, info: SubscriptionInfo) -> None:
         """The broker serves the subscription, for the first time or again after a reconnection."""
-        known, self._info = self._info, info
+        known, epoch = self.subscription, self.epoch
+        self.subscription, self.backend = info.subscription, info.backend
+        self.channel = intern(info.channel)
+        self._has_holes = filtered_dataset(info.channel) is not None
         self._pending = False
-        if known is None:
-            self._start(info.marker)
-        elif known.epoch != info.epoch:
+        if not known:
+            self._start(info.epoch, info.marker)
+        elif epoch != info.epoch:
             self._lose(self._received + 1, None, "the backend subscription was made anew")
-            self._start(info.marker)
+            self._start(info.epoch, info.marker)
         self._head = max(self._head, info.head)
         self._acknowledgement_sent = self.durable
 
     def signalled(self, epoch: str, head: int) -> None:
-        if self._info is not None and epoch == self._info.epoch:
-            self._head = max(self._head, head)
-        elif self._info is not None:
-            # A new epoch: asking with the old cursor makes the broker say what it means.
-            self._head = max(self._head, self._received + 1)
+        if not self.subscription:
+            return
+        # A new epoch: asking with the old cursor makes the broker say what it means.
+        self._head = max(self._head, head if epoch == self.epoch else self._received + 1)
+
+    @property
+    def wants(self) -> bool:
+        """Whether there is something to ask for, as soon as there is room for it."""
+        return self._head > self._received and not self._pending
 
     def wanted(self) -> Wanted | None:
         """The get to send now, if any: one at a time, and only while there is room for it."""
-        if self._info is None or self._pending or self._head <= self._received:
+        if not self.subscription or not self.wants:
             return None
-        room = self._prefetch - len(self._buffer)
+        room = self._prefetch - self.buffered
         if room * 2 < self._prefetch:  # wait until half is free: few large gets, not many small
             return None
         self._pending = True
-        return Wanted(self._received, self._info.epoch, room)
+        return Wanted(self._received, self.epoch, room)
 
     def answer_failed(self) -> None:
         """The get came to nothing; it may be sent again."""
@@ -111,31 +150,19 @@ class Feed:
 
     def arrived(self, frame: ResultsFrame[Any]) -> None:
         """Results, asked for or inline."""
-        info = self._info
-        if info is None:
+        if not self.subscription:
             return
         answer = frame.ref is not UNSET
         if answer:
             self._pending = False
-        if frame.epoch != info.epoch:
+        if frame.epoch != self.epoch:
             if not answer:
                 self.signalled(frame.epoch, frame.head)
                 return
             self._lose(self._received + 1, None, "the backend subscription was made anew")
-            self._info = SubscriptionInfo(
-                subscription=info.subscription,
-                subscriber=info.subscriber,
-                backend=frame.backend,
-                channel=info.channel,
-                arguments=info.arguments,
-                epoch=frame.epoch,
-                head=frame.head,
-                floor=0,
-                marker=frame.after,
-            )
-            self._start(frame.after)
+            self._start(frame.epoch, frame.after)
         self._head = max(self._head, frame.head)
-        if not answer and (frame.after > self._received or len(self._buffer) >= self._prefetch):
+        if not answer and (frame.after > self._received or self.buffered >= self._prefetch):
             return  # a hole before it, or no room for it: it will be asked for
         if frame.gap is not None and frame.gap.last > self._received:
             first = max(frame.gap.first, self._received + 1)
@@ -149,81 +176,87 @@ class Feed:
 
     def take(self) -> Result | None:
         """The next result for the application."""
-        return self._buffer.popleft() if self._buffer else None
+        buffer = self._buffer
+        if buffer is None:
+            return None
+        result = buffer.popleft()
+        if not buffer:
+            self._buffer = None
+        return result
 
     def acknowledge(self, result: Result) -> None:
         """The application is done with everything up to this result."""
-        if self._info is not None and result.epoch == self._info.epoch:
+        if result.epoch == self.epoch:
             self._acknowledged = max(self._acknowledged, result.position)
 
     def acknowledgement(self) -> tuple[str, int] | None:
         """The cumulative acknowledgement (epoch, position) to send now, if any."""
-        while self._acknowledged + 1 in self._untaken:
+        while self._untaken and self._acknowledged + 1 in self._untaken:
             self._acknowledged += 1
             self._untaken.remove(self._acknowledged)
-        if self._info is None or self._acknowledged <= self._acknowledgement_sent:
+        if not self.subscription or self._acknowledged <= self._acknowledgement_sent:
             return None
         self._acknowledgement_sent = self._acknowledged
-        return self._info.epoch, self._acknowledged
+        return self.epoch, self._acknowledged
 
     def confirmed(self, epoch: str, position: int) -> None:
-        if self._info is not None and epoch == self._info.epoch:  # one of a past epoch may be late
+        if epoch == self.epoch:  # one of a past epoch may be late
             self.durable = max(self.durable, position)
+
+    @property
+    def tells_of_gaps(self) -> bool:
+        """Whether positions that nobody takes may have to be acknowledged with those before."""
+        return bool(self._untaken)
 
     @property
     def settled(self) -> bool:
         """Whether every acknowledgement was confirmed as durable."""
         return self.durable >= self._acknowledged
 
-    def _start(self, marker: int) -> None:
+    def _start(self, epoch: str, marker: int) -> None:
+        self.epoch = epoch
         self._received = self._acknowledged = self._acknowledgement_sent = self.durable = marker
-        self._untaken = set()
+        self._untaken = None
         self._head = marker
-
-    @property
-    def _has_holes(self) -> bool:
-        """Are positions those of a dataset's records, of which a filter matches some?"""
-        return self._info is not None and filtered_dataset(self._info.channel) is not None
 
     def _take_in(self, frame: ResultsFrame[Any]) -> bool:
         """Whether all of it was taken."""
-        assert self._info is not None
+        inline = frame.ref is UNSET
         for result in frame.results:
-            if result.position <= self._received:
+            position = result.position
+            if position <= self._received:
                 continue  # seen before
-            if frame.ref is UNSET and len(self._buffer) >= self._prefetch:
+            if inline and self.buffered >= self._prefetch:
                 return False  # inline, and no room for the rest: it will be asked for
-            if result.position > self._received + 1 and not self._has_holes:
-                self._lose(self._received + 1, result.position - 1, "missing in the answer")
-            self._received = result.position
+            if position > self._received + 1 and not self._has_holes:
+                self._lose(self._received + 1, position - 1, "missing in the answer")
+            self._received = position
             lost = decode_gap(result.value)
             if lost is not None:
-                self._untaken.add(result.position)
-                self._lose(result.position, result.position, lost.cause, lost)
+                self._untaken = self._untaken or set()
+                self._untaken.add(position)
+                self._lose(position, position, lost.cause, lost)
                 continue
             gap, self._gap = self._gap, None
-            self._buffer.append(
-                Result(
-                    value=result.value,
-                    position=result.position,
-                    at=result.at,
-                    channel=self._info.channel,
-                    epoch=frame.epoch,
-                    gap=gap,
-                    subscription=self._info.subscription,
-                )
+            taken = Result(
+                result.value, position, result.at, self.channel, self.epoch, gap, self.subscription
             )
+            if self._buffer is None:
+                self._buffer = deque((taken,))
+            else:
+                self._buffer.append(taken)
         return True
 
     def _lose(
         self, first: int, last: int | None, reason: str, records: LostRecords | None = None
     ) -> None:
-        assert self._info is not None
-        gap = Gap(self._info.channel, first, last, reason, records)
-        self.gaps.append(gap)
+        gap = Gap(self.channel, first, last, reason, records)
+        self._gaps = self._gaps or []
+        self._gaps.append(gap)
         if self._gap is None:
             self._gap = gap
         else:  # two losses with nothing between them are told as one
             both = self._gap.last is not None and last is not None
             self._gap = Gap(gap.channel, self._gap.first, last if both else None, reason)
-        self.on_gap(gap)
+        if self.on_gap is not None:
+            self.on_gap(gap)

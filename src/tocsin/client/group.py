@@ -23,6 +23,8 @@ SETTLE_S = 5.0
 class GroupListener(Listener):
     """A listener whose changes are told to the group that it belongs to."""
 
+    __slots__ = ("_notify",)
+
     def __init__(
         self,
         channel: str,
@@ -33,22 +35,10 @@ class GroupListener(Listener):
     ) -> None:
         super().__init__(channel, arguments, prefetch, beginning)
         self._notify = notify
-        self.changed = _Changed(self.wake)
 
     def wake(self) -> None:
+        super().wake()
         self._notify(self)
-
-
-class _Changed(asyncio.Event):
-    """Tells when it is set."""
-
-    def __init__(self, notify: Callable[[], None]) -> None:
-        super().__init__()
-        self._notify = notify
-
-    def set(self) -> None:
-        super().set()
-        self._notify()
 
 
 class Ready:
@@ -125,7 +115,7 @@ class SubscriptionGroup:
                     break
                 await self._ready.wait()
                 continue
-            subscription = self._subscriptions.get(number_of(listener))
+            subscription = self._subscriptions.get(listener.feed.subscription)
             if subscription is None:
                 continue
             result = subscription.take()
@@ -179,8 +169,3 @@ class SubscriptionGroup:
     def _end(self) -> None:
         self._closed = True
         self._ready.end()
-
-
-def number_of(listener: Listener) -> int:
-    info = listener.feed.info
-    return 0 if info is None else info.subscription

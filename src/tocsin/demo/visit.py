@@ -75,8 +75,7 @@ class Visit(Connection):
         for info in welcome.subscriptions:
             if info.subscription not in self._listeners:
                 listener = Listener(info.channel, info.arguments, PREFETCH)
-                listener.feed.opened(info)
-                self._listeners[info.subscription] = listener
+                self._listen(listener, info)
                 ended.append(listener)
         super()._open_again(welcome)
         for listener in ended:
@@ -138,7 +137,7 @@ class Person(Subscriber):
         self._watch.online -= 1
 
     async def _settled(self, visit: Visit) -> None:
-        # Each feed's wake-up call is taken by the task that displays it: this one has to look.
+        visit.hasten()
         while any(not listener.feed.settled for listener in visit.healthy()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -157,8 +156,7 @@ class Person(Subscriber):
             return
         listener = Listener(channel, arguments, PREFETCH)
         await self._visit.subscribe(listener)
-        assert listener.feed.info is not None
-        self._held[_wish(channel, arguments)] = listener.feed.info.subscription
+        self._held[_wish(channel, arguments)] = listener.feed.subscription
         self._watch.subscriptions += 1
         self._opened(listener)
 
@@ -178,15 +176,14 @@ class Person(Subscriber):
 
     def _opened(self, listener: Listener) -> None:
         """A subscription is served: made just now, or resumed."""
-        info = listener.feed.info
+        feed, number = listener.feed, listener.feed.subscription
         visit = self._visit
-        assert info is not None
         assert visit is not None
         self._watch.ledger.subscribed(
-            info.subscription, self.name, visit.served_by, info.backend, info.epoch, info.marker
+            number, self.name, visit.served_by, feed.backend, feed.epoch, feed.durable
         )
-        task = asyncio.create_task(self._display_all(visit, listener, info.subscription))
-        self._watching[info.subscription] = task
+        task = asyncio.create_task(self._display_all(visit, listener, number))
+        self._watching[number] = task
 
     async def _display_all(self, visit: Visit, listener: Listener, subscription: int) -> None:
         since = time.time()
@@ -197,14 +194,12 @@ class Person(Subscriber):
                 if gap.last is not None and gap.reason == KEPT_NO_LONGER:
                     self._watch.ledger.gap(subscription, gap.first, gap.last)
             reported = len(feed.gaps)
-            result = feed.take()
+            result = visit.take(listener)
             if result is None:
-                listener.changed.clear()
-                await listener.changed.wait()
+                await listener.changed()
                 continue
             self._display(visit, subscription, result, since)
-            feed.acknowledge(result)
-            visit.wake()
+            visit.acknowledge(listener, result)
         self._watch.mishaps.append(f"{self.name}: {listener.error}")
 
     def _display(self, visit: Visit, subscription: int, result: Result, since: float) -> None:

@@ -7,11 +7,11 @@ are generic in the payload's type. Must not know sockets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Generic, Self, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from tocsin.model import Beginning, Subscription
 from tocsin.overlay.filters import Filter
@@ -191,6 +191,12 @@ class Get(Struct, frozen=True, tag_field="op", tag="get"):
     limit: Limit = DEFAULT_LIMIT
 
 
+class GetMany(Struct, frozen=True, tag_field="op", tag="get_many"):
+    """Several gets, each answered by itself. For brokers whose `welcome` says `batch`."""
+
+    gets: list[Get]
+
+
 class Acknowledgement(Struct, frozen=True):
     """Everything up to a position was taken. One beyond the head counts as the head; one of another
     epoch, or behind the marker, changes nothing."""
@@ -203,6 +209,21 @@ class Ack(Acknowledgement, frozen=True, kw_only=True, tag_field="op", tag="ack")
     """Has no `ref`: several may be answered by one."""
 
     subscription: SubscriptionId
+
+
+class Marker(Struct, frozen=True):
+    """How far a frontend subscription was acknowledged. It never goes backwards."""
+
+    subscription: SubscriptionId
+    epoch: Epoch
+    position: Position
+
+
+class AckMany(Struct, frozen=True, tag_field="op", tag="ack_many"):
+    """What was taken of many subscriptions, each as by `ack`. For brokers whose `welcome` says
+    `batch`; the answer is `acked_many`."""
+
+    markers: list[Marker]
 
 
 class Publish(Struct, frozen=True, tag_field="op", tag="publish"):
@@ -220,7 +241,8 @@ class Ping(Struct, frozen=True, tag_field="op", tag="ping"):
     ref: Ref | None = None
 
 
-Request = Subscribe | Unsubscribe | Get | Ack | Publish | Ping
+SingleRequest = Subscribe | Unsubscribe | Get | Ack | AckMany | Publish | Ping
+Request = SingleRequest | GetMany
 
 
 # Broker to client
@@ -234,6 +256,15 @@ class Welcome(Struct, frozen=True, tag_field="op", tag="welcome"):
     store_id: StoreId
     subscriptions: list[SubscriptionInfo]
     protocol: ProtocolVersion | None = None
+    batch: (
+        Annotated[
+            bool,
+            about(
+                "you asked for `batch`: you get such frames, and may send `get_many` and `ack_many`"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class Subscribed(Struct, frozen=True, tag_field="op", tag="subscribed"):
@@ -274,6 +305,12 @@ class Acked(Struct, frozen=True, tag_field="op", tag="acked"):
     position: Position
 
 
+class AckedMany(Struct, frozen=True, tag_field="op", tag="acked_many"):
+    """The markers as they are durable now, of what `ack_many` acknowledged."""
+
+    markers: list[Marker]
+
+
 class Ended(Struct, frozen=True, tag_field="op", tag="ended"):
     """The subscription is over, by whomever: nothing more comes of it."""
 
@@ -299,23 +336,39 @@ class Pong(Struct, frozen=True, tag_field="op", tag="pong"):
     ref: Ref | None = None
 
 
-Answer = (
-    Welcome
-    | Subscribed
+Batched = (
+    Subscribed
     | Unsubscribed
     | PublishedFrame
     | Signal
     | ResultsFrame[Any]
     | Acked
+    | AckedMany
     | Ended
     | Moved
     | Failure
     | Pong
 )
 
+
+class Batch(Struct, Generic[V], frozen=True, tag_field="op", tag="batch"):
+    """What a broker has for a client at one moment. For clients that asked for it by `batch=1`."""
+
+    frames: Annotated[list[V], about("any but `welcome` and `batch`, in order")]
+
+
+Answer = Welcome | Batch[Batched] | Batched
+
 encode = msgspec.json.Encoder().encode
 decode_request: Callable[[bytes | str], Request] = msgspec.json.Decoder(Request).decode
 decode_answer: Callable[[bytes | str], Answer] = msgspec.json.Decoder(Answer).decode
+decode_batch: Callable[[bytes | str], Batch[Raw]] = msgspec.json.Decoder(Batch[Raw]).decode
+"""With frames that are not looked into: some may be of a newer version."""
+
+
+def encode_batch(encoded: Iterable[bytes]) -> bytes:
+    """A `batch` of frames that were encoded before."""
+    return b'{"op":"batch","frames":[%b]}' % b",".join(encoded)
 
 
 # Server-sent events carry the same frames, and at the end:

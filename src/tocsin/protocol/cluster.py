@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from tocsin.model import Broker, Channel, Dataset, Departure
 from tocsin.overlay.filters import Filter
-from tocsin.protocol.client import Acknowledgement, Interest, ResultInfo, SubscriptionList, V
+from tocsin.protocol.client import Interest, Marker, ResultInfo, SubscriptionList, V
 from tocsin.protocol.fields import (
     After,
     At,
@@ -30,7 +30,6 @@ from tocsin.protocol.fields import (
     Sequence,
     StoreId,
     Subscriber,
-    SubscriptionId,
     Upto,
     about,
 )
@@ -159,12 +158,6 @@ class ResultRange(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class ResultRanges(Struct, frozen=True):
     ranges: list[ResultRange]
-
-
-class Marker(Acknowledgement, frozen=True, kw_only=True):
-    """How far a frontend subscription was acknowledged. It never goes backwards."""
-
-    subscription: SubscriptionId
 
 
 class Markers(Struct, frozen=True):

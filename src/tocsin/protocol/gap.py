@@ -34,6 +34,6 @@ class GapPayload(Struct, frozen=True):
 
 def decode_gap(payload: Any) -> LostRecords | None:
     """What a decoded payload tells of a gap; None: it is a result of a query."""
-    if not (isinstance(payload, dict) and payload.keys() == {GAP}):
+    if not (isinstance(payload, dict) and len(payload) == 1 and GAP in payload):
         return None
     return msgspec.convert(payload, GapPayload).gap

@@ -76,15 +76,32 @@ class FakeCluster:
         backend = self._find(channel, arguments)
         if backend is None:
             return
+        self._store(backend, values)
+        for broker in self._serving(backend):
+            self._post(broker, {"heads": [self._head(backend, len(values))], "detached": []})
+
+    def produce_together(self, channel: str, sets: list[dict[str, Any]], value: Any) -> None:
+        """A new result for each of several backend subscriptions that one broker serves, told in
+        one notice."""
+        heads = []
+        for arguments in sets:
+            backend = self._find(channel, arguments)
+            assert backend is not None
+            self._store(backend, [value])
+            heads.append(self._head(backend, 1))
+            [broker] = self._serving(backend)
+        self._post(broker, {"heads": heads, "detached": []})
+
+    def _store(self, backend: Backend, values: list[Any]) -> None:
         for value in values:
             backend.head += 1
             result = {"position": backend.head, "at": time.time(), "value": value}
             backend.results.append(result)
         self.sequence += 1
         backend.changed = self.sequence
-        on = {f.broker for f in self.frontends.values() if f.backend is backend}
-        for broker in on:
-            self._notify(broker, backend, len(values))
+
+    def _serving(self, backend: Backend) -> set[str]:
+        return {f.broker for f in self.frontends.values() if f.backend is backend}
 
     def route(self, dataset: str, records: list[dict[str, Any]]) -> list[int]:
         """New records of a routed dataset; their positions."""
@@ -143,7 +160,8 @@ class FakeCluster:
                 return backend
         return None
 
-    def _notify(self, broker: str, backend: Backend, newest: int) -> None:
+    def _head(self, backend: Backend, newest: int) -> dict[str, Any]:
+        """As a notice tells it."""
         head: dict[str, Any] = {
             "backend": backend.id,
             "epoch": backend.epoch,
@@ -151,7 +169,7 @@ class FakeCluster:
         }
         if self.push:
             head["results"] = backend.results[-newest:]
-        self._post(broker, {"heads": [head], "detached": []})
+        return head
 
     def _post(self, broker: str, body: dict[str, Any]) -> None:
         if self.drop_notices or broker not in self.brokers:

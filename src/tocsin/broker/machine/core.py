@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from tocsin.broker.machine.effects import (
     Acked,
+    AckedMany,
     Answer,
     Asker,
     Effect,
@@ -332,20 +333,55 @@ class BrokerCore:
         self.table.next_event()
         connections = [] if connection is None else [connection]
         requests = [] if request is None else [request]
-        frontend = self.table.frontends.get(subscription)
-        if frontend is None or frontend.subscriber != subscriber:
+        frontend = self._frontend(subscriber, subscription)
+        if frontend is None:
             return refused(subscription, connections, requests, unknown_subscription(subscription))
-        backend = frontend.backend
-        position = min(position, backend.head)
-        if epoch == backend.epoch and position > frontend.durable:
-            marker = Marker(subscription, epoch, position)
-            if self._members.advance(frontend, position, now):
-                self._markers.gather(marker)
+        marker = self._acknowledge(frontend, epoch, position, now)
+        if marker is not None:
             self._markers.confirm(marker, connection, request)
             return []
         if not connections and not requests:
             return []
-        return [Acked(subscription, backend.epoch, frontend.durable, connections, requests)]
+        epoch = frontend.backend.epoch
+        return [Acked(subscription, epoch, frontend.durable, connections, requests)]
+
+    def ack_many(
+        self, subscriber: str, markers: Iterable[Marker], now: float, connection: int
+    ) -> list[Effect]:
+        """Each as by `ack`; what is durable at one moment is told by one AckedMany."""
+        self.table.next_event()
+        effects: list[Effect] = []
+        durable: list[Marker] = []
+        for given in markers:
+            number = given.subscription
+            frontend = self._frontend(subscriber, number)
+            if frontend is None:
+                effects += refused(number, [connection], [], unknown_subscription(number))
+                continue
+            marker = self._acknowledge(frontend, given.epoch, given.position, now)
+            if marker is not None:
+                self._markers.confirm_together(marker, connection)
+            else:
+                durable.append(Marker(number, frontend.backend.epoch, frontend.durable))
+        return [*effects, AckedMany(connection, durable)] if durable else effects
+
+    def _frontend(self, subscriber: str, subscription: int) -> Frontend | None:
+        """If it is theirs, and served here."""
+        frontend = self.table.frontends.get(subscription)
+        return frontend if frontend is not None and frontend.subscriber == subscriber else None
+
+    def _acknowledge(
+        self, frontend: Frontend, epoch: str, position: int, now: float
+    ) -> Marker | None:
+        """The marker that is to be made durable; None if what is durable says all."""
+        backend = frontend.backend
+        position = min(position, backend.head)
+        if epoch != backend.epoch or position <= frontend.durable:
+            return None
+        marker = Marker(frontend.id, epoch, position)
+        if self._members.advance(frontend, position, now):
+            self._markers.gather(marker)
+        return marker
 
     def markers_stored(self, unknown: Collection[int]) -> list[Effect]:
         """The markers under way are durable, but for subscriptions that the cluster has not."""

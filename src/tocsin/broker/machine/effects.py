@@ -16,6 +16,7 @@ from tocsin.errors import TocsinError
 from tocsin.model import Result, Subscription
 from tocsin.overlay.routing import Publication, Relink, Send
 from tocsin.protocol.client import Interest
+from tocsin.protocol.client import Marker as Marker
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -32,12 +33,6 @@ class Gap(Struct, frozen=True):
 
     first: int
     last: int
-
-
-class Marker(Struct, frozen=True):
-    subscription: int
-    epoch: str
-    position: int
 
 
 # -- calls of the cluster --------------------------------------------------------------------------
@@ -253,6 +248,14 @@ class Acked(Struct, frozen=True):
     requests: list[Asker[Acked]]
 
 
+class AckedMany(Struct, frozen=True):
+    """These markers are durable at the cluster: the connection acknowledged them together with
+    others."""
+
+    connection: int
+    markers: list[Marker]
+
+
 class NotAcked(Struct, frozen=True):
     """What these connections acknowledged can have no marker."""
 
@@ -366,6 +369,7 @@ Effect = (
     | Recalled
     | Fail
     | Acked
+    | AckedMany
     | NotAcked
     | Ended
     | CloseConnection

@@ -36,6 +36,7 @@ from tocsin.broker.machine.effects import (
     Effect,
     Fetch,
     LoadSubscriptions,
+    Marker,
     NewPages,
     OpenStream,
     ReadLog,
@@ -497,6 +498,12 @@ class BrokerMachine:
             subscriber, subscription, epoch, position, now, connection=connection, request=request
         )
         return self._out(effects, now)
+
+    def ack_many(
+        self, subscriber: str, markers: Iterable[Marker], now: float, connection: int
+    ) -> list[Effect]:
+        """See `BrokerCore.ack_many`."""
+        return self._out(self.core.ack_many(subscriber, markers, now, connection), now)
 
     def recall(
         self, request: Asker[Recalled], wanted: Filter, wait_s: float, now: float

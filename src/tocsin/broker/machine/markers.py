@@ -8,12 +8,13 @@ moved on meanwhile.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection
 
 from tocsin.backoff import delay_s
 from tocsin.broker.machine.effects import (
     Acked,
+    AckedMany,
     Asker,
     Effect,
     Fail,
@@ -36,11 +37,15 @@ _Batch = dict[int, Marker]
 class _Waiters:
     """Who is to be told of one subscription's marker. Connections conflate, requests do not."""
 
-    __slots__ = ("connections", "requests")
+    __slots__ = ("connections", "requests", "together")
 
     def __init__(self) -> None:
         self.connections: dict[int, Marker] = {}  # the newest that each has acknowledged
+        self.together: dict[int, Marker] = {}  # the same of those that hear of many at once
         self.requests: list[tuple[Asker[Acked], Marker]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.connections or self.together or self.requests)
 
 
 class Markers:
@@ -66,6 +71,10 @@ class Markers:
             waiters.connections[connection] = marker
         if request is not None:
             waiters.requests.append((request, marker))
+
+    def confirm_together(self, marker: Marker, connection: int) -> None:
+        """Tell this connection when the marker is durable, with the others of that moment."""
+        self._waiters.setdefault(marker.subscription, _Waiters()).together[connection] = marker
 
     def latest(self, subscription: int, epoch: str) -> int:
         """The newest acknowledgement that the cluster may not know yet; 0 if there is none."""
@@ -93,13 +102,21 @@ class Markers:
         """The batch is durable: which markers, and who is told."""
         batch, self._under_way, self._failures = self._under_way or {}, None, 0
         effects: list[Effect] = []
+        together: dict[int, list[Marker]] = defaultdict(list)  # by connection
+        gone = set(unknown)
         for subscription, marker in batch.items():
-            if subscription in unknown:
+            if subscription in gone:
                 self._gathered.pop(subscription, None)
                 effects += self._refused(subscription, unknown_subscription(subscription))
             elif (waiters := self._waiters.pop(subscription, None)) is not None:
-                effects.append(self._acked(marker, waiters))
-        return [m for s, m in batch.items() if s not in unknown], effects
+                for connection in waiters.together:
+                    together[connection].append(marker)
+                if waiters.connections or waiters.requests:
+                    effects.append(self._acked(marker, waiters))
+                if later := _not_reached(marker, waiters):
+                    self._waiters[subscription] = later
+        effects += [AckedMany(connection, markers) for connection, markers in together.items()]
+        return [m for s, m in batch.items() if s not in gone], effects
 
     def failed(self, error: TocsinError, now: float) -> list[Effect]:
         batch, self._under_way = self._under_way or {}, None
@@ -128,7 +145,8 @@ class Markers:
         """Who acknowledged something of it hears that this has no marker."""
         waiters = self._waiters.pop(subscription, _Waiters())
         requests = [request for request, _ in waiters.requests]
-        return refused(subscription, list(waiters.connections), requests, error)
+        connections = dict.fromkeys([*waiters.connections, *waiters.together])
+        return refused(subscription, list(connections), requests, error)
 
     def abandon(self, error: TocsinError) -> list[Effect]:
         """Whoever waits hears why there will be no confirmation."""
@@ -136,21 +154,8 @@ class Markers:
         return [Fail(request, error) for request in waiting]
 
     def _acked(self, marker: Marker, waiters: _Waiters) -> Acked:
-        """All connections hear of it; whoever acknowledged more meanwhile goes on waiting."""
+        """All connections hear of it."""
         requests = [request for request, wanted in waiters.requests if _reached(marker, wanted)]
-        later = _Waiters()
-        later.requests = [
-            (request, wanted)
-            for request, wanted in waiters.requests
-            if not _reached(marker, wanted)
-        ]
-        later.connections = {
-            connection: wanted
-            for connection, wanted in waiters.connections.items()
-            if not _reached(marker, wanted)
-        }
-        if later.requests or later.connections:
-            self._waiters[marker.subscription] = later
         return Acked(
             marker.subscription,
             marker.epoch,
@@ -158,6 +163,20 @@ class Markers:
             list(waiters.connections),
             requests,
         )
+
+
+def _not_reached(stored: Marker, waiters: _Waiters) -> _Waiters:
+    """Whoever acknowledged more meanwhile goes on waiting."""
+    later = _Waiters()
+    later.requests = [each for each in waiters.requests if not _reached(stored, each[1])]
+    for waiting, still in (
+        (waiters.connections, later.connections),
+        (waiters.together, later.together),
+    ):
+        for connection, wanted in waiting.items():
+            if not _reached(stored, wanted):
+                still[connection] = wanted
+    return later
 
 
 def _is_refusal(error: TocsinError) -> bool:

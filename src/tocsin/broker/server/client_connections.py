@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tocsin.broker.machine.effects import (
     Acked,
+    AckedMany,
     CloseConnection,
     Ended,
     NotAcked,
@@ -35,6 +36,7 @@ class ClientConnection(Protocol):
     identity: Identity
     token: str  # to speak in its owner's name
     inline: bool
+    batch: bool  # it takes several frames in one
     number: int
 
     def welcome(self, message: Message) -> None: ...
@@ -70,8 +72,8 @@ class ClientConnections:
     # Effects
 
     def welcome(self, effect: Welcome) -> None:
-        message = encoding.welcome_message(self._broker, effect)
-        self._connections[effect.connection].welcome(message)
+        connection = self._connections[effect.connection]
+        connection.welcome(encoding.welcome_message(self._broker, effect, connection.batch))
 
     def refuse(self, effect: Refuse) -> None:
         error = effect.error
@@ -95,6 +97,9 @@ class ClientConnections:
         self._send(encoding.acked_message(effect), effect.connections)
         for request in effect.requests:
             request.answered(effect)
+
+    def acked_many(self, effect: AckedMany) -> None:
+        self._send(encoding.acked_many_message(effect), [effect.connection])
 
     def not_acked(self, effect: NotAcked) -> None:
         self._send(encoding.not_acked_message(effect), effect.connections)

@@ -20,7 +20,7 @@ import structlog
 from msgspec import Raw, Struct
 
 from tocsin.broker.machine import events
-from tocsin.broker.machine.effects import Fetch, Marker
+from tocsin.broker.machine.effects import Fetch
 from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLine
 from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.page_bytes import Coming
@@ -37,7 +37,7 @@ from tocsin.errors import (
 )
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
-from tocsin.protocol.client import Interest, ResultInfo, SubscriptionInfo
+from tocsin.protocol.client import Interest, Marker, ResultInfo, SubscriptionInfo
 from tocsin.protocol.cluster import (
     SUBSCRIBER_TOKEN,
     Arrived,
@@ -60,7 +60,6 @@ from tocsin.protocol.cluster import (
     UnknownMarkers,
     decode_line,
 )
-from tocsin.protocol.cluster import Marker as StoredMarker
 from tocsin.protocol.failure import read_error
 from tocsin.protocol.health import Done
 from tocsin.protocol.keys import Revoked
@@ -279,12 +278,7 @@ class ClusterLink:
 
     async def store_markers(self, markers: Sequence[Marker]) -> list[int]:
         """Returns the subscriptions that the cluster does not know."""
-        body = Markers(
-            [
-                StoredMarker(marker.epoch, marker.position, subscription=marker.subscription)
-                for marker in markers
-            ]
-        )
+        body = Markers(list(markers))
         return (await self._call("POST", "/v1/markers", UnknownMarkers, body)).unknown
 
     async def records(self, dataset: str, after: int, upto: int) -> LogRange[dict[str, Any]]:

@@ -248,6 +248,7 @@ class Driver:
                 machine_effects.Signal: connections.signal,
                 machine_effects.SendInline: connections.send_inline,
                 Acked: connections.acked,
+                machine_effects.AckedMany: connections.acked_many,
                 machine_effects.NotAcked: connections.not_acked,
                 machine_effects.Ended: connections.ended,
                 machine_effects.CloseConnection: connections.close,

@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw
 
 from tocsin.broker.machine.effects import (
     Acked,
+    AckedMany,
     Answer,
     Ended,
     Gap,
@@ -75,9 +76,11 @@ def signal_message(effect: Signal | SendInline) -> Message:
     return Message("signal", encode(frames.Signal(effect.backend, effect.epoch, effect.head)))
 
 
-def welcome_message(broker: str, effect: Welcome) -> Message:
+def welcome_message(broker: str, effect: Welcome, batch: bool) -> Message:
     subscriptions = [info_of(subscription) for subscription in effect.subscriptions]
-    frame = frames.Welcome(broker, effect.store_id, subscriptions, VERSION)
+    frame = frames.Welcome(
+        broker, effect.store_id, subscriptions, VERSION, True if batch else UNSET
+    )
     return Message("welcome", encode(frame))
 
 
@@ -85,6 +88,10 @@ def acked_message(effect: Acked) -> Message:
     return Message(
         "acked", encode(frames.Acked(effect.subscription, effect.epoch, effect.position))
     )
+
+
+def acked_many_message(effect: AckedMany) -> Message:
+    return Message("acked_many", encode(frames.AckedMany(effect.markers)))
 
 
 def not_acked_message(effect: NotAcked) -> Message:

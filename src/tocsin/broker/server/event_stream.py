@@ -19,6 +19,8 @@ KEEP_ALIVE_S = 15.0  # proxies close silent streams
 class EventLine:
     """One client's stream. Holds a bounded number of bytes: signals conflate, results give way."""
 
+    batch = False  # an event is one frame
+
     def __init__(self, identity: Identity, token: str, inline: bool, most_bytes: int) -> None:
         self.identity = identity
         self.token = token

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
+from tocsin.protocol.client import encode_batch
 from tocsin.service.web import sse_event
 
 TEXT = 0x81  # a final text frame
@@ -42,3 +44,8 @@ class Message:
         if self._event is None:
             self._event = sse_event(self.name, self.json)
         return self._event
+
+
+def batch_frame(messages: Iterable[Message]) -> bytes:
+    """One text frame with all of them. Each was encoded once, for whoever gets it."""
+    return text_frame(encode_batch(message.json for message in messages))

@@ -10,7 +10,7 @@ from tocsin.errors import InvalidInput
 from tocsin.protocol import client as frames
 from tocsin.protocol.nesting import WRAPPED_DEPTH, too_deep
 
-OPS = "subscribe, unsubscribe, get, ack, publish, ping"
+OPS = "subscribe, unsubscribe, get, get_many, ack, ack_many, publish, ping"
 
 
 class Malformed(Exception):

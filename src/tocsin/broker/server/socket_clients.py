@@ -32,7 +32,7 @@ class SocketClients:
     def gone(self, connection: Socket) -> None:
         self._driver.left(connection)
 
-    def received(self, connection: Socket, request: frames.Request) -> None:
+    def received(self, connection: Socket, request: frames.SingleRequest) -> None:
         driver, machine, now = self._driver, self._driver.machine, time.monotonic()
         subscriber, number = connection.identity.subject, connection.number
         match request:
@@ -46,6 +46,8 @@ class SocketClients:
                 driver.perform(
                     machine.ack(subscriber, subscription, epoch, position, now, connection=number)
                 )
+            case frames.AckMany(markers=markers):
+                driver.perform(machine.ack_many(subscriber, markers, now, number))
             case frames.Ping():
                 _send(connection, "pong", frames.Pong(request.ref))
             case frames.Subscribe():

@@ -24,7 +24,7 @@ from picows import (
 )
 
 from tocsin.broker.server.fragments import Fragments
-from tocsin.broker.server.message import Message
+from tocsin.broker.server.message import Message, batch_frame
 from tocsin.broker.server.requests import Malformed, parse
 from tocsin.broker.server.upgrades import QUIET, Asked, Entrance, RefusedSocket, let_in, upgrade
 from tocsin.errors import InvalidInput, QuotaExceeded, TocsinError, TooLarge, UpgradeRequired
@@ -53,24 +53,28 @@ class Handler(Protocol):
     """What the broker does with connections. All calls come from the event loop, none waits."""
 
     def opened(self, connection: Socket) -> None: ...
-    def received(self, connection: Socket, request: frames.Request) -> None: ...
+    def received(self, connection: Socket, request: frames.SingleRequest) -> None: ...
     def gone(self, connection: Socket) -> None: ...
 
 
 class Socket(WSListener):
     """One client's connection."""
 
-    def __init__(self, hub: Sockets, identity: Identity, inline: bool, token: str) -> None:
+    def __init__(
+        self, hub: Sockets, identity: Identity, inline: bool, token: str, *, batch: bool = False
+    ) -> None:
         self.identity = identity
         self.token = token  # to speak in its owner's name
         self.inline = inline
+        self.batch = batch
         self.number = 0  # the broker's own, once it welcomed the client
         self.paused = False  # the transport is backed up
         self._hub = hub
         self._transport: WSTransport | None = None
-        self._out: list[bytes] = []
+        self._out: list[Message] = []
+        self._out_bytes = 0
         self._signals: dict[int, Message] = {}  # newest per backend subscription
-        self._waiting: deque[tuple[frames.Request, int]] = deque()
+        self._waiting: deque[tuple[frames.SingleRequest, int]] = deque()
         self._waiting_bytes = 0
         self._gets = 0
         self._held = 1  # answers that must come first: the welcome, and those of some requests
@@ -86,11 +90,13 @@ class Socket(WSListener):
     def send(self, message: Message) -> None:
         """Queue an answer; it leaves with everything else of this turn of the loop."""
         if not self._closing:
-            self._out.append(message.frame)
+            self._out.append(message)
+            self._out_bytes += len(message.json)
             self._hub.flush_soon(self)
 
     def welcome(self, message: Message) -> None:
         self.send(message)
+        self.flush()  # alone: what is sent together comes behind it
         self.go_on()
 
     def refuse(self, error: TocsinError) -> None:
@@ -117,8 +123,9 @@ class Socket(WSListener):
 
     def results(self, backend: int, message: Message, signal: Message) -> None:
         """Queue inline results; a client that is behind gets the signal alone, and asks later."""
-        large = len(message.json) > self._hub.high_bytes
-        if large or self.paused or self.unsent_bytes > self._hub.high_bytes:
+        hub, size_bytes = self._hub, len(message.json)
+        full = self._out_bytes + size_bytes > hub.connection_bytes or size_bytes > hub.high_bytes
+        if full or self.paused or self.unsent_bytes > hub.high_bytes:
             self.signal(backend, signal)
         else:
             self.send(message)
@@ -150,11 +157,11 @@ class Socket(WSListener):
             return
         out = self._out
         if self._signals and not self.paused:
-            out.extend(message.frame for message in self._signals.values())
+            out.extend(self._signals.values())
             self._signals.clear()
         if out:
-            self._out = []
-            transport.underlying_transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self._out, self._out_bytes = [], 0
+            transport.underlying_transport.write(_bytes_of(out, batch=self.batch))
 
     # What picows calls
 
@@ -226,8 +233,13 @@ class Socket(WSListener):
             if error.fatal:
                 self.close(frames.MALFORMED, error.error.message)
             return
-        self._waiting.append((request, len(data)))
-        self._waiting_bytes += len(data)
+        if isinstance(request, frames.GetMany):
+            share_bytes = len(data) // max(1, len(request.gets))
+            self._waiting.extend((get, share_bytes) for get in request.gets)
+            self._waiting_bytes += share_bytes * len(request.gets)
+        else:
+            self._waiting.append((request, len(data)))
+            self._waiting_bytes += len(data)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -259,11 +271,11 @@ class Socket(WSListener):
         subscribes = isinstance(self._waiting[0][0], frames.Subscribe)
         return self._subscribing and subscribes and self._held < OUTSTANDING_SUBSCRIBES
 
-    def _give_up(self, request: frames.Request) -> None:
+    def _give_up(self, request: frames.SingleRequest) -> None:
         """It gets no other answer. What waits behind it goes on."""
         self._gets -= isinstance(request, frames.Get)
         self._held -= isinstance(request, HOLDING)
-        ref = None if isinstance(request, frames.Ack) else request.ref
+        ref = None if isinstance(request, frames.Ack | frames.AckMany) else request.ref
         self.send(failure(ref, TocsinError("an internal error; the broker's log has the details")))
 
     def _throttle(self) -> None:
@@ -390,10 +402,23 @@ class Sockets:
             if asked.in_header:
                 raise
             return RefusedSocket(frames.UPGRADE_REQUIRED, error)
-        inline = asked.first("inline") or "0"
-        if inline not in ("0", "1"):
-            raise InvalidInput("inline is 0 or 1", field="inline")
-        return Socket(self, asked.identity, inline == "1", asked.token)
+        inline, batch = _switch(asked, "inline"), _switch(asked, "batch")
+        return Socket(self, asked.identity, inline, asked.token, batch=batch)
+
+
+def _switch(asked: Asked, name: str) -> bool:
+    given = asked.first(name) or "0"
+    if given not in ("0", "1"):
+        raise InvalidInput(f"{name} is 0 or 1", field=name)
+    return given == "1"
+
+
+def _bytes_of(messages: list[Message], *, batch: bool) -> bytes:
+    if len(messages) == 1:
+        return messages[0].frame
+    if batch:
+        return batch_frame(messages)
+    return b"".join(message.frame for message in messages)
 
 
 def failure(ref: frames.Ref | None, error: TocsinError) -> Message:

@@ -52,10 +52,11 @@ def put(
             unknown[number] = None
         elif (to := min(position, head)) > targets.get(number, marker):
             targets[number] = to
-    together: dict[int, list[int]] = {}  # most who acknowledge have read equally far
+    together: dict[int, list[int]] = {}  # most who acknowledge have read equally much
     for number, to in targets.items():
-        together.setdefault(to, []).append(number)
-    for to, numbers in together.items():
+        together.setdefault(to - known[number][2], []).append(number)
+    for by, numbers in together.items():
+        moved = {"marker": _frontend.c.marker + by}
         for chunk in chunks(numbers):
-            connection.execute(update(_frontend).where(_frontend.c.id.in_(chunk)).values(marker=to))
+            connection.execute(update(_frontend).where(_frontend.c.id.in_(chunk)).values(moved))
     return list(unknown)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from tocsin.broker.machine import BrokerMachine, MachineConfig
 from tocsin.broker.machine.effects import (
     Acked,
+    AckedMany,
     Answer,
     AskNews,
     Attached,
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 RECORDS_PER_CALL = 4
 PendingAnswer = Callable[..., list[Effect]]
 """An answer on its way: to be called with `now`."""
+Word = Callable[[SimulatedClient], None]
+"""To a client: what it does when it hears it."""
 T = TypeVar("T")
 
 
@@ -67,21 +70,21 @@ class FrameAsker(Generic[T]):
 
     def __init__(
         self,
-        world: World,
+        say: Callable[[int, Word], None],
         connection: int,
         answered: Callable[[SimulatedClient, T], None],
         failed: Callable[[SimulatedClient], None] = lambda client: None,
     ) -> None:
-        self._world = world
+        self._say = say
         self._connection = connection
         self._answered = answered
         self._failed = failed
 
     def answered(self, answer: T) -> None:
-        self._world.to_client(self._connection, lambda client: self._answered(client, answer))
+        self._say(self._connection, lambda client: self._answered(client, answer))
 
     def failed(self, error: TocsinError) -> None:
-        self._world.to_client(self._connection, self._failed)
+        self._say(self._connection, self._failed)
 
 
 class SimulatedBroker:
@@ -96,6 +99,7 @@ class SimulatedBroker:
         self.incarnation = 0
         self.connections: dict[int, str] = {}
         self._arriving: int | None = None  # the connection that is being accepted
+        self._words: dict[int, list[Word]] = {}  # to clients, by connection
 
     @property
     def ready(self) -> bool:
@@ -245,10 +249,12 @@ class SimulatedBroker:
         if machine is None or name is None or connection not in machine.core.table.connections:
             return  # frames that come before the welcome are refused
         kind, number, *rest = frame
-        if kind == "get":
+        if kind == "ack_many":
+            self.do(machine.ack_many(name, number, world.now, connection))
+        elif kind == "get":
             ref, after, epoch, limit = rest
             get = FrameAsker[Answer](
-                world,
+                self._say,
                 connection,
                 lambda client, answer: client.answered(ref, answer),
                 lambda client: world.retry(client, (connection, ref)),
@@ -260,14 +266,14 @@ class SimulatedBroker:
         elif kind == "subscribe":
             interest = Interest("channel", {"backend": number})
             asker = FrameAsker[Subscribed](
-                world,
+                self._say,
                 connection,
                 lambda client, answer: client.subscribed(answer.subscription),
                 lambda client: world.ask_again(client, frame),
             )
             self.do(machine.subscribe(asker, name, interest, world.now, connection=connection))
         elif kind == "unsubscribe":
-            leaver = FrameAsker[Unsubscribed](world, connection, lambda client, answer: None)
+            leaver = FrameAsker[Unsubscribed](self._say, connection, lambda client, answer: None)
             self.do(machine.unsubscribe(leaver, name, number, world.now))
 
     # -- effects ----------------------------------------------------------------------------------
@@ -275,12 +281,22 @@ class SimulatedBroker:
     def do(self, effects: list[Effect]) -> None:
         for effect in effects:
             self._do(effect)
+        self._send_words()
         machine = self.machine
         if machine is not None and self.checker is not None:
             slots = machine.messages.slots
             promise(len(machine.messages) <= slots, f"{len(machine.messages)} in {slots} slots")
             self.checker.check()
             self.world.stepped(self)
+
+    def _say(self, connection: int, word: Word) -> None:
+        """What comes of one turn goes out together."""
+        self._words.setdefault(connection, []).append(word)
+
+    def _send_words(self) -> None:
+        words, self._words = self._words, {}
+        for connection, said in words.items():
+            self.world.say(connection, said)
 
     def _do(self, effect: Effect) -> None:
         world, machine = self.world, self.machine
@@ -324,7 +340,7 @@ class SimulatedBroker:
         world = self.world
         match effect:
             case Welcome(connection, store_id, subscriptions):
-                world.to_client(connection, lambda c: c.welcomed(store_id, subscriptions))
+                self._say(connection, lambda c: c.welcomed(store_id, subscriptions))
             case Refuse(connection):
                 del self.connections[connection]
                 world.break_connection(connection)
@@ -332,10 +348,9 @@ class SimulatedBroker:
                 reached = machine.core.table.backends[backend].fetched
                 promise(head <= reached, f"signalled {head} of {backend}, had {reached}")
                 for connection in effect.connections:
-                    world.to_client(connection, lambda c: c.signalled(effect))
+                    self._say(connection, lambda c: c.signalled(effect))
             case SendInline():
-                for connection in effect.connections:
-                    world.to_client(connection, lambda c: c.sent_inline(effect))
+                self._send_inline(effect)
             case Answer() | Attached() | Subscribed() | Unsubscribed() | Recalled():
                 assert effect.request is not None
                 effect.request.answered(effect)  # type: ignore[arg-type]
@@ -344,16 +359,25 @@ class SimulatedBroker:
                 effect.request.failed(effect.error)
             case Acked(subscription, epoch, position, connections):
                 for connection in connections:
-                    world.to_client(
-                        connection, lambda c: c.confirmed(subscription, epoch, position)
-                    )
+                    self._say(connection, lambda c: c.confirmed(subscription, epoch, position))
+            case AckedMany(connection):
+                self._say(connection, lambda c: c.all_confirmed(effect))
             case Ended(subscription, connections):
                 for connection in connections:
-                    world.to_client(connection, lambda c: c.ended(subscription))
+                    self._say(connection, lambda c: c.ended(subscription))
             case CloseConnection():
                 self._close(effect)
             case _:
                 pass  # of NotAcked, clients learn in other words
+
+    def _send_inline(self, effect: SendInline) -> None:
+        """As a connection does: one that is behind gets a signal in its place."""
+        signal = Signal(effect.backend, effect.epoch, effect.head, [])
+        for connection in effect.connections:
+            if self.world.falls_behind():
+                self._say(connection, lambda c: c.signalled(signal))
+            else:
+                self._say(connection, lambda c: c.sent_inline(effect))
 
     def _close(self, effect: CloseConnection) -> None:
         world, name, moved_to = self.world, self.connections.pop(effect.connection), effect.moved_to

@@ -1,15 +1,18 @@
 """A client: the real feeds of its subscriptions, and an application that takes from them, stalls
-and acknowledges as it likes."""
+and acknowledges as it likes. Some gather what they acknowledge, and hear several words in one
+frame."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from tocsin.broker.machine.effects import Answer, SendInline, Signal
+from tocsin.broker.machine.effects import AckedMany, Answer, SendInline, Signal
 from tocsin.client.feed import Feed, Wanted
 from tocsin.client.feed import Result as Taken
+from tocsin.client.feeds import Feeds
 from tocsin.model import Result, Subscription
+from tocsin.protocol import client as frames
 from tocsin.protocol.client import Missing, ResultInfo, ResultsFrame, SubscriptionInfo
 from tocsin.testing.simulation.checkers import DeliveryChecker, promise
 
@@ -23,12 +26,17 @@ class SimulatedClient:
         checker: DeliveryChecker,
         send: Callable[[tuple[Any, ...]], None],  # to the broker, on the present connection
         acks: Callable[[], bool],  # whether it acknowledges now
+        gather: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
+        """`gather`: do this in a moment; None: it acknowledges one by one, at once."""
         self.name = name
         self.inline = inline
+        self._gather = gather
+        self._gathering = False
+        self._hearing = False  # more words of the same frame are to come
         self.connection: int | None = None
         self.stalled = False
-        self.feeds: dict[int, Feed] = {}
+        self.feeds = Feeds()
         self.asked = 0  # gets so far
         self._store_id: str | None = None
         self._prefetch = prefetch
@@ -38,12 +46,24 @@ class SimulatedClient:
         self._gets: dict[int, tuple[int, Feed, Wanted]] = {}  # under way
         self._taken: dict[int, Taken] = {}  # the newest of each subscription
 
-    def backend(self, number: int) -> int:
-        info = self.feeds[number].info
-        assert info is not None
-        return info.backend
+    @property
+    def batch(self) -> bool:
+        """Whether it takes several frames in one."""
+        return self._gather is not None
+
+    @property
+    def subscriptions(self) -> list[int]:
+        return sorted(feed.subscription for feed in self.feeds)
 
     # -- frames -----------------------------------------------------------------------------------
+
+    def hear(self, words: Iterable[Callable[[SimulatedClient], None]]) -> None:
+        """Several in one frame."""
+        self._hearing = True
+        for word in words:
+            word(self)
+        self._hearing = False
+        self.go_on()
 
     def welcomed(self, store_id: str, subscriptions: list[Subscription]) -> None:
         self._gets.clear()
@@ -51,8 +71,9 @@ class SimulatedClient:
             self.restart()  # what it knew is of a store that is no more
         self._store_id = store_id
         listed = {subscription.id for subscription in subscriptions}
-        for gone in [number for number in self.feeds if number not in listed]:
-            self.forget(gone)
+        for gone in self.subscriptions:
+            if gone not in listed:
+                self.forget(gone)
         for subscription in subscriptions:
             self._opened(subscription)
         self.go_on()
@@ -62,56 +83,51 @@ class SimulatedClient:
         self.go_on()
 
     def _opened(self, subscription: Subscription) -> None:
-        feed = self.feeds.setdefault(subscription.id, Feed(self._prefetch))
-        known = feed.info
-        feed.opened(_info(subscription))
-        if known is None or known.epoch != subscription.backend.epoch:
+        feed = self.feeds.get(subscription.id) or Feed(self._prefetch)
+        epoch = feed.epoch
+        self.feeds.opened(feed, _info(subscription))
+        if epoch != subscription.backend.epoch:
             self._checker.began(
                 self.name, subscription.id, subscription.backend.epoch, subscription.marker
             )
 
     def forget(self, number: int) -> None:
-        del self.feeds[number]
+        self.feeds.remove(number)
         self._taken.pop(number, None)
         self._checker.forgotten(self.name, number)
 
     def restart(self) -> None:
         """All that it remembered is gone, but for what it acknowledged."""
-        for number in list(self.feeds):
+        for number in self.subscriptions:
             self.forget(number)
 
     def ended(self, number: int) -> None:
         self._checker.ended(self.name, number)
-        if number in self.feeds:
+        if self.feeds.get(number) is not None:
             self.forget(number)
 
     def confirmed(self, number: int, epoch: str, position: int) -> None:
-        if number in self.feeds:
-            self.feeds[number].confirmed(epoch, position)
+        self.feeds.confirmed(number, epoch, position)
+
+    def all_confirmed(self, acked: AckedMany) -> None:
+        for marker in acked.markers:
+            self.confirmed(marker.subscription, marker.epoch, marker.position)
 
     def failed(self, ref: int) -> None:
-        number, feed, _ = self._gets.pop(ref, (0, None, None))
-        if feed is not None and self.feeds.get(number) is feed:
-            feed.answer_failed()
+        _, feed, _ = self._gets.pop(ref, (0, None, None))
+        if feed is not None:
+            self.feeds.failed(feed)
         self.go_on()
 
     def signalled(self, signal: Signal) -> None:
-        for feed in self._of(signal.backend):
-            feed.signalled(signal.epoch, signal.head)
+        self.feeds.signalled(frames.Signal(signal.backend, signal.epoch, signal.head))
         self.go_on()
 
     def sent_inline(self, frame: SendInline) -> None:
-        for feed in self._of(frame.backend):
-            feed.arrived(
-                ResultsFrame(
-                    frame.backend,
-                    frame.epoch,
-                    frame.after,
-                    frame.head,
-                    frame.head,
-                    _results(frame.results),
-                )
-            )
+        results, head = _results(frame.results), frame.head
+        self.feeds.sent_inline(
+            ResultsFrame(frame.backend, frame.epoch, frame.after, head, head, results)
+        )
         self.go_on()
 
     def answered(self, ref: int, answer: Answer) -> None:
@@ -123,8 +139,9 @@ class SimulatedClient:
         promise(whence == len(answer.results), f"{self.name}: {whence} counted in {answer}")
         promise(answer.upto <= answer.head or not answer.results, f"beyond the head: {answer}")
         gap = None if answer.gap is None else Missing(answer.gap.first, answer.gap.last)
-        known = feed.info
-        feed.arrived(
+        known = feed.epoch
+        self.feeds.answered(
+            feed,
             ResultsFrame(
                 answer.backend,
                 answer.epoch,
@@ -135,43 +152,57 @@ class SimulatedClient:
                 gap,
                 subscription=number,
                 ref=ref,
-            )
+            ),
         )
-        if known is not None and known.epoch != answer.epoch:
+        if known != answer.epoch:
             self._checker.began(self.name, number, answer.epoch, answer.after)
         promise(feed.position >= answer.upto, f"{self.name}: {answer.upto} told and not had")
         self.go_on()
 
-    def _of(self, backend: int) -> list[Feed]:
-        return [feed for number, feed in self.feeds.items() if self.backend(number) == backend]
-
     # -- the application --------------------------------------------------------------------------
 
     def go_on(self) -> None:
-        for number, feed in self.feeds.items():
-            while not self.stalled and (result := feed.take()) is not None:
-                self._checker.got(self.name, number, self.backend(number), result)
+        if self._hearing:
+            return
+        for feed in list(self.feeds):
+            number = feed.subscription
+            while not self.stalled and (result := self.feeds.take(feed)) is not None:
+                self._checker.got(self.name, number, feed.backend, result)
                 self._taken[number] = result
                 if self._acks():
-                    feed.acknowledge(result)
-            acknowledgement = feed.acknowledgement()
-            if acknowledgement is not None:
-                self._send(("ack", number, *acknowledgement))
-            self._ask(number, feed)
+                    self.feeds.acknowledge(feed, result)
+        self._acknowledge()
+        for feed, wanted in self.feeds.wanted():
+            self._ask(feed, wanted)
 
     def acknowledge_all(self) -> None:
         """What it has taken so far."""
-        for number, feed in self.feeds.items():
-            if number in self._taken:
-                feed.acknowledge(self._taken[number])
+        for feed in self.feeds:
+            if feed.subscription in self._taken:
+                self.feeds.acknowledge(feed, self._taken[feed.subscription])
         self.go_on()
 
-    def _ask(self, number: int, feed: Feed) -> None:
-        wanted = feed.wanted()
-        if wanted is not None:
-            self.asked += 1
-            self._gets[self.asked] = number, feed, wanted
-            self._send(("get", number, self.asked, wanted.after, wanted.epoch, wanted.limit))
+    def _acknowledge(self) -> None:
+        if self._gather is None:
+            for marker in self.feeds.acknowledgements():
+                self._send(("ack", marker.subscription, marker.epoch, marker.position))
+        elif self.feeds.acknowledging and not self._gathering:
+            self._gathering = True
+            self._gather(self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathering = False
+        if self.connection is None:
+            return  # the next welcome has them sent
+        markers = self.feeds.acknowledgements()
+        if markers:
+            self._send(("ack_many", markers))
+
+    def _ask(self, feed: Feed, wanted: Wanted) -> None:
+        number = feed.subscription
+        self.asked += 1
+        self._gets[self.asked] = number, feed, wanted
+        self._send(("get", number, self.asked, wanted.after, wanted.epoch, wanted.limit))
 
 
 def _info(subscription: Subscription) -> SubscriptionInfo:

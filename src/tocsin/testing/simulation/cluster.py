@@ -217,7 +217,7 @@ class ClusterWorld(World):
         if draw < 0.5:
             self.to_broker(client, ("subscribe", choose(self.backends)))
         elif draw < 0.6 and client.feeds:
-            number = choose(sorted(client.feeds))
+            number = choose(client.subscriptions)
             client.forget(number)
             self.to_broker(client, ("unsubscribe", number))
         elif draw < 0.7 and self.cluster.frontends:
@@ -362,6 +362,5 @@ class ClusterWorld(World):
             promise(connected, f"{client.name} is not connected")
             assert client.connection is not None
             broker = self._pipes[client.connection][1].name
-            for number, feed in client.feeds.items():
-                self.delivery.everything_delivered(client.name, number, broker)
-                del feed
+            for feed in client.feeds:
+                self.delivery.everything_delivered(client.name, feed.subscription, broker)

@@ -39,6 +39,7 @@ class World:
         combined = ["evict=lru expire=ttl", "evict=lsc expire=ttl"]
         self.policies = list(policies) or [*policy_names(), *combined]
         self.random = random.Random(seed)
+        self.wire = random.Random(f"{seed}: frames of clients")
         self.agenda = Agenda()
         self.later = self.agenda.later
         self.run_until = self.agenda.run
@@ -49,6 +50,7 @@ class World:
         self.fills = 0  # ranges of the log that were asked for
         self.comparisons = 0  # of everything, by brokers with the cluster
         self.restarts = 0  # of brokers that found another store
+        self.batches = 0  # frames with several words to a client
         # By broker, its arrival and incarnation: the connection that an attach is for.
         self.arriving: dict[tuple[str, int, int], int] = {}
         self.cluster = self._new_cluster()
@@ -65,7 +67,8 @@ class World:
         return ModelCluster()
 
     def _client(self, name: str) -> SimulatedClient:
-        inline = self.random.random() < 0.4
+        inline = self.random.random() < 0.7
+        gathers = self.wire.random() < 0.7
         prefetch = self.random.choice([1, 3, 1000])
         client = SimulatedClient(
             name,
@@ -74,8 +77,12 @@ class World:
             self.delivery,
             lambda frame: self.to_broker(client, frame),
             lambda: not self.faulty or self.random.random() < 0.6,
+            self._in_a_moment if gathers else None,
         )
         return client
+
+    def _in_a_moment(self, action: Action) -> None:
+        self.later(self.wire.expovariate(20.0) * self.scale, action)
 
     @property
     def delivered(self) -> int:
@@ -128,15 +135,34 @@ class World:
 
         self._in_order(connection, "down", arrive)
 
+    def say(self, connection: int, words: Sequence[Callable[[SimulatedClient], None]]) -> None:
+        """What a broker has for a client at one moment: in one frame, if it takes that."""
+        pipe = self._pipes.get(connection)
+        if pipe is not None and pipe[0].batch and len(words) > 1:
+            self.batches += 1
+            self.to_client(connection, lambda client: client.hear(words))
+            return
+        for word in words:
+            self.to_client(connection, word)
+
+    def falls_behind(self) -> bool:
+        """Whether a client reads too slowly at this moment to be sent results inline."""
+        return self.faulty and self.wire.random() < 0.1
+
     def to_broker(self, client: SimulatedClient, frame: tuple[Any, ...]) -> None:
         connection = client.connection
         if connection is None:
             return
 
+        # What is said of markers may be said twice, and once more after a reconnection.
+        says_markers = frame[0] in ("ack", "ack_many")
+        times = 1 + (self.faulty and says_markers and self.wire.random() < 0.1)
+
         def arrive() -> None:
-            pipe = self._pipes.get(connection)
-            if pipe is not None:
-                pipe[1].receive(connection, frame)
+            for _ in range(times):
+                pipe = self._pipes.get(connection)
+                if pipe is not None:
+                    pipe[1].receive(connection, frame)
 
         self._in_order(connection, "up", arrive)
 
@@ -288,7 +314,7 @@ class World:
         elif draw < 0.60:
             self.to_broker(client, ("subscribe", backend))
         elif draw < 0.63 and client.feeds:
-            number = choose(sorted(client.feeds))
+            number = choose(client.subscriptions)
             client.forget(number)
             self.to_broker(client, ("unsubscribe", number))
         elif draw < 0.78 and client.connection is not None:
@@ -375,10 +401,10 @@ class World:
     def check(self) -> None:
         self.in_step.check(self.brokers)
         for client in self.clients:
-            heard = sorted(client.backend(number) for number in client.feeds)
+            heard = sorted(feed.backend for feed in client.feeds)
             promise(heard == self.backends, f"{client.name} asked for all, has {heard}")
             assert client.connection is not None
             broker = self._pipes[client.connection][1].name
-            for number, feed in client.feeds.items():
-                self.delivery.everything_delivered(client.name, number, broker)
+            for feed in client.feeds:
+                self.delivery.everything_delivered(client.name, feed.subscription, broker)
                 promise(feed.settled, f"{client.name}: not all acknowledgements were confirmed")
