@@ -22,7 +22,7 @@ from bench.control import Helper
 from bench.findings import Finding, latency
 from bench.sustain.cpu import OTHERS, Cpu, difference
 from bench.sustain.shapes import SHAPES
-from bench.sustain.sides import LATE_S, LOOK_S, application, load_generator, require_jars
+from bench.sustain.sides import FIRST_LATE_S, LOOK_S, application, load_generator, require_jars
 from bench.sustain.subscribing import Subscribing, subscribed_system
 from tocsin.settings import Settings
 
@@ -89,7 +89,7 @@ async def _play(
     order: dict[str, Any] = {"shape": SHAPE.name, "sets": KINDS, "held": KINDS, "first": first}
     played = await generator.ask(**order, rate=RECORDS_PER_S, seconds=seconds)
     expected = channels * played["of_first"]
-    limit = time.monotonic() + seconds + 4 * LATE_S
+    limit = time.monotonic() + seconds + FIRST_LATE_S
     while (counted := await client.ask(op="count", first=first))["count"] < expected:
         if time.monotonic() > limit:
             raise RuntimeError(f"{counted['count']} of {expected} results came")

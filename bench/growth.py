@@ -34,7 +34,7 @@ def run(quick: bool, say: Callable[[str], None]) -> list[Finding]:
 
 async def _measure(sets: int, seconds: float, warm_up_s: float) -> Step:
     async with ours(case("embedded", "equality", sets, HELD), None, memory=MEMORY) as side:
-        await side.step(RATE, warm_up_s)
+        await side.warm_up(RATE, warm_up_s)
         return await side.step(RATE, seconds)
 
 

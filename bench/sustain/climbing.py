@@ -21,7 +21,7 @@ ATTEMPTS = 3
 
 async def climb(side: Side, pace: Pace, say: Callable[[str], None], title: str) -> Climb:
     say(f"{title}, warming up")
-    warm = await side.step(pace.warm_up_rate, pace.warm_up_s)
+    warm = await side.warm_up(pace.warm_up_rate, pace.warm_up_s)
     if warm.came < warm.records:
         say(f"{title}: only {warm.came} of {warm.records} records came while it was warming up")
     steps: Climb = []

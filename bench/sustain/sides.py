@@ -28,7 +28,7 @@ from tocsin.settings import Settings
 from tocsin.spark.jars import find_bare_local_fs
 from tocsin.system import System
 
-LATE_S = 15.0
+LATE_S, FIRST_LATE_S = 15.0, 90.0
 LOOK_S = 0.2
 
 
@@ -76,7 +76,11 @@ class Side:
         self._cpu = Cpu(self.processes)
         self._next = 1  # number of the next record
 
-    async def step(self, rate: float, seconds: float) -> Step:
+    async def warm_up(self, rate: float, seconds: float) -> Step:
+        """A step that may take its time: nothing has been compiled yet."""
+        return await self.step(rate, seconds, FIRST_LATE_S)
+
+    async def step(self, rate: float, seconds: float, late_s: float = LATE_S) -> Step:
         """Offer so many records a second for so long, and wait for what comes of them."""
         first, records = self._next, round(rate * seconds)
         self._next += records
@@ -91,13 +95,13 @@ class Side:
         )
         if "error" in played:
             raise RuntimeError(f"the load generator failed: {played['error']}")
-        await self._wait(first, records, seconds)
+        await self._wait(first, records, late_s + seconds)
         used, took_s = difference(self._cpu.seconds(), before), time.monotonic() - begun
         due_us, came_us = await self._take(first)
         return judge(rate, seconds, records, due_us, came_us, used, played["send_p99_ms"], took_s)
 
-    async def _wait(self, first: int, records: int, seconds: float) -> None:
-        limit = time.monotonic() + LATE_S + seconds
+    async def _wait(self, first: int, records: int, limit_s: float) -> None:
+        limit = time.monotonic() + limit_s
         while time.monotonic() < limit:
             counts = [await each.ask(op="count", first=first) for each in self._receivers]
             if sum(counted["count"] for counted in counts) >= records:
