@@ -26,7 +26,7 @@ def stored(backend: int, *positions: int, size: int = 1, pushed: bool = False) -
 
 def knowing(*backends: int, keeps: bool | None = True, most_bytes: int = 10_000) -> BrokerNews:
     news = BrokerNews("edge", 0, keeps, most_bytes=most_bytes)
-    news.told = {backend: Head(backend, "e", 0) for backend in backends}
+    news.heard = {backend: Head(backend, "e", 0) for backend in backends}
     return news
 
 
@@ -160,11 +160,11 @@ def test_nothing_is_lost_when_the_store_does_not_answer() -> None:
 def test_a_broker_that_registers_is_told_all_again() -> None:
     news = knowing(7)
     news.begin_anew()
-    assert (news.told, news.keeps) == ({}, None)
+    assert (news.heard, news.keeps) == ({}, None)
 
 
 def test_notices_are_no_larger_than_brokers_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_news, "TOLD_BYTES_AT_MOST", 3 * (AROUND_BYTES + 1))
+    monkeypatch.setattr(broker_news, "NOTICE_BYTES_AT_MOST", 3 * (AROUND_BYTES + 1))
     monkeypatch.setattr(broker_news, "HEADS_AT_MOST", 4)
     news = [growth for backend in range(4) for growth in stored(backend, 1)]
     news += [growth.by_head for backend in range(4, 10) for growth in stored(backend, 1)]
@@ -176,7 +176,7 @@ def test_notices_are_no_larger_than_brokers_take(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_result_that_no_notice_takes_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_news, "TOLD_BYTES_AT_MOST", 100)
+    monkeypatch.setattr(broker_news, "NOTICE_BYTES_AT_MOST", 100)
     news = knowing(7)
     news.committed(stored(7, 1, size=101))
     assert tell(news) == {7: [(1, [])]}

@@ -452,8 +452,8 @@ class Connection:
             self._receive_loosely(message, error)
             return
         if type(frame) is frames.Batch:
-            for each in frame.frames:
-                self._handle(each)
+            for part in frame.frames:
+                self._handle(part)
         else:
             self._handle(frame)
         if self._feeds.wanting:
@@ -464,8 +464,8 @@ class Connection:
     def _receive_loosely(self, message: bytes, error: msgspec.DecodeError) -> None:
         """What can be understood of a batch is taken."""
         with contextlib.suppress(msgspec.DecodeError):
-            for each in frames.decode_batch(message).frames:
-                self._receive(bytes(each))
+            for part in frames.decode_batch(message).frames:
+                self._receive(bytes(part))
             return
         log.warning("a frame of the broker was not understood and is left out: %s", error)
 

@@ -15,7 +15,7 @@ from tocsin.model import Departure, Head, Result
 from tocsin.storage.store.news import News
 from tocsin.storage.store.runs import Committed
 
-TOLD_BYTES_AT_MOST = 512 * 1024  # of one notice
+NOTICE_BYTES_AT_MOST = 512 * 1024  # of one notice
 WAITING_BYTES_AT_MOST = 8 * 1024 * 1024  # for one broker, while it takes the notice before
 HEADS_AT_MOST = 5000  # of one notice, and departures
 AROUND_BYTES = 80  # what a notice says beside a result's payload
@@ -39,12 +39,12 @@ class Growth(Struct):
 
 def growths(committed: Committed, *, pushed: bool = False) -> list[Growth]:
     """One for each head."""
-    found: dict[int, list[Result]] = {head.backend: [] for head in committed.heads}
+    by_backend: dict[int, list[Result]] = {head.backend: [] for head in committed.heads}
     for result in committed.results:
-        found[result.backend].append(result)
+        by_backend[result.backend].append(result)
     return [
-        Growth(head, results, sum(AROUND_BYTES + len(one.payload) for one in results), pushed)
-        for head, results in zip(committed.heads, found.values(), strict=True)
+        Growth(head, results, sum(AROUND_BYTES + len(result.payload) for result in results), pushed)
+        for head, results in zip(committed.heads, by_backend.values(), strict=True)
     ]
 
 
@@ -74,7 +74,7 @@ class Waiting:
             known.append(growth)
 
     def _fits(self, growth: Growth) -> bool:
-        return growth.size_bytes <= min(self._left_bytes, TOLD_BYTES_AT_MOST)
+        return growth.size_bytes <= min(self._left_bytes, NOTICE_BYTES_AT_MOST)
 
     def take(self, other: Waiting, backends: Iterable[int]) -> None:
         """From the other one, of these backend subscriptions: it is later than all here."""
@@ -100,7 +100,7 @@ class BrokerNews:
     name: str
     since: int
     keeps: bool | None = None  # whether results may travel; None: it has not said so
-    told: dict[int, Head] = field(default_factory=dict)  # of backend subscriptions that it has
+    heard: dict[int, Head] = field(default_factory=dict)  # of backend subscriptions that it has
     most_bytes: int = WAITING_BYTES_AT_MOST
     number: int = 0  # of the last notice: by it the broker knows that it heard all before
     fresh: Waiting = field(init=False)  # newer ones of these
@@ -114,10 +114,10 @@ class BrokerNews:
 
     def committed(self, grown: Iterable[Growth]) -> None:
         """A run was stored."""
-        told, elsewhere, keeps = self.told, self.elsewhere, self.keeps
+        heard, elsewhere, keeps = self.heard, self.elsewhere, self.keeps
         for growth in grown:
             carried = growth.pushed if keeps is None else keeps
-            if growth.head.backend in told:
+            if growth.head.backend in heard:
                 self.fresh.add(growth, carried=carried)
             elif growth.head.backend not in elsewhere:
                 self.strangers.add(growth, carried=carried)
@@ -135,11 +135,11 @@ class BrokerNews:
         more is told of them, the store is asked."""
         self.keeps = keeps
         for backend in unknown:
-            self.told.pop(backend, None)
+            self.heard.pop(backend, None)
 
     def begin_anew(self) -> None:
         """The broker has registered: nobody knows what it has, and what it keeps."""
-        self.told.clear()
+        self.heard.clear()
         self.elsewhere.clear()
         self.keeps = None
 
@@ -185,18 +185,18 @@ class BrokerNews:
             if known is None or known[-1].head.head < head.head:
                 fresh.add(Growth(head), carried=False)
         news = list(self._news_of(fresh))
-        self.told.update((growth.head.backend, growth.head) for growth in news)
-        self.fresh.take(self.strangers, [b for b in self.strangers.of if b in self.told])
+        self.heard.update((growth.head.backend, growth.head) for growth in news)
+        self.fresh.take(self.strangers, [b for b in self.strangers.of if b in self.heard])
         return news, detached
 
     def _is_new_here(self, head: Head) -> bool:
         """Of what the broker has already, it hears by what is committed."""
-        last = self.told.get(head.backend)
+        last = self.heard.get(head.backend)
         return last is None or last.epoch != head.epoch
 
     def _news_of(self, fresh: Waiting) -> Iterator[Growth]:
         for backend, grown in fresh.of.items():
-            last = self.told.get(backend)
+            last = self.heard.get(backend)
             for growth in grown:
                 if last is None or last.epoch != growth.head.epoch or last.head < growth.head.head:
                     yield growth
@@ -215,7 +215,7 @@ def parts(
     part: list[Growth] = []
     size_bytes = 0
     for growth in news:
-        full = size_bytes + growth.size_bytes > TOLD_BYTES_AT_MOST
+        full = size_bytes + growth.size_bytes > NOTICE_BYTES_AT_MOST
         if part and (full or len(part) >= HEADS_AT_MOST):
             yield part, rest[:HEADS_AT_MOST]
             part, size_bytes, rest = [], 0, rest[HEADS_AT_MOST:]

@@ -169,7 +169,8 @@ def _split(table: pa.Table, queries: Sequence[StandingQuery]) -> dict[int, pa.Ta
     order = [(name, "ascending") for name in _SCHEMA.names]
     table = table.sort_by(order).combine_chunks()
     members = table.column(MEMBER)
-    ends = {each["values"]: each["counts"] for each in pc.value_counts(members).to_pylist()}
+    counts = pc.value_counts(members).to_pylist()
+    ends = {counted["values"]: counted["counts"] for counted in counts}
     rows, at = {}, 0
     table = table.drop_columns(MEMBER)
     for number in sorted(query.number for query in queries):

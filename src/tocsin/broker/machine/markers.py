@@ -168,7 +168,7 @@ class Markers:
 def _not_reached(stored: Marker, waiters: _Waiters) -> _Waiters:
     """Whoever acknowledged more meanwhile goes on waiting."""
     later = _Waiters()
-    later.requests = [each for each in waiters.requests if not _reached(stored, each[1])]
+    later.requests = [asked for asked in waiters.requests if not _reached(stored, asked[1])]
     for waiting, still in (
         (waiters.connections, later.connections),
         (waiters.together, later.together),

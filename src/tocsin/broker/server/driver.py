@@ -146,8 +146,8 @@ class Driver:
             if head.results:
                 self.counts.lag_s.observe(max(0.0, now - head.results[0].at))
         heads, detached = new_heads(notice.heads), notice.detached
-        told = notice.store_id, heads, detached
-        self.perform(self.machine.notice(*told, time.monotonic(), number=notice.number))
+        news = notice.store_id, heads, detached
+        self.perform(self.machine.notice(*news, time.monotonic(), number=notice.number))
         core = self.core
         unknown = [head.backend for head in heads if head.backend not in core.table.backends]
         return Noticed(core.keeps_results, unknown)

@@ -16,7 +16,13 @@ from tocsin.protocol.gap import GapPayload, LostRecords
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, writes
 from tocsin.storage.store.progress import Loss, read, record_losses
-from tocsin.storage.store.runs import Committed, Found, backends_of, result_ids, store_results
+from tocsin.storage.store.runs import (
+    Committed,
+    ResultColumns,
+    backends_of,
+    result_ids,
+    store_results,
+)
 
 _backend = schema.backend_subscriptions
 
@@ -59,9 +65,9 @@ class Gaps:
             )
             count = len(backends)
             ids = result_ids(channel, run, count)
-            found = Found(ids, list(backends), [gap_payload(loss)] * count, [None] * count)
+            gaps = ResultColumns(ids, list(backends), [gap_payload(loss)] * count, [None] * count)
             record_losses(write.connection, channel, [loss], at=write.now)
-            commits.append(store_results(write, channel, run, found, backends, at=write.now))
+            commits.append(store_results(write, channel, run, gaps, backends, at=write.now))
         return commits
 
 

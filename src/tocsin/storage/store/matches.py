@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, reads, writes
 from tocsin.storage.store.numbers import listed
-from tocsin.storage.store.runs import Backend, Committed, Found, store_results
+from tocsin.storage.store.runs import Backend, Committed, ResultColumns, store_results
 from tocsin.storage.store.subscription_rows import chunks
 
 _counters = schema.counters
@@ -67,13 +67,13 @@ class Matches:
         if source:
             write.count(source, up_to)
         return [
-            store_results(write, channel, RUN, _found(those), _of(channel, backends), at=write.now)
-            for channel, those in new.items()
+            store_results(write, channel, RUN, _columns(own), _of(channel, backends), at=write.now)
+            for channel, own in new.items()
         ]
 
 
-def _found(matches: Sequence[tuple[str, Match]]) -> Found:
-    return Found(
+def _columns(matches: Sequence[tuple[str, Match]]) -> ResultColumns:
+    return ResultColumns(
         [id_ for id_, _ in matches],
         [match.backend for _, match in matches],
         [match.payload for _, match in matches],

@@ -19,8 +19,8 @@ def given(columns: Sequence[str], rows: Sequence[Sequence[int]]) -> Iterator[str
     part is there for the columns' names, which databases give to VALUES in ways of their own."""
     names = ", ".join(f"0 AS {name}" for name in columns)
     for start in range(0, len(rows), _AT_ONCE):
-        some = rows[start : start + _AT_ONCE]
-        values = ",".join(f"({','.join(map(_digits, row))})" for row in some)
+        chunk = rows[start : start + _AT_ONCE]
+        values = ",".join(f"({','.join(map(_digits, row))})" for row in chunk)
         yield f"(SELECT {names} WHERE FALSE UNION ALL VALUES {values}) AS given"
 
 

@@ -92,7 +92,7 @@ class RunStart(NamedTuple):
     covers: Callable[[int], bool] | None = None
 
 
-class Found(Struct, frozen=True):
+class ResultColumns(Struct, frozen=True):
     """Results to be stored, column by column: their ids, whose they are, what they say, and the
     record that each stems from, if it is just one."""
 
@@ -101,16 +101,20 @@ class Found(Struct, frozen=True):
     payloads: list[bytes]
     records: list[int | None]
 
-    def of(self, known: Mapping[int, Backend]) -> Found:
+    def of(self, known: Mapping[int, Backend]) -> ResultColumns:
         """Those of backend subscriptions that are still there."""
         if known.keys() >= set(self.backends):
             return self
         columns = zip(self.ids, self.backends, self.payloads, self.records, strict=True)
         left = [row for row in columns if row[1] in known]
-        return Found(*(list(column) for column in zip(*left, strict=True))) if left else NOTHING
+        return (
+            ResultColumns(*(list(column) for column in zip(*left, strict=True)))
+            if left
+            else NOTHING
+        )
 
 
-NOTHING = Found([], [], [], [])
+NOTHING = ResultColumns([], [], [], [])
 
 
 class Runs:
@@ -147,9 +151,9 @@ class Runs:
         record_losses(connection, run.channel, losses, at=write.now)
         if not quiet:
             connection.execute(insert(_runs), _as_row(run))
-        found = _named(run, rows, records)
-        backends = backends_of(connection, run.channel, found.backends)
-        return store_results(write, run.channel, run.run, found, backends, at=run.ended_at)
+        results = _named(run, rows, records)
+        backends = backends_of(connection, run.channel, results.backends)
+        return store_results(write, run.channel, run.run, results, backends, at=run.ended_at)
 
     def last_run(self, channel: str) -> Run | None:
         """The newest run committed."""
@@ -195,13 +199,13 @@ def _advance(connection: Connection, run: Run, start: RunStart) -> bool:
 
 def _named(
     run: Run, rows: Rows | Sequence[tuple[int, bytes]], records: Sequence[int | None] | None
-) -> Found:
+) -> ResultColumns:
     if isinstance(rows, Rows):
         backends, payloads = rows.backends, rows.payloads
     else:
         backends, payloads = [backend for backend, _ in rows], [payload for _, payload in rows]
     stems: list[int | None] = list(repeat(None, len(backends)) if records is None else records)
-    return Found(result_ids(run.channel, run.run, len(backends)), backends, payloads, stems)
+    return ResultColumns(result_ids(run.channel, run.run, len(backends)), backends, payloads, stems)
 
 
 def _refuse_late(
@@ -238,19 +242,19 @@ def store_results(
     write: Write,
     channel: str,
     run: str,
-    found: Found,
+    results: ResultColumns,
     backends: Mapping[int, Backend],
     *,
     at: float,
 ) -> Committed:
     """Store results behind the heads of their backend subscriptions, in the order given. Those of
     others than `backends` are dropped."""
-    found = found.of(backends)
-    positions, heads = _positions(found.backends, backends)
+    results = results.of(backends)
+    positions, heads = _positions(results.backends, backends)
     if positions:
         numbers = write.take_ids(schema.RESULT_COUNTER, len(positions))
-        columns = (found.ids, found.backends, positions, found.records)
-        rows = list(zip(numbers, *columns, repeat(at), found.payloads, strict=False))
+        columns = (results.ids, results.backends, positions, results.records)
+        rows = list(zip(numbers, *columns, repeat(at), results.payloads, strict=False))
         with write.together(len(rows)):
             write.insert_many(schema.results, _RESULT_COLUMNS, rows)
             _raise_heads(write, heads)
@@ -259,9 +263,9 @@ def store_results(
         run=run,
         sequence=write.last_sequence,
         heads=[Head(number, backends[number].epoch, head) for number, head in heads.items()],
-        backends=found.backends,
+        backends=results.backends,
         positions=positions,
-        payloads=found.payloads,
+        payloads=results.payloads,
         at=at,
     )
 

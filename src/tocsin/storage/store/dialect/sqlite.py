@@ -133,9 +133,9 @@ class Sqlite(Dialect):
         them: where others are busy, that costs more than the row. So many go in by one step."""
         at_once = max(1, _VALUES_AT_ONCE // len(columns))
         for start in range(0, len(rows), at_once):
-            some = rows[start : start + at_once]
-            flat = tuple(chain.from_iterable(some))
-            connection.exec_driver_sql(_insert(table.name, columns, len(some)), flat)
+            chunk = rows[start : start + at_once]
+            flat = tuple(chain.from_iterable(chunk))
+            connection.exec_driver_sql(_insert(table.name, columns, len(chunk)), flat)
 
     @property
     def directory(self) -> Path:  # type: ignore[override]
