@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from tocsin.cli import app
 from tocsin.testing.simulation import KINDS, BrokenPromise, NetworkWorld, PageWorld, World
+from tocsin.testing.simulation.mutants import MUTANTS, hunt
 
 ONE = os.environ.get("TOCSIN_SEED")
 MANY = {"channels": 250, "network": 150, "pages": 200}
@@ -46,6 +47,7 @@ def test_promises_hold_under_faults(kind: str, first: int) -> None:
         assert sum(world.moves for world in worlds) > 5
         assert sum(world.comparisons for world in worlds) > 100
         assert sum(world.restarts for world in worlds) > 3  # with another store
+        assert sum(world.batches for world in worlds) > 100
         networks = [world for world in worlds if isinstance(world, NetworkWorld)]
         assert not networks or sum(world.fills for world in networks) > 100
         assert not networks or sum(world.from_neighbours for world in networks) > 20
@@ -53,6 +55,12 @@ def test_promises_hold_under_faults(kind: str, first: int) -> None:
         assert not pages or sum(checker.served for checker in pages) > 1000
         assert not pages or sum(checker.failures for checker in pages) > 200
         assert not pages or sum(checker.shared for checker in pages) > 100
+
+
+@pytest.mark.parametrize("name", ["early-confirmation", "lost-acknowledgement", "no-second-look"])
+def test_a_bug_in_what_clients_are_told_is_found(name: str) -> None:
+    (mutant,) = [mutant for mutant in MUTANTS if mutant.name == name]
+    assert hunt(mutant, KINDS, seeds=range(20)).seed is not None
 
 
 @pytest.mark.parametrize("kind", MANY)

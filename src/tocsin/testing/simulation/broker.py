@@ -134,6 +134,7 @@ class SimulatedBroker:
         for connection in list(self.connections):
             self.world.break_connection(connection)
         self.connections.clear()
+        self._words.clear()
 
     def _tick(self, incarnation: int) -> None:
         if self.machine is not None and incarnation == self.incarnation:
@@ -293,10 +294,16 @@ class SimulatedBroker:
         """What comes of one turn goes out together."""
         self._words.setdefault(connection, []).append(word)
 
-    def _send_words(self) -> None:
+    def _send_words(self, *, hold: bool = True) -> None:
+        """Some connections wait a moment: what comes meanwhile is of the same turn."""
         words, self._words = self._words, {}
         for connection, said in words.items():
-            self.world.say(connection, said)
+            if hold and self.world.more_may_come(connection):
+                self._words[connection] = said
+            else:
+                self.world.say(connection, said)
+        if self._words:
+            self.world.in_a_moment(lambda: self._send_words(hold=False))
 
     def _do(self, effect: Effect) -> None:
         world, machine = self.world, self.machine

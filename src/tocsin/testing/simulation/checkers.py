@@ -91,6 +91,15 @@ class DeliveryChecker:
         promise(gap.last <= floor, f"{key}: {gap} was told but is kept")
         return max(position, gap.last)
 
+    def confirmed(self, subscription: int, epoch: str, position: int) -> None:
+        """The client was told that this acknowledgement is durable."""
+        frontend = self.cluster.frontends.get(subscription)
+        if frontend is not None and self.cluster.backends[frontend.backend].epoch == epoch:
+            promise(
+                position <= frontend.marker,
+                f"{subscription} was told that {position} is durable, {frontend.marker} is",
+            )
+
     def stored(self, markers: list[Marker]) -> None:
         for marker in markers:
             taken = self.acknowledged.get((marker.subscription, marker.epoch), -1)

@@ -107,6 +107,7 @@ class SimulatedClient:
             self.forget(number)
 
     def confirmed(self, number: int, epoch: str, position: int) -> None:
+        self._checker.confirmed(number, epoch, position)
         self.feeds.confirmed(number, epoch, position)
 
     def all_confirmed(self, acked: AckedMany) -> None:

@@ -18,7 +18,9 @@ from sqlalchemy import text
 
 import tocsin.clock
 from tocsin.broker.machine import BrokerMachine
+from tocsin.broker.machine.effects import AckedMany
 from tocsin.broker.machine.news import News
+from tocsin.client.feeds import Feeds
 from tocsin.clock import Clock
 from tocsin.errors import TocsinError
 from tocsin.spark import answering, diagnosis
@@ -348,6 +350,33 @@ def _miss_what_left_early(stack: ExitStack) -> None:
     _replace(stack, News, "again_from", forget)
 
 
+# -- clients and their frames ---------------------------------------------------------------------
+
+
+def _confirm_too_early(stack: ExitStack) -> None:
+    """What is acknowledged together is confirmed when it came, not when it is durable."""
+    ack_many = BrokerMachine.ack_many
+
+    def early(self: BrokerMachine, subscriber: str, given: Any, now: float, connection: int) -> Any:
+        return [*ack_many(self, subscriber, given, now, connection), AckedMany(connection, given)]
+
+    _replace(stack, BrokerMachine, "ack_many", early)
+
+
+def _lose_the_last(stack: ExitStack) -> None:
+    ack_many = BrokerMachine.ack_many
+
+    def lose(self: BrokerMachine, subscriber: str, given: Any, *rest: Any) -> Any:
+        return ack_many(self, subscriber, list(given)[:-1], *rest)
+
+    _replace(stack, BrokerMachine, "ack_many", lose)
+
+
+def _look_once(stack: ExitStack) -> None:
+    """What a feed had no room for is not asked for when it has."""
+    _replace(stack, Feeds, "take", lambda self, feed: feed.take())
+
+
 MUTANTS = [
     Mutant("early-ack", "publications are acknowledged before they are synced", "cluster",
            _acknowledge_before_sync),
@@ -392,6 +421,12 @@ MUTANTS = [
            _never_ask_for_news),
     Mutant("missed-departure", "who came before a broker had loaded is served after they left",
            "cluster", _miss_what_left_early),
+    Mutant("early-confirmation", "acknowledgements are confirmed before they are durable",
+           "channels", _confirm_too_early),
+    Mutant("lost-acknowledgement", "of what is acknowledged together the last is lost", "channels",
+           _lose_the_last),
+    Mutant("no-second-look", "a client never asks for what it had no room for", "channels",
+           _look_once),
     Mutant("old-store", "a broker stays with a store that was replaced", "channels",
            _stay_with_the_old_store),
 ]  # fmt: skip

@@ -77,11 +77,11 @@ class World:
             self.delivery,
             lambda frame: self.to_broker(client, frame),
             lambda: not self.faulty or self.random.random() < 0.6,
-            self._in_a_moment if gathers else None,
+            self.in_a_moment if gathers else None,
         )
         return client
 
-    def _in_a_moment(self, action: Action) -> None:
+    def in_a_moment(self, action: Action) -> None:
         self.later(self.wire.expovariate(20.0) * self.scale, action)
 
     @property
@@ -144,6 +144,11 @@ class World:
             return
         for word in words:
             self.to_client(connection, word)
+
+    def more_may_come(self, connection: int) -> bool:
+        """Whether what a broker has for a client waits for what comes next."""
+        pipe = self._pipes.get(connection)
+        return pipe is not None and pipe[0].batch and self.wire.random() < 0.3
 
     def falls_behind(self) -> bool:
         """Whether a client reads too slowly at this moment to be sent results inline."""
@@ -383,8 +388,13 @@ class World:
             for backend in self.backends:
                 self.to_broker(client, ("subscribe", backend))
         self.run_until(self.now + 5 * self.scale)
+        for client in self.clients:  # some are behind when the last results come
+            client.stalled = self.wire.random() < 0.3
         self.publish_everywhere()
         self.run_until(self.now + 10 * self.scale)
+        for client in self.clients:
+            client.stalled = False
+            client.go_on()
         for _ in range(20):  # one with room for a single result needs its time
             asked = [client.asked for client in self.clients]
             self.run_until(self.now + 5 * self.scale)
