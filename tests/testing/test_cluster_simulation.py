@@ -23,7 +23,7 @@ GROUPS = [int(ONE)] if ONE else range(0, SEEDS, GROUP)
 HAPPENINGS = 8
 FOUND_AT = {
     "early-ack": 3,
-    "late-subscribers": 9,
+    "late-subscribers": 374,
     "no-incarnation": 2,
     "no-keys": 1,
     "no-progress": 0,
