@@ -272,6 +272,7 @@ class Calls:
     async def status(self, _: Call) -> Any:
         return ClusterStatus(
             ready=self._cluster.ready,
+            role="leader",
             store_id=self._store.shown_id,
             waits_for=self._store.waits_for,
             trouble=self._cluster.trouble,

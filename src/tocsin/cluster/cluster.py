@@ -62,6 +62,7 @@ from tocsin.spark.asking import Record
 from tocsin.spark.engine import Engine
 from tocsin.spark.java_environment import kill_newer, newest_java
 from tocsin.spark.session import runs_in_real_time
+from tocsin.spark.warm_session import WarmSession
 from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
 from tocsin.storage.content import open_content
@@ -89,8 +90,9 @@ STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure start
 class Cluster:
     """One data cluster. Use as an async context manager."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
-        """The store stays its opener's to close."""
+    def __init__(self, settings: Settings, store: Store, warm: WarmSession | None = None) -> None:
+        """The store stays its opener's to close. `warm` is taken by the first engine."""
+        self._warm = warm
         self.settings = settings
         self.verifier = TokenVerifier.of(settings)
         self.store = store
@@ -285,8 +287,9 @@ class Cluster:
     async def _run_engine(self) -> None:
         """Until it is dead."""
         given = self.settings, self.store, self.log, self._committed, self._bury, self.clock
-        former = newest_java()
-        engine = await _starting(lambda: Engine(*given), former)
+        warm, self._warm = self._warm, None
+        former = newest_java() if warm is None else None
+        engine = await _starting(lambda: Engine(*given, warm.take() if warm else None), former)
         try:
             await _starting(engine.start, former)
             self._engine = engine
@@ -323,6 +326,11 @@ class Cluster:
     async def until_broken(self) -> None:
         """Wait for what the cluster cannot live with, such as no Java, and raise it."""
         await asyncio.gather(*self._tasks, self._store_ended)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it has the store, as far as it knows."""
+        return self.store.lease.held
 
     @property
     def ready(self) -> bool:

@@ -52,6 +52,7 @@ from tocsin.protocol.cluster import (
 from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, StatementResults, Statements
 from tocsin.protocol.queries import FilterQuery, LoadQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.service.addresses import announced_host
 from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.exposure import exposure_of
 from tocsin.service.hosting import hosting, scheme
@@ -60,6 +61,7 @@ from tocsin.service.serving import listen, port_of, until_stopped
 from tocsin.service.tls import certificate_of
 from tocsin.service.web import Handler, Route, application
 from tocsin.settings import Settings
+from tocsin.spark.warm_session import WarmSession
 
 log = structlog.get_logger()
 
@@ -241,6 +243,7 @@ def app(cluster: Cluster, inner: bool = False) -> Starlette:
         verifier=cluster.verifier,
         limit_bytes=settings.body_limit_bytes,
         trouble=lambda: cluster.trouble,
+        leads=lambda: cluster.leads,
         exposure=exposure_of(settings),
         inner=inner,
     )
@@ -254,13 +257,14 @@ async def run(settings: Settings) -> None:
     certificate = certificate_of(settings)
     connections = Connections(ConnectionLimits.of(settings))
     listener = listen(settings.host, settings.cluster_port, "cluster_port", connections)
-    with await opened_store(settings, listener, certificate) as store:
+    address = f"{scheme(settings)}://{announced_host(settings)}:{port_of(listener)}"
+    warm = WarmSession(settings) if settings.standby else None
+    with await opened_store(settings, listener, certificate, address=address, warm=warm) as store:
         async with (
-            Cluster(settings, store) as cluster,
+            Cluster(settings, store, warm) as cluster,
             hosting(settings, partial(app, cluster), listener, certificate),
         ):
-            url = f"{scheme(settings)}://{settings.host}:{port_of(listener)}"
-            log.info("the cluster listens", url=url, data=str(settings.data))
+            log.info("the cluster listens", url=address, data=str(settings.data))
             try:
                 await _until_an_end(until_stopped(), cluster.until_broken())
             finally:

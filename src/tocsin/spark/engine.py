@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import structlog
 from prometheus_client import Gauge
+from pyspark.sql import SparkSession
 
 from tocsin.clock import Clock
 from tocsin.errors import InvalidInput, NotFound, SettingError, TocsinError, Unavailable, is_bug
@@ -74,12 +75,14 @@ class Engine:
         on_commit: Callable[[Channel, Committed], None],
         bury: Bury,
         clock: Clock | None = None,
+        spark: SparkSession | None = None,
     ) -> None:
+        """`spark`: a session that is awake; without one it starts its own."""
         self._clock = clock or Clock()
         self._settings = settings
         self._store = store
         self._log = publication_log
-        self._spark = build_session(settings)
+        self._spark = spark or build_session(settings)
         self._java = JavaProcess(self._spark)
         self._dead = threading.Event()
         self._answers = True
@@ -156,8 +159,9 @@ class Engine:
             return None
         from tocsin.storage.log.kafka import KafkaReader  # its library is an extra
 
-        directory = self._data / "real-time"
-        shutil.rmtree(directory, ignore_errors=True)  # checkpoints of queries that are no more
+        checkpoints = self._data / "real-time"
+        shutil.rmtree(checkpoints, ignore_errors=True)  # of queries that are no more
+        directory = checkpoints / str(self._store.lease.number)  # a former leader may still write
         address = KafkaAddress.parse(settings.log)
         config = RealTimeConfig(
             address,

@@ -30,6 +30,7 @@ from tocsin.protocol.broker import BrokerInfo
 from tocsin.protocol.client import GOING_AWAY, PATH
 from tocsin.protocol.coordinator import Heartbeat, HeartbeatAnswer
 from tocsin.protocol.link import PATH as LINK_PATH
+from tocsin.service.addresses import announced_host
 from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.disks import full_disks
 from tocsin.service.exposure import exposure_of
@@ -103,7 +104,7 @@ class Broker:
         for listener in (rest_listener, ws_listener):
             # What the kernel holds for a client counts as well; connections inherit the limit.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)
-        host = _announced(settings)
+        host = announced_host(settings)
         url = f"{scheme(settings)}://{host}:{port_of(rest_listener)}"
         ws_url = f"{scheme(settings, 'ws')}://{host}:{port_of(ws_listener)}"
         self.url = (settings.public_url or url).rstrip("/")
@@ -310,10 +311,3 @@ async def run(settings: Settings) -> None:
         raise
     await stopped
     await broker.stop()
-
-
-def _announced(settings: Settings) -> str:
-    host = settings.public_host or settings.host
-    if host in ("0.0.0.0", "::"):
-        return socket.gethostname()
-    return f"[{host}]" if ":" in host else host
