@@ -17,7 +17,7 @@ TocsinError
 ├── QuotaExceeded         more than a quota allows                     429
 ├── Unavailable           the service cannot answer now; try again     503
 │   ├── Standby           another cluster leads: ask that one          503
-│   ├── Deposed           it led, and another has taken over its store 503
+│   ├── NotLeading        a cluster that lost its store, or may have   503
 │   ├── Unconfirmed       nor does anybody know whether it was done    503
 │   └── Untrusted         a peer whose certificate nobody vouches for  503
 ├── NotInstalled          a library of an optional part is absent      501
@@ -173,10 +173,11 @@ class Standby(Unavailable):
     code = "standby"
 
 
-class Deposed(Unavailable):
-    """It was the leader. What it was asked may have been done before."""
+class NotLeading(Unavailable):
+    """Told by a cluster that led, and does not any more or cannot know whether it does. What it was
+    asked before may have been done."""
 
-    code = "deposed"
+    code = "not_leading"
 
 
 class NotInstalled(TocsinError, ImportError):

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, text
 
-from tocsin.errors import Conflict, Deposed, TocsinError, Unavailable
+from tocsin.errors import Conflict, NotLeading, TocsinError, Unavailable
 from tocsin.storage.store.lease import Terms, Watch
 from tocsin.storage.store.places import is_gone, own_place
 from tocsin.storage.store.store import Store
@@ -126,7 +126,7 @@ def test_a_cluster_behind_a_silent_network_loses_the_store_and_ends_when_it_hear
         network.flow()
         assert ended.wait(60)
         writing.join(60)
-        assert [type(error) for error in (*told, *refused)] == [Deposed, Deposed]
+        assert [type(error) for error in (*told, *refused)] == [NotLeading, NotLeading]
         assert urls(new) == {"old": "http://old/1", "new": "http://new"}
         with pytest.raises(Unavailable, match="another cluster has taken over"):
             old.lease.confirm()

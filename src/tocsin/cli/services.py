@@ -23,7 +23,7 @@ from tocsin.cli.jars import ensure_jars
 from tocsin.cli.options import Caching, Config, Data, Set, Storage, data_directory, settings_from
 from tocsin.cli.output import complain, err, out
 from tocsin.cli.status import cluster_status
-from tocsin.errors import DEPOSED, MISCONFIGURED, Conflict, Damaged, Deposed
+from tocsin.errors import DEPOSED, MISCONFIGURED, Conflict, Damaged, NotLeading
 from tocsin.service.secret import ensure_secret, find_secret, takes_secret
 from tocsin.settings import Settings
 
@@ -228,7 +228,7 @@ def _serve(run: Any, settings: Settings) -> None:
     except (Conflict, Damaged) as error:  # somebody else has what it needs, or nobody
         complain(error)
         sys.exit(MISCONFIGURED)
-    except Deposed as error:
+    except NotLeading as error:
         complain(error)
         sys.exit(DEPOSED)
 

@@ -257,6 +257,7 @@ class Calls:
         return await asyncio.to_thread(bound, call.path["name"], where, claims)
 
     async def routed(self, call: Call) -> Any:
+        self._store.lease.require()
         stream = self._cluster.routed.stream(call.identity)
         return StreamResponse(stream, STALL_S, stream.gone)
 

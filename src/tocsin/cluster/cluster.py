@@ -221,7 +221,7 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._store_ended: asyncio.Future[None] = self._loop.create_future()
         self.store.on_end(self._on_store_end)
-        self.routed = Routed(self.log, self.verifier.refusal)
+        self.routed = Routed(self.log, self.verifier.refusal, lambda: self.leads)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         with contextlib.closing(open_reader(self.log.address)) as reader:

@@ -13,9 +13,6 @@ class Health(Struct, frozen=True):
     """The answer of `/healthz`; its HTTP status is 503 while the service does not do its work."""
 
     status: Annotated[str, about("`ok`, or what keeps the service from its work")]
-    leads: Annotated[
-        bool | None, about("of a cluster: whether it has its store; a standby has not")
-    ]
     instance: Annotated[
         str | None,
         about(
@@ -23,6 +20,9 @@ class Health(Struct, frozen=True):
             " nobody else answers on its port"
         ),
     ]
+    leads: Annotated[
+        bool | None, about("of a cluster: whether it has its store; a standby has not")
+    ] = None
 
 
 class Done(Struct, frozen=True):

@@ -400,7 +400,7 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def health(state: str, status: int = 200, *, leads: bool | None = None) -> Response:
-    return json_response(Health(state, leads, os.environ.get(INSTANCE)), status)
+    return json_response(Health(state, os.environ.get(INSTANCE), leads), status)
 
 
 def error_response(error: TocsinError) -> Response:

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, event, exc, select
 
-from tocsin.errors import Deposed, SettingError, TocsinError, Unavailable
+from tocsin.errors import NotLeading, SettingError, TocsinError, Unavailable
 from tocsin.storage.store import schema
 from tocsin.storage.store.dialect import FIELD, Dialect, Kind, Trouble, dialect_of
 from tocsin.storage.store.lease import LEASE_S, Lease
@@ -225,8 +225,8 @@ class Database:
             hint=trouble.advice,
         )
 
-    def _replaced(self, other: TakenOver) -> Deposed:
-        return Deposed(
+    def _replaced(self, other: TakenOver) -> NotLeading:
+        return NotLeading(
             f"another cluster has taken over the store {self._dialect}: {other}",
             field=FIELD,
             hint="ask that one; started again, this one waits for it if it is a standby",

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import structlog
 from sqlalchemy import Connection, Engine, bindparam, insert, select, update
 
-from tocsin.errors import Unavailable
+from tocsin.errors import NotLeading, Unavailable
 from tocsin.storage.store import schema
 from tocsin.storage.store.dialect import FIELD, Dialect
 from tocsin.storage.store.pace import Pace, Threads
@@ -146,9 +146,9 @@ class Lease:
         return None if self.held else "the lease on the store could not be renewed in time"
 
     def require(self) -> None:
-        """Raise Unavailable unless it is held, as far as is known here."""
+        """Raise NotLeading unless it is held, as far as is known here."""
         if not self.held:
-            raise Unavailable(
+            raise NotLeading(
                 self.trouble or "the lease on the store was given back",
                 field=FIELD,
                 hint="see that the store's server can be reached; Tocsin goes on trying",
