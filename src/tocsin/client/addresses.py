@@ -81,9 +81,9 @@ class Addresses:
     async def _another(self, http: httpx.AsyncClient, silent: str) -> str | None:
         """One that serves, which is the current one from now on."""
         others = [address for address in self.all if address != silent]
-        serving = await asyncio.gather(*(serves(http, address) for address in others))
-        for address, serves in zip(others, serving, strict=True):
-            if serves:
+        answers = await asyncio.gather(*(serves(http, address) for address in others))
+        for address, does in zip(others, answers, strict=True):
+            if does:
                 self._at = self.all.index(address)
                 return address
         return None

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from subprocess import Popen
@@ -90,9 +91,18 @@ STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure start
 class Cluster:
     """One data cluster. Use as an async context manager."""
 
-    def __init__(self, settings: Settings, store: Store, warm: WarmSession | None = None) -> None:
-        """The store stays its opener's to close. `warm` is taken by the first engine."""
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        warm: WarmSession | None = None,
+        at_last: AsyncExitStack | None = None,
+    ) -> None:
+        """The store stays its opener's to close. `warm` is taken by the first engine. What may end
+        after somebody else has the store is left to `at_last`."""
         self._warm = warm
+        self._at_last = at_last
+        self._halted: Engine | None = None
         self.settings = settings
         self.verifier = TokenVerifier.of(settings)
         self.store = store
@@ -256,17 +266,19 @@ class Cluster:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._matches is not None:
-            await asyncio.to_thread(self._matches.stop)
-        await asyncio.to_thread(self.deliveries.stop)
-        await self.notifier.stop()
-        await self.feeds.stop()
+        threads = [self.deliveries.stop, *([] if self._matches is None else [self._matches.stop])]
+        stopping = [asyncio.to_thread(stop) for stop in threads]
+        await asyncio.gather(self.notifier.stop(), self.feeds.stop(), *stopping)
         self.large_bodies.close()
         await asyncio.to_thread(self.routing.close)
         self.log.close()
         with contextlib.suppress(TocsinError, OSError):  # another has the store, or it is away
             await asyncio.to_thread(self._note)
         self._held.close()
+        if self._at_last is None:
+            await self._end_spark()
+        else:
+            self._at_last.push_async_callback(self._end_spark)
 
     async def _keep_engine(self) -> None:
         """Spark takes seconds to come up; publishing and fetching do not wait for it. When its Java
@@ -284,8 +296,15 @@ class Cluster:
                 backoff.reset()
             await asyncio.sleep(backoff.next_s())
 
+    async def _end_spark(self) -> None:
+        """The session of an engine that was halted."""
+        engine, self._halted = self._halted, None
+        if engine is not None:
+            await asyncio.to_thread(engine.end)
+
     async def _run_engine(self) -> None:
         """Until it is dead."""
+        await self._end_spark()
         given = self.settings, self.store, self.log, self._committed, self._bury, self.clock
         warm, self._warm = self._warm, None
         former = newest_java() if warm is None else None
@@ -298,7 +317,8 @@ class Cluster:
             await asyncio.to_thread(engine.until_dead)
         finally:
             self._engine = None
-            await asyncio.shield(asyncio.to_thread(engine.stop))
+            await asyncio.shield(asyncio.to_thread(engine.halt))
+            self._halted = engine
 
     def _bury(self, channel: str, records: Sequence[tuple[Record, str]], cause: str) -> None:
         """Records that a channel's query failed on become its dead letters. Called on a Spark

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
@@ -259,17 +260,20 @@ async def run(settings: Settings) -> None:
     listener = listen(settings.host, settings.cluster_port, "cluster_port", connections)
     address = f"{scheme(settings)}://{announced_host(settings)}:{port_of(listener)}"
     warm = WarmSession(settings) if settings.standby else None
-    with await opened_store(settings, listener, certificate, address=address, warm=warm) as store:
-        async with (
-            Cluster(settings, store, warm) as cluster,
-            hosting(settings, partial(app, cluster), listener, certificate),
-        ):
-            log.info("the cluster listens", url=address, data=str(settings.data))
-            try:
-                await _until_an_end(until_stopped(), cluster.until_broken())
-            finally:
-                cluster.routed.close()  # nobody waits for the end of what has none
-            log.info("the cluster stops")
+    async with AsyncExitStack() as at_last:
+        opening = opened_store(settings, listener, certificate, address=address, warm=warm)
+        with await opening as store:
+            async with (
+                Cluster(settings, store, warm, at_last) as cluster,
+                hosting(settings, partial(app, cluster), listener, certificate),
+            ):
+                log.info("the cluster listens", url=address, data=str(settings.data))
+                try:
+                    await _until_an_end(until_stopped(), cluster.until_broken())
+                finally:
+                    cluster.routed.close()  # nobody waits for the end of what has none
+                log.info("the cluster stops")
+        log.info("the cluster has given its store back")
 
 
 async def _until_an_end(*ends: Coroutine[Any, Any, None]) -> None:

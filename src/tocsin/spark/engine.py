@@ -182,23 +182,28 @@ class Engine:
         return {mask_of(arguments) for arguments in self._store.subscriptions.open_sets(channel)}
 
     def start(self) -> None:
-        """Take up every channel of the catalog where it was left. Afterwards the first statement
-        finds a Spark that is awake."""
+        """Take up every channel of the catalog where it was left; each goes on while the others are
+        taken up. Afterwards the first statement finds a Spark that is awake."""
         self._pulse.start()
         channels = self._store.catalog.channels()
         if self._settings.warm_up and not channels:  # channels warm Spark up themselves
             self._warm_up()
-        for channel in channels:
-            self._take_up(channel)
         self._unwatch_log = self._log.watch(self._dispatcher.wake)
         self._dispatcher.start()
-        self._housekeeping.start()
         if self._real_time is not None:
             self._real_time.start()
+        for channel in channels:
+            self._take_up(channel)
+        self._housekeeping.start()
         self._watcher.start()
 
     def stop(self) -> None:
         """Whether Java lives or not."""
+        self.halt()
+        self.end()
+
+    def halt(self) -> None:
+        """Nothing is asked of Spark any more, and nothing written."""
         self._stopping.set()
         self._unwatch_log()
         alive = not self._dead.is_set() and not self._java.has_ended()
@@ -208,7 +213,10 @@ class Engine:
         self._housekeeping.stop(wait=alive)
         if self._real_time is not None:
             self._real_time.stop(alive=alive)
-        if not alive:
+
+    def end(self) -> None:
+        """The Spark session ends. It was halted before."""
+        if self._dead.is_set() or self._java.has_ended():
             self._java.kill()
             forget_session()
             return

@@ -152,6 +152,10 @@ class System:
     def restarts(self, name: str) -> int:
         return self._services[name].restarts
 
+    def exit_codes(self, name: str) -> list[int]:
+        """With which a service ended, each time that it did."""
+        return self._services[name].exit_codes
+
     def pid(self, name: str) -> int:
         """Of a service's process as it runs now."""
         return self._services[name].process.pid
