@@ -4,6 +4,7 @@ and subscribers go on by themselves, and nothing is lost, doubled or out of orde
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 import uuid
 from collections import Counter
@@ -89,7 +90,9 @@ class Load:
             while not all(self._fresh(listener, at) for listener in self.listeners):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         firsts = {listener.way: self._fresh(listener, at)[0] - at for listener in self.listeners}
-        print({way: round(first, 2) for way, first in firsts.items()})
+        w=time.time()-time.monotonic()+at
+        stuck=[(p.id, round(p.acknowledged_at-at,2)) for p in self.sent.values() if p.acknowledged_at and p.sent_at<at<p.acknowledged_at]
+        print(time.strftime("%H:%M:%S", time.gmtime(w)), w%1, {way: round(first, 2) for way, first in firsts.items()}, stuck)
         return max(firsts.values())
 
     def _fresh(self, listener: Listener, since: float) -> list[float]:
@@ -170,6 +173,11 @@ async def test_a_standby_takes_the_place_of_a_leader_that_is_killed_frozen_or_cu
         await system.kill(leader)
         assert await load.again_since(killed_at) < WITHIN_S
         await system.ready(leader)  # as a standby
+
+        leader, stopped_at = await leader_of(system), time.monotonic()
+        Process.of(system.pid(leader)).send(signal.SIGTERM)  # as for an upgrade
+        assert await load.again_since(stopped_at) < WITHIN_S
+        await system.ready(leader)
 
         leader, frozen_at = await leader_of(system), time.monotonic()
         frozen, restarts = Process.of(system.pid(leader)), system.restarts(leader)

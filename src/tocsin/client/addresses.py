@@ -23,7 +23,7 @@ TAKEOVER_S = 30.0
 """So long callers who may repeat what they ask for wait until somebody serves: a takeover lasts the
 length of a lease, and some seconds."""
 TAKEOVER_PAUSE_S = 0.5  # at most, between two tries
-SILENT_S = 1.0  # without an answer for so long, the others are asked whether they serve
+SILENT_S = 0.5  # without an answer for so long, the others are asked whether they serve
 PASSING = frozenset(
     (502, 503, 504)
 )  # the service, or what stands before it, cannot answer just now
@@ -67,6 +67,12 @@ class Addresses:
         if response.status_code in PASSING:
             self.leave(address)
         return response
+
+    async def serving(self, http: httpx.AsyncClient) -> str | None:
+        """The one that serves, for a call that lasts; None: of several none does now."""
+        if not self.several or await serves(http, self.current):
+            return self.current
+        return await self._another(http, self.current)
 
     async def _heard(self, http: httpx.AsyncClient, send: Send, address: str) -> httpx.Response:
         call = asyncio.ensure_future(send(address))

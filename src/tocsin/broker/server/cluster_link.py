@@ -86,7 +86,8 @@ MOST_PATH_CHARACTERS = 60_000  # longer addresses are refused on the way
 RANGES_PER_CALL = 256
 RECORDS_PER_CALL = 1000
 SUBSCRIPTIONS_PER_CALL = 1000
-SILENT_S = 5.0  # the stream of records says something every second
+SILENT_S = 5.0  # the stream of records says something every second; where another cluster …
+TAKEN_OVER_S = 3.0  # … may take this one's place, it is missed sooner
 
 T = TypeVar("T")
 
@@ -312,7 +313,11 @@ class ClusterLink:
     async def routed(self) -> AsyncIterator[RoutedLine[dict[str, Any]]]:
         """Records of routed datasets as they are published, for the broker where they enter."""
         headers = {"authorization": f"Bearer {self._bearer()}"}
-        timeout, address = httpx.Timeout(self._timeout_s, read=SILENT_S), self.url
+        address = await self._http.addresses.serving(self._http.client)
+        if address is None:
+            raise Unavailable("no cluster leads now", hint="a standby takes its place in seconds")
+        silent_s = TAKEN_OVER_S if self._http.addresses.several else SILENT_S
+        timeout = httpx.Timeout(self._timeout_s, read=silent_s)
         try:
             async with self._http.client.stream(
                 "GET", f"{address}/v1/routed", headers=headers, timeout=timeout
