@@ -1,8 +1,9 @@
 """Takeover: from a fault of the leader until what was published after it is shown to a subscriber.
 
 Real processes and servers: two clusters, of which one stands by, two coordinators, a broker, three
-publishers, and a listener to each kind of channel and to a routed dataset; the slowest of them counts. The
-baseline is the same system without a standby, whose cluster is killed and started again at once.
+publishers, and a listener to each kind of channel and to a routed dataset; the slowest of them
+counts. The baseline is the same system without a standby, whose cluster is killed and started again
+at once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from bench.findings import Finding
 from tocsin.dev.kafka import Kafka
@@ -67,6 +67,7 @@ def run(quick: bool, say: Callable[[str], None]) -> list[Finding]:
 
 
 Times = list[dict[str, float]]
+Heal = Callable[[], None]
 
 
 async def _alone(settings: Settings, rounds: int, say: Callable[[str], None]) -> Times:
@@ -93,20 +94,25 @@ async def _taken_over(
     system = System(settings, environment=ServiceEnvironment(through))
     await lines.start()
 
-    async def stop(leader: str) -> None:
+    async def stop(leader: str) -> Heal:
         Process.of(system.pid(leader)).send(signal.SIGTERM)
+        return _nothing
 
-    async def freeze(leader: str) -> Any:
+    async def kill(leader: str) -> Heal:
+        await system.kill(leader)
+        return _nothing
+
+    async def freeze(leader: str) -> Heal:
         process = Process.of(system.pid(leader))
         process.pause()
         return process.resume
 
-    async def cut_off(leader: str) -> Any:
+    async def cut_off(leader: str) -> Heal:
         proxy = lines.proxies[to_store(leader)]
         proxy.set("stalled")
         return lambda: proxy.set("open")
 
-    faults = {"stopped": stop, "killed": system.kill, "frozen": freeze, "cut off": cut_off}
+    faults = {"stopped": stop, "killed": kill, "frozen": freeze, "cut off": cut_off}
     times: dict[str, Times] = {what: [] for what in faults}
     try:
         async with system, Load(system) as load:
@@ -118,15 +124,18 @@ async def _taken_over(
                     restarts = system.restarts(leader)
                     heal = await fault(leader)
                     times[what].append(await load.shown_since(at))
-                    if heal is not None:
-                        heal()
-                    while system.restarts(leader) == restarts:
+                    heal()
+                    while system.restarts(leader) == restarts:  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
                     await system.ready(leader)
             _require(await load.broken())
     finally:
         await lines.close()
     return times
+
+
+def _nothing() -> None:
+    """Its supervisor starts it again."""
 
 
 def _require(broken: list[str]) -> None:
