@@ -101,10 +101,8 @@ class WithoutStore:
     def _status(self) -> ClusterStatus:
         leader = self._leader
         if leader is None:
-            reason = self._reason
-            return ClusterStatus(
-                ready=False, waits_for="its store" if reason is None else reason.message
-            )
+            waits_for = None if self._reason is None else self._reason.message
+            return ClusterStatus(ready=False, waits_for=waits_for)
         asleep = self._warm is not None and not self._warm.is_awake
         return ClusterStatus(
             ready=False,

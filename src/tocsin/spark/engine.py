@@ -12,6 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -55,6 +56,7 @@ PULSE_S = 1.0  # how often Java is looked after
 ANSWER_S = 10.0  # within which Java should answer
 LAG_INTERVAL_S = 2.0
 TRY_AGAIN_S = 30.0  # channels that could not be taken up
+TAKEN_UP_AT_ONCE = 4
 
 BEHIND_SECONDS = Gauge(
     "tocsin_channel_behind_seconds", "Age of the oldest record it has not looked at", ["channel"]
@@ -192,8 +194,9 @@ class Engine:
         self._dispatcher.start()
         if self._real_time is not None:
             self._real_time.start()
-        for channel in channels:
-            self._take_up(channel)
+        # Nobody creates or drops one yet, and the last one should not wait for all others.
+        with ThreadPoolExecutor(TAKEN_UP_AT_ONCE, thread_name_prefix="take-up") as pool:
+            list(pool.map(self._take_up, channels))
         self._housekeeping.start()
         self._watcher.start()
 
@@ -351,24 +354,23 @@ class Engine:
     def _take_up(self, channel: Channel) -> None:
         """A channel of the catalog. One that cannot run is in trouble, and tried again."""
         name = channel.name
-        with self._catalog_lock:
+        try:
+            compiled = self.check(self._store.catalog.channel(name))
+            self._activate(channel, compiled)
+        except NotFound:  # dropped meanwhile
+            return
+        except TocsinError as error:  # the others go on
+            if self._troubles.put(name, f"it cannot run: {error}"):
+                log.error("a channel cannot run", channel=name, reason=str(error))
+            return
+        self._troubles.clear(name)
+        if self._real_time is not None and channel.mode == "real-time":
             try:
-                compiled = self.check(self._store.catalog.channel(name))
-                self._activate(channel, compiled)
-            except NotFound:  # dropped meanwhile
-                return
-            except TocsinError as error:  # the others go on
-                if self._troubles.put(name, f"it cannot run: {error}"):
-                    log.error("a channel cannot run", channel=name, reason=str(error))
-                return
-            self._troubles.clear(name)
-            if self._real_time is not None and channel.mode == "real-time":
-                try:
-                    self._real_time.watch(channel, compiled)
-                except Exception as error:  # whoever looks after the queries tries again
-                    if is_bug(error):
-                        log.exception("a real-time query could not be started", channel=name)
-                    self._query_troubles.put(name, reason(error))
+                self._real_time.watch(channel, compiled)
+            except Exception as error:  # whoever looks after the queries tries again
+                if is_bug(error):
+                    log.exception("a real-time query could not be started", channel=name)
+                self._query_troubles.put(name, reason(error))
 
     def _activate(self, channel: Channel, compiled: CompiledChannel) -> None:
         real_time = self._real_time if channel.mode == "real-time" else None
@@ -439,7 +441,8 @@ class Engine:
                     tried_at = time.monotonic()
                     for channel in channels:
                         if self._is_refused(channel.name):
-                            self._take_up(channel)
+                            with self._catalog_lock:
+                                self._take_up(channel)
 
     def _is_refused(self, name: str) -> bool:
         """Not one that is just being made."""

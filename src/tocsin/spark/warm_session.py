@@ -17,6 +17,9 @@ from tocsin.spark.java_process import JavaProcess, forget_session
 from tocsin.spark.session import build_session
 from tocsin.spark.warm_up import warm_up
 
+ROUNDS = 10
+"""So often a standby runs the made-up channel, in time: Java compiles what it has run often."""
+
 
 class WarmSession:
     """Safe to call from any thread; who takes it waits until it is awake."""
@@ -25,23 +28,33 @@ class WarmSession:
         self._settings = settings
         self._lock = threading.Lock()
         self._over = False
+        self._rounds = 0
         self._spark: SparkSession | None = None
         self._java: JavaProcess | None = None
         self.is_awake = False
 
     def keep(self) -> None:
-        """Start it, or start it again if its Java has ended; returns when it is awake."""
+        """To be called regularly. Start it, or start it again if its Java has ended; returns when it
+        is awake."""
         with self._lock:
-            if self._over or (self._java is not None and not self._java.has_ended()):
+            if self._over:
+                return
+            if self._java is not None and not self._java.has_ended():
+                self._warm_up()
                 return
             self.is_awake = False
             if self._java is not None:
                 forget_session()
             self._spark = build_session(self._settings)
             self._java = JavaProcess(self._spark)
-            if self._settings.warm_up:
-                warm_up(self._spark)
+            self._rounds = 0
+            self._warm_up()
             self.is_awake = True
+
+    def _warm_up(self) -> None:
+        if self._settings.warm_up and self._rounds < ROUNDS and self._spark is not None:
+            self._rounds += 1
+            warm_up(self._spark)
 
     def take(self) -> SparkSession | None:
         """It is the caller's from now on, and is kept no more; None: there is none."""

@@ -48,7 +48,12 @@ def followed(coordinators: Sequence[Coordinator], now: float, fresh_s: float) ->
         for coordinator in coordinators
         if coordinator.answer is not None and now - coordinator.answered_at <= fresh_s
     ]
-    return max(heard, key=lambda one: one.answer.alive if one.answer else 0, default=None)
+    return max(heard, key=_alive, default=None)
+
+
+def _alive(coordinator: Coordinator) -> int:
+    """How many brokers it knows to live."""
+    return 0 if coordinator.answer is None else coordinator.answer.alive
 
 
 class Heartbeats:
@@ -95,7 +100,8 @@ class Heartbeats:
     async def leave(self) -> None:
         """Say good-bye to all of them."""
         async with HttpClient(authority=self._authority, timeout=1.0) as http:
-            calls = [self._call(http, one.url, "DELETE") for one in self._coordinators]
+            urls = [coordinator.url for coordinator in self._coordinators]
+            calls = [self._call(http, url, "DELETE") for url in urls]
             await asyncio.gather(*calls, return_exceptions=True)
 
     async def _go_on(
