@@ -65,7 +65,6 @@ async def test_a_standby_takes_the_place_of_a_leader_that_is_killed_frozen_or_cu
         print("killed", await load.shown_since(at))
         await until(lambda: system.restarts(killed) > 0)
 
-        await system.ready(killed)
         frozen, at = await leader_of(system), time.monotonic()
         assert frozen != killed
         process = Process.of(system.pid(frozen))

@@ -17,7 +17,7 @@ from tocsin.spark.java_process import JavaProcess, forget_session
 from tocsin.spark.session import build_session
 from tocsin.spark.warm_up import warm_up
 
-ROUNDS = 10
+ROUNDS = 5
 """So often a standby runs the made-up channel, in time: Java compiles what it has run often."""
 
 
@@ -34,8 +34,8 @@ class WarmSession:
         self.is_awake = False
 
     def keep(self) -> None:
-        """To be called regularly. Start it, or start it again if its Java has ended; returns when it
-        is awake."""
+        """To be called regularly. Start it, or start it again if its Java has ended; it is awake
+        when this returns."""
         with self._lock:
             if self._over:
                 return
