@@ -87,6 +87,7 @@ class Engine:
         self._spark = spark or build_session(settings)
         self._java = JavaProcess(self._spark)
         self._dead = threading.Event()
+        self._was_alive = False  # when it was halted
         self._answers = True
         self._data = Path(settings.data).absolute()
         reader = open_reader(publication_log.address)
@@ -210,6 +211,7 @@ class Engine:
         self._stopping.set()
         self._unwatch_log()
         alive = not self._dead.is_set() and not self._java.has_ended()
+        self._was_alive = alive
         if alive:
             self._spark.sparkContext.cancelAllJobs()
         self._dispatcher.stop(wait=alive)
@@ -219,7 +221,7 @@ class Engine:
 
     def end(self) -> None:
         """The Spark session ends. It was halted before."""
-        if self._dead.is_set() or self._java.has_ended():
+        if not self._was_alive or self._java.has_ended():
             self._java.kill()
             forget_session()
             return
