@@ -14,7 +14,9 @@ class ClusterHttp:
     def __init__(self, url: str, speaker: str, authority: str, timeout_s: float) -> None:
         """`url`: of the cluster, or of several, of which one leads."""
         self.addresses = Addresses(url, "cluster_url")
-        self.client = HttpClient(speaker=speaker, authority=authority, timeout=timeout_s)
+        self.client: httpx.AsyncClient = HttpClient(
+            speaker=speaker, authority=authority, timeout=timeout_s
+        )
         self.distrusted: str | None = None  # why the cluster is not trusted
 
     async def ask(
