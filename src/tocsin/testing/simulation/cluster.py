@@ -214,17 +214,17 @@ class ClusterWorld(World):
 
     def _subscribers_act(self, client: SimulatedClient, broker: SimulatedBroker) -> None:
         draw, choose = self.random.random(), self.random.choice
-        if draw < 0.5:
+        if draw < 0.4:
             self.to_broker(client, ("subscribe", choose(self.backends)))
-        elif draw < 0.6 and client.feeds:
+        elif draw < 0.65 and client.feeds:
             number = choose(client.subscriptions)
             client.forget(number)
             self.to_broker(client, ("unsubscribe", number))
-        elif draw < 0.7 and self.cluster.frontends:
+        elif draw < 0.75 and self.cluster.frontends:
             subscription = choose(sorted(self.cluster.frontends))
             with suppress(NotFound):  # it has just ended
                 self.cluster.move(subscription, broker.name)
-        elif draw < 0.8:
+        elif draw < 0.85:
             client.stalled = not client.stalled
             client.go_on()
         elif client.connection is not None:
