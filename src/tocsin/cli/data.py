@@ -21,6 +21,7 @@ from tocsin.cli.commands import command
 from tocsin.cli.output import complain, err, out, show_json, show_table
 from tocsin.errors import InvalidInput, TocsinError, Unauthenticated
 from tocsin.model import FILTERED, Beginning
+from tocsin.protocol import numbers
 
 if TYPE_CHECKING:
     from tocsin.client import Client, Gap, Result, StatementResult
@@ -237,7 +238,7 @@ async def _listen(
         seen = 0
         async with subscription:
             async for result in subscription:
-                print(json.dumps(result.value, ensure_ascii=False), flush=True)
+                print(numbers.shown(result.value), flush=True)
                 if save is not None:
                     await _save(client, result, save)
                 seen += 1
