@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from msgspec import Struct
 from rich.status import Status
@@ -276,8 +277,8 @@ def _arguments(pairs: list[str]) -> dict[str, Any]:
         if not equals:
             raise InvalidInput(f"{pair!r} is not NAME=VALUE", field="arguments")
         try:
-            arguments[name] = json.loads(text)
-        except json.JSONDecodeError:
+            arguments[name] = numbers.decode(text)
+        except msgspec.DecodeError:
             arguments[name] = text
     return arguments
 
