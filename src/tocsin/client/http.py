@@ -23,7 +23,7 @@ from tocsin.errors import (
     Unconfirmed,
     Untrusted,
 )
-from tocsin.protocol import failure
+from tocsin.protocol import failure, numbers
 
 T = TypeVar("T")
 Token = str | Callable[[], str]
@@ -114,7 +114,8 @@ class Http:
 
     def _decoded(self, response: httpx.Response, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(response.content, type=kind)
+            answer: T = numbers.decode_as(response.content, kind)
+            return answer
         except msgspec.DecodeError as error:
             raise TocsinError(
                 f"the answer of {response.request.url} was not understood: {error}",

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tocsin import durable
 from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_named
+from tocsin.protocol import numbers
 from tocsin.protocol.failure import error_body
 from tocsin.protocol.health import Health
 from tocsin.protocol.nesting import MOST_DEPTH, too_deep
@@ -151,7 +152,7 @@ def decoded(body: bytes, kind: Any) -> Any:
             f"the body nests deeper than {MOST_DEPTH} levels", field="body", hint="flatten it"
         )
     try:
-        return msgspec.json.decode(body, type=kind)
+        return numbers.decode_as(body, kind)
     except msgspec.ValidationError as error:
         reason = f"the body does not fit: {error}"
         raise InvalidInput(reason, field=field_named(error)) from None

@@ -38,6 +38,7 @@ from tocsin.errors import (
 )
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
+from tocsin.protocol import numbers
 from tocsin.protocol.client import Interest, Marker, ResultInfo, SubscriptionInfo
 from tocsin.protocol.cluster import (
     SUBSCRIBER_TOKEN,
@@ -444,7 +445,7 @@ class ClusterLink:
         headers = {"authorization": f"Bearer {self._bearer()}", "content-type": "application/json"}
         if on_behalf:
             headers[SUBSCRIBER_TOKEN] = on_behalf
-        content = None if body is None else msgspec.json.encode(body)
+        content = None if body is None else numbers.encode(body)
         response = await self._http.ask(
             lambda at: self._http.client.request(
                 method, at + path, content=content, headers=headers
