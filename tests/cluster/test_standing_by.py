@@ -18,7 +18,10 @@ from tocsin.storage.store.standby import Leader, Standby
 
 LEADER = "http://leader:7400"
 STORE = "0" * 32
-ON_SERVERS: dict[str, Any] = {"log": "kafka://127.0.0.1:1/t", "store": "postgresql://u@127.0.0.1:1/d"}
+ON_SERVERS: dict[str, Any] = {
+    "log": "kafka://127.0.0.1:1/t",
+    "store": "postgresql://u@127.0.0.1:1/d",
+}
 
 
 def standing_by(silent_s: float = 0.0, address: str = LEADER) -> Standby:
