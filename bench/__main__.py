@@ -30,6 +30,7 @@ BENCHES = {
     "consumer_logs": "consumer logs in Kafka, shared and copied",
     "lab": "simulated events and requests a second",
     "survival": "message caches simulated, and their models",
+    "takeover": "a standby takes the place of a leader that is stopped, killed, frozen or cut off",
     "overlay": "filters matched and covered, publications routed, the tree simulated",
     "pages": "page caches: operations a second, compiled and live",
     "poison": "what others wait beside poisonous bodies, statements and frames",

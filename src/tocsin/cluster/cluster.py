@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from subprocess import Popen
@@ -62,6 +63,7 @@ from tocsin.spark.asking import Record
 from tocsin.spark.engine import Engine
 from tocsin.spark.java_environment import kill_newer, newest_java
 from tocsin.spark.session import runs_in_real_time
+from tocsin.spark.warm_session import WarmSession
 from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
 from tocsin.storage.content import open_content
@@ -89,8 +91,18 @@ STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure start
 class Cluster:
     """One data cluster. Use as an async context manager."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
-        """The store stays its opener's to close."""
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        warm: WarmSession | None = None,
+        at_last: AsyncExitStack | None = None,
+    ) -> None:
+        """The store stays its opener's to close. `warm` is taken by the first engine. What may end
+        after somebody else has the store is left to `at_last`."""
+        self._warm = warm
+        self._at_last = at_last
+        self._halted: Engine | None = None
         self.settings = settings
         self.verifier = TokenVerifier.of(settings)
         self.store = store
@@ -219,7 +231,7 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._store_ended: asyncio.Future[None] = self._loop.create_future()
         self.store.on_end(self._on_store_end)
-        self.routed = Routed(self.log, self.verifier.refusal)
+        self.routed = Routed(self.log, self.verifier.refusal, lambda: self.leads)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         with contextlib.closing(open_reader(self.log.address)) as reader:
@@ -254,17 +266,19 @@ class Cluster:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._matches is not None:
-            await asyncio.to_thread(self._matches.stop)
-        await asyncio.to_thread(self.deliveries.stop)
-        await self.notifier.stop()
-        await self.feeds.stop()
+        threads = [self.deliveries.stop, *([] if self._matches is None else [self._matches.stop])]
+        stopping = [asyncio.to_thread(stop) for stop in threads]
+        await asyncio.gather(self.notifier.stop(), self.feeds.stop(), *stopping)
         self.large_bodies.close()
         await asyncio.to_thread(self.routing.close)
         self.log.close()
         with contextlib.suppress(TocsinError, OSError):  # another has the store, or it is away
             await asyncio.to_thread(self._note)
         self._held.close()
+        if self._at_last is None:
+            await self._end_spark()
+        else:
+            self._at_last.push_async_callback(self._end_spark)
 
     async def _keep_engine(self) -> None:
         """Spark takes seconds to come up; publishing and fetching do not wait for it. When its Java
@@ -282,11 +296,19 @@ class Cluster:
                 backoff.reset()
             await asyncio.sleep(backoff.next_s())
 
+    async def _end_spark(self) -> None:
+        """The session of an engine that was halted."""
+        engine, self._halted = self._halted, None
+        if engine is not None:
+            await asyncio.to_thread(engine.end)
+
     async def _run_engine(self) -> None:
         """Until it is dead."""
+        await self._end_spark()
         given = self.settings, self.store, self.log, self._committed, self._bury, self.clock
-        former = newest_java()
-        engine = await _starting(lambda: Engine(*given), former)
+        warm, self._warm = self._warm, None
+        former = newest_java() if warm is None else None
+        engine = await _starting(lambda: Engine(*given, warm.take() if warm else None), former)
         try:
             await _starting(engine.start, former)
             self._engine = engine
@@ -295,7 +317,8 @@ class Cluster:
             await asyncio.to_thread(engine.until_dead)
         finally:
             self._engine = None
-            await asyncio.shield(asyncio.to_thread(engine.stop))
+            await asyncio.shield(asyncio.to_thread(engine.halt))
+            self._halted = engine
 
     def _bury(self, channel: str, records: Sequence[tuple[Record, str]], cause: str) -> None:
         """Records that a channel's query failed on become its dead letters. Called on a Spark
@@ -323,6 +346,11 @@ class Cluster:
     async def until_broken(self) -> None:
         """Wait for what the cluster cannot live with, such as no Java, and raise it."""
         await asyncio.gather(*self._tasks, self._store_ended)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it has the store, as far as it knows."""
+        return self.store.lease.held
 
     @property
     def ready(self) -> bool:
