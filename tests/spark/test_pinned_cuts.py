@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tocsin.model import Column, Dataset
 from tocsin.spark import snapshot as snapshot_module
 from tocsin.spark.snapshot import Snapshot, Snapshots
-from tocsin.spark.tables import TableLimits, Tables
+from tocsin.spark.tables import ParquetMedium, TableLimits, Tables
 from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.store.store import Store
 
@@ -50,7 +50,10 @@ def test_a_cut_that_is_still_read_loses_no_row_to_compaction(
         log.open_dataset("users")
         reader = open_reader(log.address)
         tables = Tables(
-            spark, reader, tmp_path / "datasets", store.files, TableLimits(compact_files=2)
+            spark,
+            reader,
+            ParquetMedium(spark, tmp_path / "datasets", store.files),
+            TableLimits(compact_files=2),
         )
         snapshots = Snapshots(tables, {"users": USERS}.__getitem__)
         for step in range(12):

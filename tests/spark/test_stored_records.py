@@ -13,9 +13,10 @@ from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.intake import RecordValidator
 from tocsin.cluster.log_records import LogRecords
 from tocsin.model import Column, Dataset
-from tocsin.spark.tables import TableLimits, Tables
+from tocsin.spark.tables import ParquetMedium, TableLimits, Tables
 from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables.parquet import ParquetFiles
 
 pytestmark = pytest.mark.spark
 
@@ -70,12 +71,14 @@ def test_every_type_comes_back_as_the_log_had_it_and_no_key_hides_another(
         log.open_dataset("reports")
         reader = open_reader(log.address)
         limits = TableLimits(compact_files=2, grace_s=0.0)
-        tables = Tables(spark, reader, tmp_path / "datasets", store.files, limits)
+        tables = Tables(
+            spark, reader, ParquetMedium(spark, tmp_path / "datasets", store.files), limits
+        )
         for number, fields in enumerate(RECORDS):
             encoded = fitting.encode(RawRecord(number, fields))
             assert isinstance(encoded, tuple), encoded
             log.append("reports", [encoded]).result(30)
-        records = LogRecords(reader, store.files.files, tmp_path / "datasets")
+        records = LogRecords(reader, ParquetFiles(store.files, tmp_path / "datasets"))
         end = log.ends()["reports"]
         logged = records.read(DATASET, 0, end)
         half = logged.records[1].position

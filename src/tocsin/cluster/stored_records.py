@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from tocsin.model import Dataset
 from tocsin.protocol.columns import EXTRA, POSITION, RECEIVED_AT
 from tocsin.sql import SqlType, parse_type
 from tocsin.storage.store.data_file import DataFile
+from tocsin.storage.tables import Folder
 
 _US = pa.timestamp("us", tz="UTC")
 _FILES_REMEMBERED = 16
@@ -34,8 +34,8 @@ Kept = Callable[[Any], Any]
 
 
 class StoredFile:
-    def __init__(self, path: Path, file: DataFile, dataset: Dataset, ends: Ends) -> None:
-        self._path = path
+    def __init__(self, folder: Folder, file: DataFile, dataset: Dataset, ends: Ends) -> None:
+        self._folder = folder
         self._file = file
         self._dataset = dataset
         self._ends = ends
@@ -43,12 +43,12 @@ class StoredFile:
     @property
     def first_position(self) -> int:
         """Where the first record begins that is in it."""
-        return int(_positions(self._path)[0])
+        return int(_positions(self._folder, self._file.path)[0])
 
     def read(self, after: int, upto: int, most_bytes: int) -> tuple[list[Row], int]:
         """The records that end in (after, upto], about `most_bytes` of them, and up to where these
         are all there are."""
-        positions = _positions(self._path)
+        positions = _positions(self._folder, self._file.path)
         begin = max(0, int(np.searchsorted(positions, after, "right")) - 1)
         end = min(len(positions), begin + 1 + self._rows_of(most_bytes))
         rows = [row for row in self._read(begin, end) if row[1] > after]
@@ -59,28 +59,28 @@ class StoredFile:
     def backwards(self, most_bytes: int) -> Iterator[list[Row]]:
         """All records, in order within pieces; the newest piece first."""
         step = self._rows_of(most_bytes)
-        for end in range(len(_positions(self._path)), 0, -step):
+        for end in range(len(_positions(self._folder, self._file.path)), 0, -step):
             yield self._read(max(0, end - step), end)
 
     def since(self, at_us: int) -> int:
         """Where the first record begins that was taken at or after a moment; its end if none."""
-        table = pq.read_table(self._path, columns=[POSITION, RECEIVED_AT])
+        table = _table(self._folder, self._file.path, columns=[POSITION, RECEIVED_AT])
         at = table.column(RECEIVED_AT).cast(_US).cast(pa.int64())
         first = pc.min(table.column(POSITION).filter(pc.greater_equal(at, at_us))).as_py()
         return self._file.end_position if first is None else int(first)
 
     def _rows_of(self, most_bytes: int) -> int:
-        return max(1, int(most_bytes / max(1.0, _row_bytes(self._path))))
+        return max(1, int(most_bytes / max(1.0, _row_bytes(self._folder, self._file.path))))
 
     def _read(self, begin: int, end: int) -> list[Row]:
         """Rows by their numbers in order of position."""
-        positions = _positions(self._path)
+        positions = _positions(self._folder, self._file.path)
         if begin >= end:
             return []
         starts: list[int] = positions[begin:end].tolist()
         following = int(positions[end]) if end < len(positions) else self._file.end_position
         wanted = [(POSITION, ">=", starts[0]), (POSITION, "<=", starts[-1])]
-        table = pq.read_table(self._path, filters=wanted).sort_by(POSITION)
+        table = _table(self._folder, self._file.path, filters=wanted).sort_by(POSITION)
         at = table.column(RECEIVED_AT).cast(_US).cast(pa.int64()).to_pylist()
         records = self._records(table)
         ends = self._ends(starts, following)
@@ -107,15 +107,19 @@ class StoredFile:
         return [msgspec.json.encode(record) for record in records]
 
 
+def _table(folder: Folder, path: str, **wanted: Any) -> pa.Table:
+    return pq.read_table(folder.path(path), filesystem=folder.filesystem, **wanted)
+
+
 @lru_cache(_FILES_REMEMBERED)
-def _positions(path: Path) -> npt.NDArray[np.int64]:
-    column = pq.read_table(path, columns=[POSITION]).column(POSITION)
+def _positions(folder: Folder, path: str) -> npt.NDArray[np.int64]:
+    column = _table(folder, path, columns=[POSITION]).column(POSITION)
     return np.sort(column.to_numpy())
 
 
 @lru_cache(_FILES_REMEMBERED)
-def _row_bytes(path: Path) -> float:
-    footer = pq.ParquetFile(path).metadata
+def _row_bytes(folder: Folder, path: str) -> float:
+    footer = pq.read_metadata(folder.path(path), filesystem=folder.filesystem)
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
     total_bytes: int = sum(group.total_byte_size for group in groups)
     return total_bytes / max(1, int(footer.num_rows))

@@ -1,0 +1,133 @@
+"""Where Delta tables lie: the setting `tables`, and what each library needs to get there.
+
+Spark, deltalake and Arrow each have words of their own for the same bucket and key. What an address
+does not say of S3 is taken from the variables that every client of S3 reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from msgspec import Struct
+from pyarrow import ArrowException
+from pyarrow.fs import FileSystem, HadoopFileSystem, LocalFileSystem, S3FileSystem
+
+from tocsin.errors import SettingError, Unavailable
+from tocsin.settings import without_secrets
+from tocsin.storage.tables.port import Folder
+
+FIELD = "tables"
+SCHEMES = ("file", "s3a", "hdfs")
+OPTIONS = {
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "key": "AWS_ACCESS_KEY_ID",
+    "secret": "AWS_SECRET_ACCESS_KEY",
+    "region": "AWS_REGION",
+}
+_SHAPE = "such as s3a://bucket/folder, hdfs://host:8020/folder or file:///directory"
+_REGION = "us-east-1"
+_TIMEOUT_S = 15.0
+
+
+class TableAddress(Struct, frozen=True):
+    scheme: str
+    place: str  # of a bucket, host or nothing, and the path behind it, without a slash at the end
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str, environ: Mapping[str, str] | None = None) -> TableAddress:
+        environ = os.environ if environ is None else environ
+        shown = without_secrets(text.partition("?")[0])
+        parts = urlsplit(text)
+        scheme = "s3a" if parts.scheme == "s3" else parts.scheme
+        if scheme not in SCHEMES:
+            raise _wrong(shown, "nobody knows how to reach it", _SHAPE)
+        place = f"{parts.netloc}{parts.path}".rstrip("/")
+        if not place or (scheme == "file") != place.startswith("/"):
+            raise _wrong(shown, "it does not say where", _SHAPE)
+        given = dict(parse_qsl(parts.query))
+        known = OPTIONS if scheme == "s3a" else {}
+        for name in given:
+            if name not in known:
+                raise _wrong(shown, f"no option is called {name!r}", f"known: {', '.join(known)}")
+        found = {name: given.get(name) or environ.get(word, "") for name, word in known.items()}
+        return cls(scheme, place, {name: value for name, value in found.items() if value})
+
+    @property
+    def shown(self) -> str:
+        """As people may read it, and as Spark takes it."""
+        return f"{self.scheme}://{self.place}"
+
+    @property
+    def directory(self) -> Path | None:
+        """Of tables on this machine's disks."""
+        return Path(self.place) if self.scheme == "file" else None
+
+    def of(self, table: str) -> str:
+        return f"{self.shown}/{table}"
+
+    def spark_conf(self) -> dict[str, str]:
+        """How Spark's driver and its executors, whose environment is another, reach it."""
+        words = {
+            "endpoint_url": "fs.s3a.endpoint",
+            "key": "fs.s3a.access.key",
+            "secret": "fs.s3a.secret.key",
+            "region": "fs.s3a.endpoint.region",
+        }
+        conf = {f"spark.hadoop.{words[name]}": value for name, value in self.options.items()}
+        if "endpoint_url" in self.options:  # not Amazon's, whose buckets have names of their own
+            conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
+            conf.setdefault("spark.hadoop.fs.s3a.endpoint.region", _REGION)
+        return conf
+
+    def storage_options(self) -> dict[str, str]:
+        """For deltalake."""
+        options = {OPTIONS[name]: value for name, value in self.options.items()}
+        if self.scheme == "s3a":
+            options.setdefault("AWS_REGION", _REGION)
+            if options.get("AWS_ENDPOINT_URL", "").startswith("http:"):
+                options["AWS_ALLOW_HTTP"] = "true"
+        return options
+
+    def folder(self) -> Folder:
+        """For Arrow, which reads and writes single files."""
+        return Folder(self._filesystem(), self._path)
+
+    @property
+    def _path(self) -> str:
+        if self.scheme != "hdfs":
+            return self.place
+        return "/" + self.place.partition("/")[2]
+
+    def _filesystem(self) -> FileSystem:
+        if self.scheme == "file":
+            return LocalFileSystem()
+        try:
+            if self.scheme == "hdfs":
+                return HadoopFileSystem.from_uri(self.shown)
+            endpoint = self.options.get("endpoint_url", "")
+            scheme, _, host = endpoint.rpartition("://")
+            return S3FileSystem(
+                access_key=self.options.get("key"),
+                secret_key=self.options.get("secret"),
+                region=self.options.get("region", _REGION),
+                endpoint_override=host or None,
+                scheme=scheme or "https",
+                connect_timeout=_TIMEOUT_S,
+                request_timeout=_TIMEOUT_S,
+            )
+        except (OSError, ArrowException, ValueError) as error:
+            raise Unavailable(
+                f"tables at {self.shown} cannot be reached: {first_line(error)}", field=FIELD
+            ) from None
+
+
+def first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
+def _wrong(shown: str, why: str, hint: str) -> SettingError:
+    return SettingError(f"tables at {shown}: {why}", field=FIELD, hint=hint)
