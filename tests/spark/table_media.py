@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import pytest
 from pyspark.sql import SparkSession
@@ -128,17 +130,34 @@ class OnDelta:
 
     @contextmanager
     def cut_short(self) -> Iterator[None]:
-        """Where the next version would be said to be there is something that nobody can read."""
-        from tocsin.errors import Unavailable
+        """In place of a commit: Delta writes the files first, under names of their own."""
+        from tocsin.spark.tables import delta
 
-        logs = list(self.directory.glob("*/_delta_log"))
-        in_the_way = [log / f"{len(list(log.glob('*.json'))):020d}.json" for log in logs]
-        for path in in_the_way:
-            path.mkdir()
-        with pytest.raises(Unavailable, match="cannot be written"):
-            yield
-        for path in in_the_way:
-            path.rmdir()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(delta, "_rewriting", lambda _: _Dying(self.data_files()))
+            patch.setattr(delta.DeltaMedium, "_table", lambda *_: _Dying(self.data_files()))
+            with pytest.raises(KeyboardInterrupt):
+                yield
+
+
+class _Dying:
+    """Spark's writer, and a table of Delta's, as far as they come."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._file = files[0]
+
+    def option(self, *_: object) -> _Dying:
+        return self
+
+    def optimize(self) -> _Dying:
+        return self
+
+    def save(self, _: str = "") -> NoReturn:
+        left = self._file.with_name(f"part-00000-{uuid.uuid4()}-c000.zstd.parquet")
+        shutil.copyfile(self._file, left)
+        raise KeyboardInterrupt
+
+    executeCompaction = save  # as Delta calls it
 
 
 MEDIA: dict[str, Callable[..., MediumUnderTest]] = {"parquet": OnParquet, "delta": OnDelta}

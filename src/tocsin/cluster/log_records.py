@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 from prometheus_client import Counter
 
-from tocsin.cluster.stored_records import StoredFile
+from tocsin.cluster.stored_records import FileRange, StoredRange, file_ranges
 from tocsin.errors import Gone, NotFound
 from tocsin.model import Dataset
 from tocsin.protocol import log_line
 from tocsin.protocol.unreadable import readable
 from tocsin.storage.log import Reader
-from tocsin.storage.store.data_file import DataFile
 from tocsin.storage.tables import TableFiles
 
 STRANGE = Counter("tocsin_strange_records_total", "What others wrote into a dataset's topic")
@@ -171,12 +170,12 @@ class LogRecords:
                 return Read([Placed(*row) for row in rows], reached)
         return Read([], upto)
 
-    def _files(self, dataset: Dataset) -> tuple[DataFile, ...]:
-        return self._tables.stored(dataset).files
+    def _files(self, dataset: Dataset) -> list[FileRange]:
+        return file_ranges(self._tables.stored(dataset).files)
 
-    def _stored(self, dataset: Dataset, file: DataFile) -> StoredFile:
+    def _stored(self, dataset: Dataset, files: FileRange) -> StoredRange:
         ends = partial(self._log.ends, dataset.name)
-        return StoredFile(self._tables.folder, file, dataset, ends)
+        return StoredRange(self._tables.folder, files, dataset, ends)
 
     def _lines(self, name: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """As the log's own, a piece at a time: some media read all that is asked for at once."""

@@ -26,6 +26,7 @@ from tocsin.service.listener import Listener
 from tocsin.service.tls import Certificate
 from tocsin.service.web import TellVersion, error_response, health, json_response
 from tocsin.settings import Settings
+from tocsin.storage import tables
 from tocsin.storage.backup.notes import require_startable
 from tocsin.storage.log import check_reachable
 from tocsin.storage.store.store import Store
@@ -61,6 +62,7 @@ def open_store(settings: Settings) -> Store:
     require_startable(data)
     durable.make_directory(data)
     check_reachable(settings.log)
+    tables.check_reachable(settings.tables)
     address = settings.store or f"sqlite:///{data / 'store.db'}"
     lease_s = settings.store_lease_s
     store = Store.open(address, busy_timeout_s=max(10.0, 2 * lease_s), lease_s=lease_s)

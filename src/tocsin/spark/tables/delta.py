@@ -30,8 +30,8 @@ from tocsin.spark.tables.merging import merged
 from tocsin.spark.tables.session import FIRST_COLUMNS
 from tocsin.storage.store.data_file import DataFile
 from tocsin.storage.tables import Stored
-from tocsin.storage.tables.address import FIELD
-from tocsin.storage.tables.delta import LOG, DeltaFiles
+from tocsin.storage.tables.address import FIELD, LOG
+from tocsin.storage.tables.delta import DeltaFiles
 
 log = structlog.get_logger()
 

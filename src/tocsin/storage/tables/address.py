@@ -17,9 +17,11 @@ from pyarrow.fs import FileSystem, HadoopFileSystem, LocalFileSystem, S3FileSyst
 
 from tocsin.errors import SettingError, Unavailable
 from tocsin.settings import without_secrets
+from tocsin.storage.store.schema import NAME_CHARACTERS
 from tocsin.storage.tables.port import Folder
 
 FIELD = "tables"
+LOG = "_delta_log"  # the folder that makes one a table
 SCHEMES = ("file", "s3a", "hdfs")
 OPTIONS = {
     "endpoint_url": "AWS_ENDPOINT_URL",
@@ -48,6 +50,8 @@ class TableAddress(Struct, frozen=True):
         place = f"{parts.netloc}{parts.path}".rstrip("/")
         if not place or (scheme == "file") != place.startswith("/"):
             raise _wrong(shown, "it does not say where", _SHAPE)
+        if len(f"{scheme}://{place}") > NAME_CHARACTERS:  # the store notes it
+            raise _wrong(shown, f"it has more than {NAME_CHARACTERS} characters", _SHAPE)
         given = dict(parse_qsl(parts.query))
         known = OPTIONS if scheme == "s3a" else {}
         for name in given:

@@ -26,7 +26,6 @@ from tocsin.storage.tables.address import TableAddress
 from tocsin.storage.tables.place import Place, away
 from tocsin.storage.tables.port import Stored
 
-LOG = "_delta_log"
 READER_VERSION = 1  # files are whole, and columns have their own names
 _DROPPED = "_dropped"  # in a table whose dataset is no more
 _MOST_US_CUT = 1000  # times in a table's log are cut to milliseconds
