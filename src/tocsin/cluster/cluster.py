@@ -103,6 +103,11 @@ class Cluster:
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
         self._held = DataDirectory(data, log_address, store)
+        try:
+            self.tables = open_tables(settings, store)
+        except BaseException:
+            self._held.close()
+            raise
         self._data = data
         self._follow_note()
         self.log = open_log(
@@ -133,7 +138,6 @@ class Cluster:
         self.notifier = Notifier(self.store, self.notice_secrets.of, settings.authority)
         owners = owner_check(self.permissions, self._identify)
         self.deliveries = Deliveries(settings, self.store, owners)
-        self.tables = open_tables(settings, store)
         self.routing = Routing(self.store, self.log, self.tables)
         self.subscriptions = Subscriptions(
             self.store,

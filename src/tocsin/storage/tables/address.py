@@ -9,14 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
 from pyarrow import ArrowException
-from pyarrow.fs import FileSystem, HadoopFileSystem, LocalFileSystem, S3FileSystem
+from pyarrow.fs import (
+    FileSystem,
+    FSSpecHandler,
+    HadoopFileSystem,
+    LocalFileSystem,
+    PyFileSystem,
+)
 
-from tocsin.errors import SettingError, Unavailable
+from tocsin import extras
+from tocsin.errors import SettingError
 from tocsin.settings import without_secrets
+from tocsin.storage.content.opening import CONFIG
 from tocsin.storage.store.schema import NAME_CHARACTERS
 from tocsin.storage.tables.port import Folder
 
@@ -31,7 +40,6 @@ OPTIONS = {
 }
 _SHAPE = "such as s3a://bucket/folder, hdfs://host:8020/folder or file:///directory"
 _REGION = "us-east-1"
-_TIMEOUT_S = 15.0
 
 
 class TableAddress(Struct, frozen=True):
@@ -109,24 +117,28 @@ class TableAddress(Struct, frozen=True):
     def _filesystem(self) -> FileSystem:
         if self.scheme == "file":
             return LocalFileSystem()
+        if self.scheme == "s3a":
+            return PyFileSystem(FSSpecHandler(self._s3()))
         try:
-            if self.scheme == "hdfs":
-                return HadoopFileSystem.from_uri(self.shown)
-            endpoint = self.options.get("endpoint_url", "")
-            scheme, _, host = endpoint.rpartition("://")
-            return S3FileSystem(
-                access_key=self.options.get("key"),
-                secret_key=self.options.get("secret"),
-                region=self.options.get("region", _REGION),
-                endpoint_override=host or None,
-                scheme=scheme or "https",
-                connect_timeout=_TIMEOUT_S,
-                request_timeout=_TIMEOUT_S,
-            )
-        except (OSError, ArrowException, ValueError) as error:
-            raise Unavailable(
-                f"tables at {self.shown} cannot be reached: {first_line(error)}", field=FIELD
+            return HadoopFileSystem.from_uri(self.shown)
+        except (OSError, ArrowException) as error:  # without Hadoop's own libraries
+            raise _wrong(
+                self.shown, first_line(error), "Arrow needs libhdfs and JAVA_HOME"
             ) from None
+
+    def _s3(self) -> Any:
+        """Arrow's own client sends checksums that not every store knows."""
+        extras.require("s3")
+        from s3fs import S3FileSystem  # an extra
+
+        return S3FileSystem(
+            key=self.options.get("key"),
+            secret=self.options.get("secret"),
+            endpoint_url=self.options.get("endpoint_url"),
+            client_kwargs={"region_name": self.options.get("region", _REGION)},
+            config_kwargs=CONFIG,
+            use_listings_cache=False,  # others may change what is there
+        )
 
 
 def first_line(error: Exception) -> str:

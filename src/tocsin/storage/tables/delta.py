@@ -49,7 +49,7 @@ class DeltaFiles:
 
     def application(self, dataset: Dataset) -> str:
         """By which a table's log knows the dataset."""
-        return f"tocsin/{self._owner}/{dataset.created_at!r}"
+        return f"tocsin/{self._owner}/{dataset.name}/{dataset.created_at!r}"
 
     def stored(self, dataset: Dataset, *, anew: bool = False) -> Stored:
         application = self.application(dataset)

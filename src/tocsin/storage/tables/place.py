@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyarrow import ArrowException
 from pyarrow.fs import FileInfo, FileSelector, FileType
 
 from tocsin import durable
-from tocsin.errors import Unavailable
+from tocsin.errors import Unavailable, is_bug
 from tocsin.storage.tables.address import FIELD, TableAddress, first_line
 
 PIECE_BYTES = 1024 * 1024
@@ -77,7 +76,9 @@ class Place:
             yield
         except FileNotFoundError:
             raise
-        except (OSError, ArrowException) as error:
+        except Exception as error:  # of libraries that the address chooses
+            if is_bug(error):
+                raise
             raise away(self.address, path, error) from None
 
     def _listed(self, path: str) -> list[FileInfo]:
