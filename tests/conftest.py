@@ -110,7 +110,7 @@ def _logs_as_before() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from tocsin.settings import SHORT_LIVED_JAVA, Settings
-    from tocsin.spark.jars import DELTA, connector_jars
+    from tocsin.spark.jars import DELTA, S3A, connector_jars
     from tocsin.spark.session import build_session
 
     data = tmp_path_factory.mktemp("spark")
@@ -119,7 +119,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         master="local[2]",
         java_options=SHORT_LIVED_JAVA,
         log="kafka://127.0.0.1:1" if connector_jars() else "",  # it loads what reads from there
-        tables=f"file://{data}/tables" if _fetched(DELTA) else "",  # and what writes there
+        # And what writes Delta tables, in S3 as well.
+        tables="s3a://bucket/tables" if _fetched(DELTA) and _fetched(S3A) else "",
     )
     session = build_session(settings, app_name="tocsin-tests")
     yield session

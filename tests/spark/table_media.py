@@ -108,13 +108,15 @@ class OnDelta:
         directory: Path,
         clock: Callable[[], float],
         datasets: Callable[[], Sequence[Dataset]],
+        *,
+        address: str = "",
     ) -> None:
         if not DELTA.paths():
             pytest.skip("Delta's jars are not here, and cannot be fetched")
         self._spark = spark
         self._datasets = datasets
         self.directory = directory
-        self.address = TableAddress.parse(f"file://{directory}")
+        self.address = TableAddress.parse(address or f"file://{directory}")
         self.open()
 
     def open(self) -> Medium:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import duckdb_extension_delta
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from spark.table_media import OnDelta
 from tocsin.cluster.log_records import LogRecords
 from tocsin.cluster.stored_records import file_ranges
+from tocsin.dev.s3 import S3
 from tocsin.errors import Damaged, Unavailable
 from tocsin.model import Column, Dataset
 from tocsin.spark.tables import TableLimits, Tables
@@ -133,6 +135,40 @@ def test_a_table_whose_log_is_damaged_is_told_and_not_taken_for_empty(bench: Ben
     files = DeltaFiles(TableAddress.parse(f"file://{bench.on.directory}"), "5e1f5e1f5e1f5e1f")
     with pytest.raises(Unavailable, match="cannot be reached"):
         files.stored(REPORTS)
+
+
+def test_tables_in_s3_are_written_merged_swept_and_read(
+    spark: SparkSession, s3: S3, tmp_path: Path
+) -> None:
+    bucket, _, options = s3.fresh().partition("?")
+    on = OnDelta(
+        spark, tmp_path, time.time, lambda: [REPORTS], address=f"{bucket}/some/folder?{options}"
+    )
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    for name, value in on.address.spark_conf().items():
+        hadoop.set(name.removeprefix("spark.hadoop."), value)
+    with open_log(tmp_path / "log", segment_bytes=10_000) as log:
+        log.open_dataset("reports")
+        limits = TableLimits(compact_files=3, grace_s=0.0)
+        tables = Tables(
+            spark, open_reader(log.address), on.open(), limits, clock=lambda: time.time() + 3600
+        )
+        for n in range(3):
+            end = log.append("reports", [b'{"n":%d}' % n]).result().end
+            assert tables.flush(REPORTS, end) == 1
+        before = tables.stored(REPORTS, end)
+        assert tables.compact(REPORTS)
+        assert sorted(row.n for row in before.collect()) == [0, 1, 2]
+        log.roll("reports")
+        log.retire("reports", end)
+        assert tables.sweep() == 3
+        assert sorted(row.n for row in tables.stored(REPORTS, end).collect()) == [0, 1, 2]
+        read = LogRecords(open_reader(log.address), on.files).read(REPORTS, 0, end)
+        assert [record.record for record in read.records] == [b'{"n":%d}' % n for n in range(3)]
+        other = DeltaTable(on.address.of("reports"), storage_options=on.address.storage_options())
+        assert sorted(other.to_pyarrow_table(columns=["n"])["n"].to_pylist()) == [0, 1, 2]
+        tables.drop(REPORTS)
+        assert on.open().stored(REPORTS).files == ()
 
 
 def test_nobody_reads_a_table_by_its_path(bench: Bench, spark: SparkSession) -> None:

@@ -68,6 +68,7 @@ class DeltaMedium:
         )
         if self.stored(dataset).end is None:  # whatever there is was another dataset's
             writer = writer.option("overwriteSchema", "true")
+            self._files.prepare(dataset.name)
         else:
             writer = writer.option("replaceWhere", _between(first, end))
         with self._changing(dataset):

@@ -22,11 +22,12 @@ from tocsin.errors import Damaged
 from tocsin.model import Dataset
 from tocsin.protocol.columns import POSITION, RECEIVED_AT
 from tocsin.storage.store.data_file import DataFile
-from tocsin.storage.tables.address import TableAddress
+from tocsin.storage.tables.address import LOG, TableAddress
 from tocsin.storage.tables.place import Place, away
 from tocsin.storage.tables.port import Stored
 
 READER_VERSION = 1  # files are whole, and columns have their own names
+_STAGED = "_staged_commits"
 _DROPPED = "_dropped"  # in a table whose dataset is no more
 _MOST_US_CUT = 1000  # times in a table's log are cut to milliseconds
 
@@ -75,6 +76,13 @@ class DeltaFiles:
     def forget(self, name: str) -> None:
         with self._lock:
             self._known.pop(name, None)
+
+    def prepare(self, name: str) -> None:
+        """Before a table is made: Delta makes an empty folder in its log each time, which an object
+        store is asked for as a file first. S3Proxy says that it is one, unless something is in it.
+        """
+        if self.address.scheme == "s3a":
+            self.place.write(f"{name}/{LOG}/{_STAGED}/.keep", b"")
 
     def note_dropped(self, name: str) -> None:
         """Its dataset is no more: some day the table goes."""
