@@ -136,7 +136,7 @@ class OnDelta:
         from tocsin.spark.tables import delta
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(delta, "_rewriting", lambda _: _Dying(self.data_files()))
+            patch.setattr(delta, "_rewriting", lambda *_: _Dying(self.data_files()))
             patch.setattr(delta.DeltaMedium, "_table", lambda *_: _Dying(self.data_files()))
             with pytest.raises(KeyboardInterrupt):
                 yield

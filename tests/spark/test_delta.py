@@ -21,6 +21,7 @@ from tocsin.dev.s3 import S3
 from tocsin.errors import Damaged, Unavailable
 from tocsin.model import Column, Dataset
 from tocsin.spark.tables import TableLimits, Tables
+from tocsin.spark.tables.session import moved
 from tocsin.storage.log import PublicationLog, open_log, open_reader
 from tocsin.storage.store.data_file import DataFile
 from tocsin.storage.tables.address import TableAddress
@@ -109,7 +110,7 @@ def test_records_of_files_that_overlap_are_read_in_their_order(bench: Bench) -> 
     outer = bench.tables.window(REPORTS, 0, end).where(
         f"_position < {ends[0]} OR _position >= {ends[1]}"
     )
-    outer.coalesce(1).write.format("delta").mode("overwrite").option(
+    moved(outer.coalesce(1), bench.medium._session).write.format("delta").mode("overwrite").option(  # type: ignore[attr-defined]
         "replaceWhere", f"_position < {ends[0]} OR _position >= {ends[1]}"
     ).save(f"file://{bench.table}")
     files = bench.on.files.stored(REPORTS, anew=True).files  # type: ignore[call-arg]

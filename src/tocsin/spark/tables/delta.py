@@ -27,7 +27,7 @@ from tocsin.spark.failures import reason
 from tocsin.spark.records import quoted, schema_of
 from tocsin.spark.tables.compaction import Compaction, merges_keys
 from tocsin.spark.tables.merging import merged
-from tocsin.spark.tables.session import FIRST_COLUMNS
+from tocsin.spark.tables.session import FIRST_COLUMNS, delta_session, moved
 from tocsin.storage.store.data_file import DataFile
 from tocsin.storage.tables import Stored
 from tocsin.storage.tables.address import FIELD, LOG
@@ -48,6 +48,7 @@ class DeltaMedium:
     ) -> None:
         """`datasets` are those that there are: tables of others are deleted in time."""
         self._spark = spark
+        self._session = delta_session(spark)
         self._files = files
         self._datasets = datasets
         self._address = files.address
@@ -62,7 +63,7 @@ class DeltaMedium:
 
     def append(self, dataset: Dataset, records: DataFrame, first: int, end: int) -> None:
         writer = (
-            _rewriting(records)
+            _rewriting(records, self._session)
             .option("txnAppId", self._files.application(dataset))
             .option("txnVersion", end)
         )
@@ -83,7 +84,7 @@ class DeltaMedium:
             if run and merges_keys(dataset):
                 records = merged(self.frame(dataset, run), dataset, compaction.oldest_us)
                 where = _between(run[0].first_position, run[-1].end_position)
-                writer = _rewriting(records).option("replaceWhere", where)
+                writer = _rewriting(records, self._session).option("replaceWhere", where)
                 writer.save(self._address.of(dataset.name))
             elif run:
                 self._table(dataset.name).optimize().executeCompaction()
@@ -126,9 +127,8 @@ class DeltaMedium:
 
     def _table(self, name: str) -> Any:
         jvm: Any = self._spark.sparkContext._jvm
-        return jvm.io.delta.tables.DeltaTable.forPath(
-            self._spark._jsparkSession, self._address.of(name)
-        )
+        java = self._session._jsparkSession
+        return jvm.io.delta.tables.DeltaTable.forPath(java, self._address.of(name))
 
     @contextmanager
     def _changing(self, dataset: Dataset) -> Iterator[None]:
@@ -159,11 +159,11 @@ class DeltaMedium:
             durable.sync(path)
 
 
-def _rewriting(records: DataFrame) -> DataFrameWriter:
+def _rewriting(records: DataFrame, session: SparkSession) -> DataFrameWriter:
     """One file takes the place of what the writer says."""
     columns = [*FIRST_COLUMNS, *(name for name in records.columns if name not in FIRST_COLUMNS)]
     ordered = records.select(*map(quoted, columns))
-    return ordered.coalesce(1).write.format("delta").mode("overwrite")
+    return moved(ordered.coalesce(1), session).write.format("delta").mode("overwrite")
 
 
 def _between(first: int, end: int) -> str:

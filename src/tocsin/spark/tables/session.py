@@ -1,6 +1,15 @@
-"""The settings of a Spark session that writes Delta tables."""
+"""The Spark session that writes Delta tables, beside the one that everything else runs in.
+
+Delta needs extensions of Spark's, and its parser takes no parameters (`sql(text, args=…)`), which
+channels' queries have; its rules would look at every plan besides. So Delta has a session of its
+own on the same Spark.
+"""
 
 from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.protocol.columns import POSITION, RECEIVED_AT
 from tocsin.spark.tables.compaction import FULL_BYTES
@@ -11,8 +20,6 @@ _DELTA = "spark.databricks.delta"
 _MERGED_BYTES = 8 * FULL_BYTES
 
 _FIXED = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # A table's state is read by jobs of so many tasks; by itself Delta would take 50.
     f"{_DELTA}.snapshotPartitions": "2",
     # What is merged, and up to which size.
@@ -31,6 +38,33 @@ _FIXED = {
     # A flush every ten seconds is 8640 commits a day, which are listed until they expire.
     f"{_DELTA}.properties.defaults.logRetentionDuration": "interval 1 days",
 }
+
+
+_EXTENSIONS = "spark.sql.extensions"
+_OF_DELTA_ALONE = {
+    _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def delta_session(spark: SparkSession) -> SparkSession:
+    context: Any = spark.sparkContext
+    conf, options = context._jsc.sc().conf(), context._jvm.java.util.HashMap()
+    for name, value in _OF_DELTA_ALONE.items():
+        options.put(name, value)
+    conf.set(_EXTENSIONS, _OF_DELTA_ALONE[_EXTENSIONS])  # a new session looks for them there
+    try:
+        kind = SparkSession._get_j_spark_session_class(context._jvm)
+        return SparkSession(context, kind(context._jsc.sc(), options))
+    finally:
+        conf.remove(_EXTENSIONS)
+
+
+def moved(records: DataFrame, session: SparkSession) -> DataFrame:
+    """The same rows, as a frame of another session: planned there, executed here."""
+    execution: Any = records._jdf.queryExecution()
+    schema, java = records._jdf.schema(), session._jsparkSession
+    return DataFrame(java.internalCreateDataFrame(execution.toRdd(), schema, False), session)
 
 
 def delta_conf(address: TableAddress) -> dict[str, str]:
