@@ -110,7 +110,7 @@ def test_records_of_files_that_overlap_are_read_in_their_order(bench: Bench) -> 
     outer = bench.tables.window(REPORTS, 0, end).where(
         f"_position < {ends[0]} OR _position >= {ends[1]}"
     )
-    moved(outer.coalesce(1), bench.medium._session).write.format("delta").mode("overwrite").option(  # type: ignore[attr-defined]
+    moved(outer.coalesce(1), bench.medium._session).write.format("delta").mode("overwrite").option(
         "replaceWhere", f"_position < {ends[0]} OR _position >= {ends[1]}"
     ).save(f"file://{bench.table}")
     files = bench.on.files.stored(REPORTS, anew=True).files  # type: ignore[call-arg]

@@ -62,7 +62,7 @@ class DatasetCut(Struct, frozen=True):
     stored_rows: int
 
 
-class Manifest(Struct, frozen=True, kw_only=True):
+class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     format: int
     product: str  # the version of Tocsin that made it
     schema: int  # the version of the store's tables

@@ -80,7 +80,7 @@ def log_of(names: Iterable[str], version: int) -> list[str]:
     """Of the files of a table's log those that make this version: the last checkpoint before it,
     and every commit since."""
     numbered = {
-        (int(found[1]), found[2]): name for name in names if (found := _VERSION.fullmatch(name))
+        (int(match[1]), match[2]): name for name in names if (match := _VERSION.fullmatch(name))
     }
     checkpoints = [number for number, kind in numbered if kind != "json" and number <= version]
     begin = max(checkpoints, default=-1)

@@ -65,8 +65,8 @@ class TableAddress(Struct, frozen=True):
         for name in given:
             if name not in known:
                 raise _wrong(shown, f"no option is called {name!r}", f"known: {', '.join(known)}")
-        found = {name: given.get(name) or environ.get(word, "") for name, word in known.items()}
-        return cls(scheme, place, {name: value for name, value in found.items() if value})
+        values = {name: given.get(name) or environ.get(word, "") for name, word in known.items()}
+        return cls(scheme, place, {name: value for name, value in values.items() if value})
 
     @property
     def shown(self) -> str:
