@@ -16,6 +16,7 @@ from bench.findings import RESULTS, Finding, as_table, console, save
 BENCHES = {
     "log": "group commit of the publication log",
     "store": "results and parameter sets written in bulk on each database",
+    "tables": "datasets on Delta Lake beside Parquet with our manifest",
     "forward": "from a run's rows to a broker's cache, forward and fetched back",
     "subscribing": "subscriptions made one by one and in lists, their weight, and a restart",
     "fanout": "WebSocket fan-out per core",

@@ -135,6 +135,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     connection_limit: Count = 0  # a service's connections at once; 0: as its open files allow
     stranger_limit: Size = 4096  # of these, how many on which no token was shown yet
     request_patience_s: Seconds = 10.0  # a request's head, or a pause in its body, takes no longer
+    tables: str = ""  # s3a://, hdfs:// or file:/// of Delta tables; empty: Parquet in data
     attachments: str = ""  # directory or s3://… of attachments; empty: in the data directory
     attachment_limit_bytes: Size = 64 * 1024 * 1024  # the largest attachment
     attachment_grace_s: Seconds = 24 * 3600.0  # kept so long although nothing mentions it

@@ -15,7 +15,7 @@ from tocsin.model import Column, Dataset
 from tocsin.protocol import client as frames
 from tocsin.protocol import numbers
 from tocsin.protocol.cluster import SubscriptionRequest
-from tocsin.sql import coerce, parse
+from tocsin.sql import Insert, Subscribe, coerce, parse
 
 WIDE = "DECIMAL(38,10)"
 LEDGER = Dataset(name="ledger", columns=(Column("amount", WIDE), Column("rate", "DOUBLE")))
@@ -65,8 +65,11 @@ def test_a_decimal_column_keeps_every_digit_that_was_sent(kind: str, amount: Dec
 def test_statements_keep_every_digit_of_a_number(amount: Decimal) -> None:
     (insert,) = parse(f"INSERT INTO ledger VALUES ({written(amount)}, 1)")  # noqa: S608
     (subscribe,) = parse(f"SUBSCRIBE TO c({written(amount)})")
-    assert Decimal(coerce(insert.rows[0][0], WIDE)) == amount  # type: ignore[union-attr]
-    assert Decimal(coerce(subscribe.arguments[0], WIDE)) == amount  # type: ignore[union-attr,index]
+    assert isinstance(insert, Insert)
+    assert isinstance(subscribe, Subscribe)
+    assert Decimal(coerce(insert.rows[0][0], WIDE)) == amount
+    assert isinstance(subscribe.arguments, list)
+    assert Decimal(coerce(subscribe.arguments[0], WIDE)) == amount
 
 
 @given(AMOUNTS)

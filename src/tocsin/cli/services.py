@@ -81,6 +81,8 @@ def require_libraries(settings: Settings) -> None:
     """Before any process is started: can every address that is set be reached at all?"""
     for address in (settings.log, settings.kafka, settings.store, settings.attachments):
         extras.require_for_address(address)
+    if settings.tables:
+        extras.require("delta")
 
 
 async def _up(settings: Settings, brokers: int) -> None:

@@ -73,6 +73,7 @@ from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store.incarnation import Seen, read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import open_tables
 
 if TYPE_CHECKING:
     from tocsin.cluster.matches import MatchConsumer
@@ -114,6 +115,11 @@ class Cluster:
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
         self._held = DataDirectory(data, log_address, store)
+        try:
+            self.tables = open_tables(settings, store)
+        except BaseException:
+            self._held.close()
+            raise
         self._data = data
         self._follow_note()
         self.log = open_log(
@@ -144,7 +150,7 @@ class Cluster:
         self.notifier = Notifier(self.store, self.notice_secrets.of, settings.authority)
         owners = owner_check(self.permissions, self._identify)
         self.deliveries = Deliveries(settings, self.store, owners)
-        self.routing = Routing(self.store, self.log, data / "datasets")
+        self.routing = Routing(self.store, self.log, self.tables)
         self.subscriptions = Subscriptions(
             self.store,
             self.log,
@@ -154,7 +160,7 @@ class Cluster:
             self.permissions,
             engine=lambda: self._engine,
         )
-        self._mentions = Mentions(self.store, self.log, data / "datasets")
+        self._mentions = Mentions(self.store, self.log, self.tables)
         self._matches = self._match_consumer()
         self._engine: Engine | None = None
         self._engine_starts = 0
@@ -236,7 +242,7 @@ class Cluster:
             self._create_dataset(DEAD_LETTERS)
         with contextlib.closing(open_reader(self.log.address)) as reader:
             for dataset in self.store.catalog.datasets():
-                open_dataset(self.log, self.store, dataset, reader)
+                open_dataset(self.log, self.store, self.tables, dataset, reader)
                 self.routed.add(dataset)
                 self.inbox.open_dataset(dataset.name)
         self.clock.reach(self.log.cut().at_us / 1e6)
@@ -305,10 +311,12 @@ class Cluster:
     async def _run_engine(self) -> None:
         """Until it is dead."""
         await self._end_spark()
-        given = self.settings, self.store, self.log, self._committed, self._bury, self.clock
+        given = self.settings, self.store, self.log, self.tables, self._committed, self._bury
         warm, self._warm = self._warm, None
         former = newest_java() if warm is None else None
-        engine = await _starting(lambda: Engine(*given, warm.take() if warm else None), former)
+        engine = await _starting(
+            lambda: Engine(*given, self.clock, warm.take() if warm else None), former
+        )
         try:
             await _starting(engine.start, former)
             self._engine = engine
@@ -420,7 +428,7 @@ class Cluster:
             self.store.catalog.dataset(dataset.name)
             raise Conflict(f"there is a dataset {dataset.name!r} already", field="name")
         self.feeds.check(dataset)
-        self.store.files.drop(dataset.name)
+        self.tables.forget(dataset.name)
         self.store.feeds.drop(dataset.name)
         self.log.create_dataset(dataset.name, dataset.primary_key)
         self.inbox.open_dataset(dataset.name)

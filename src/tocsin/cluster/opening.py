@@ -24,6 +24,7 @@ from tocsin.service.listener import Listener
 from tocsin.service.tls import Certificate
 from tocsin.settings import Settings
 from tocsin.spark.warm_session import WarmSession
+from tocsin.storage import tables
 from tocsin.storage.backup.notes import require_startable
 from tocsin.storage.log import check_reachable
 from tocsin.storage.store.standby import Standby
@@ -89,6 +90,7 @@ def open_store(settings: Settings, *, address: str = "", standby: Standby | None
     require_startable(data)
     durable.make_directory(data)
     check_reachable(settings.log)
+    tables.check_reachable(settings.tables)
     store_address = settings.store or f"sqlite:///{data / 'store.db'}"
     lease_s = settings.store_lease_s
     store = Store.open(

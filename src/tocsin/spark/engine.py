@@ -42,12 +42,14 @@ from tocsin.spark.session import build_session, runs_in_real_time
 from tocsin.spark.snapshot import Snapshots
 from tocsin.spark.steps import Steps
 from tocsin.spark.tables import TableLimits, Tables
+from tocsin.spark.tables.opening import open_medium
 from tocsin.spark.warm_up import warm_up
 from tocsin.sql import CreateChannel
 from tocsin.storage.log import PublicationLog, Reader, open_reader
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import TableFiles
 
 log = structlog.get_logger()
 
@@ -74,6 +76,7 @@ class Engine:
         settings: Settings,
         store: Store,
         publication_log: PublicationLog,
+        tables: TableFiles,
         on_commit: Callable[[Channel, Committed], None],
         bury: Bury,
         clock: Clock | None = None,
@@ -91,7 +94,7 @@ class Engine:
         self._answers = True
         self._data = Path(settings.data).absolute()
         reader = open_reader(publication_log.address)
-        self._tables = self._new_tables(reader)
+        self._tables = self._new_tables(reader, tables)
         self._snapshots = Snapshots(self._tables, store.catalog.dataset)
         self._runner = self._new_runner(on_commit, bury)
         self._steps = Steps(
@@ -119,19 +122,13 @@ class Engine:
         self._pulse = threading.Thread(target=self._feel_pulse, name="pulse", daemon=True)
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
 
-    def _new_tables(self, reader: Reader) -> Tables:
+    def _new_tables(self, reader: Reader, files: TableFiles) -> Tables:
         settings = self._settings
         limits = TableLimits(
             compact_files=settings.compact_files, grace_s=max(GRACE_S, 2 * settings.run_limit_s)
         )
-        return Tables(
-            self._spark,
-            reader,
-            self._data / "datasets",
-            self._store.files,
-            limits,
-            clock=self._clock.trusted,
-        )
+        medium = open_medium(self._spark, settings, self._store, files)
+        return Tables(self._spark, reader, medium, limits, clock=self._clock.trusted)
 
     def _new_runner(self, on_commit: Callable[[Channel, Committed], None], bury: Bury) -> Runner:
         return Runner(

@@ -36,6 +36,7 @@ from tocsin.storage.store.subscriptions import Subscriptions
 
 _meta = schema.meta
 _CLOCK = _meta.c.name == "clock"
+_TABLES = _meta.c.name == schema.META_TABLES
 
 
 class Store:
@@ -137,6 +138,17 @@ class Store:
         put = update(_meta).where(_CLOCK).values(value=mark.encode())
         if write.connection.execute(put).rowcount == 0:
             write.connection.execute(insert(_meta), {"name": "clock", "value": mark.encode()})
+
+    @reads
+    def tables(self, connection: Connection) -> str:
+        """Where the Delta tables of its datasets lie; nothing: it has none."""
+        return connection.execute(select(_meta.c.value).where(_TABLES)).scalar() or ""
+
+    @writes
+    def put_tables(self, write: Write, address: str) -> None:
+        put = update(_meta).where(_TABLES).values(value=address)
+        if write.connection.execute(put).rowcount == 0:
+            write.connection.execute(insert(_meta), {"name": schema.META_TABLES, "value": address})
 
     @reads
     def sequence(self, connection: Connection) -> int:
