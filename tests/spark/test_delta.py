@@ -37,7 +37,7 @@ class Bench:
     def __init__(self, spark: SparkSession, directory: Path, log: PublicationLog) -> None:
         self.log = log
         self.on = OnDelta(spark, directory / "tables", time.time, lambda: [REPORTS])
-        self.medium = self.on.open()
+        self.medium: Any = self.on.open()
         self.reader = open_reader(log.address)
         limits = TableLimits(compact_files=3)
         self.tables = Tables(spark, self.reader, self.medium, limits)
@@ -125,7 +125,7 @@ def test_records_of_files_that_overlap_are_read_in_their_order(bench: Bench) -> 
 
 def test_a_table_that_needs_more_of_its_readers_is_refused(bench: Bench) -> None:
     bench.tables.flush(REPORTS, bench.publish())
-    table = bench.medium._table("reports")  # type: ignore[attr-defined]
+    table = bench.medium._table("reports")
     table.addFeatureSupport("deletionVectors")
     with pytest.raises(Damaged, match="somebody has changed"):
         bench.on.open().stored(REPORTS)
