@@ -150,6 +150,8 @@ def test_coordinators_that_know_the_same_brokers_say_the_same_tree(
 
     def report(name: str, registry: Registry, now: float) -> None:
         places.setdefault(name, beat(registry, name, now, places.get(name)))
+        if now < 1.0 and chance.random() < 0.5:  # it had not heard of its place, and asked again
+            beat(chance.choice(both), name, now)
 
     for step in range(30):  # each hears of some, and some of them are gone later
         report(chance.choice("rabcdefxyz"), chance.choice(both), 0.1 * step)
