@@ -175,9 +175,13 @@ def test_few_records_read_by_the_driver_are_those_that_tasks_would_read(bench: B
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("log_address", "seed"),
-    [("segments", 0), ("segments", 1), ("segments", 2), ("kafka", 1), ("kafka", 2)],
-    indirect=["log_address"],
+    ("log_address", "on", "seed"),
+    [
+        *(("segments", "parquet", seed) for seed in range(3)),
+        *(("kafka", "parquet", seed) for seed in (1, 2)),
+        *(("segments", "delta", 0), ("kafka", "delta", 1)),
+    ],
+    indirect=["log_address", "on"],
 )
 def test_reads_equal_a_plain_dictionary_through_random_flushes_and_compactions(
     bench: Bench, seed: int
