@@ -55,8 +55,8 @@ Position = int
 
 
 class Batch(Struct, frozen=True):
-    """A batch of a query: when it began, and with which record. It looks at every parameter set
-    that was stored before it began."""
+    """A batch of a query: before when it did not begin, and with which record it does. It looks at
+    every parameter set that was stored by then."""
 
     began_at: float
     start: Position
@@ -208,7 +208,8 @@ class RealTime:
             return None if feed is None else self._reached(feed)
 
     def batches(self, name: str) -> dict[Mask, Batch]:
-        """The newest batch that each query of the channel has finished."""
+        """The batch that each query of the channel is at, behind the newest that it has finished.
+        Should it fail, another one begins at the same record."""
         with self._lock:
             feed = self._feeds.get(name)
             queries = {} if feed is None else feed.queries
@@ -271,13 +272,11 @@ class RealTime:
         if progress is None or not progress.sources[0].endOffset:
             return
         (source,) = progress.sources
-        start, end = (
-            self._offset(feed, offset) for offset in (source.startOffset, source.endOffset)
-        )
+        end = self._offset(feed, source.endOffset)
         if end is not None:
             running.reached = max(running.reached, end)
-        if start is not None:
-            running.batch = Batch(_began_at(progress.timestamp), start)
+            ended_at = _began_at(progress.timestamp) + progress.batchDuration / 1000
+            running.batch = Batch(ended_at, end)
 
     def _offset(self, feed: _Feed, text: str | None) -> Position | None:
         offsets = msgspec.json.decode(text or "null")

@@ -28,6 +28,8 @@ from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
+LOOK_S = 2.0  # how often queries are looked after, at least
+
 
 class RealTimeChannels:
     """One thread looks after the queries; runs come from the dispatcher's threads."""
@@ -105,8 +107,7 @@ class RealTimeChannels:
         self._newcomers.ran(name, sets, end)
 
     def _look_after(self) -> None:
-        """A new combination of open parameters takes effect within a batch, too."""
-        while not self._stopping.wait(self._batch_s / 2):
+        while not self._stopping.wait(min(self._batch_s / 2, LOOK_S)):
             try:
                 failed = self._queries.look_after()
                 for channel in self._store.catalog.channels():

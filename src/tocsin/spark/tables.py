@@ -25,7 +25,7 @@ from tocsin.model import Dataset
 from tocsin.protocol.columns import POSITION
 from tocsin.protocol.log_line import taken_us
 from tocsin.spark.growth import Growth
-from tocsin.spark.local import Projected, joined_rows, text_rows
+from tocsin.spark.local import SMALL_BYTES, Projected, joined_rows, text_rows
 from tocsin.spark.log_lines import log_lines
 from tocsin.spark.records import (
     LINE,
@@ -43,7 +43,7 @@ from tocsin.storage.store.data_file import DataFile
 
 __all__ = ["Manifest", "Tables", "parse"]
 
-SMALL_TAIL_BYTES = 1024 * 1024  # less than this is read faster than Spark plans to read it
+SMALL_TAIL_BYTES = SMALL_BYTES  # less than this is read faster than Spark plans to read it
 FLUSH_BYTES = 256 * 1024 * 1024  # log bytes that become one Parquet file at most
 _EVER = 1e15  # seconds; a finite "after everything", since not every database has an infinite one
 
