@@ -117,7 +117,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store: str = ""  # postgresql:// or mariadb:// address; empty: SQLite in the data directory
     store_lease_s: Seconds = 5.0  # a cluster silent for so long loses its store to one that starts
 
-    real_time_batch_s: Seconds = 5.0  # after this Spark's real-time query reads subscriptions anew
+    real_time_batch_s: Seconds = 60.0  # after this Spark's real-time query reads subscriptions anew
     real_time_slots: Count = 8  # so many channels run in real-time mode at most; 0: none does
 
     segment_bytes: Size = 16 * 1024 * 1024  # a log segment is closed at this size

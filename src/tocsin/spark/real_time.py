@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -68,7 +69,7 @@ class _Running(Struct):
     query: StreamingQuery
     reached: Position
     checkpoint: Path
-    batch: Batch | None = None
+    batch: Batch
 
 
 class _Feed(Struct):
@@ -213,7 +214,7 @@ class RealTime:
         with self._lock:
             feed = self._feeds.get(name)
             queries = {} if feed is None else feed.queries
-            return {mask: run.batch for mask, run in queries.items() if run.batch is not None}
+            return {mask: running.batch for mask, running in queries.items()}
 
     def is_running(self, name: str) -> bool:
         with self._lock:
@@ -291,8 +292,9 @@ class RealTime:
     def _start(self, feed: _Feed, mask: Mask, begin: Position) -> _Running:
         """A checkpoint of its own: Spark wants one, and nobody relies on it."""
         checkpoint = self._directory / f"{feed.channel.name}-{uuid.uuid4().hex[:12]}"
+        first = Batch(time.time(), begin)
         query = self._begin(feed, mask, begin, checkpoint)
-        return _Running(query, begin, checkpoint)
+        return _Running(query, begin, checkpoint, first)
 
     def _begin(self, feed: _Feed, mask: Mask, begin: Position, checkpoint: Path) -> StreamingQuery:
         topic, base = self._kafka.topic(feed.dataset), self._base(feed.dataset)
