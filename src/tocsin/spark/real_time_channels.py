@@ -52,6 +52,7 @@ class RealTimeChannels:
         self._store = store
         self._log = publication_log
         self._batch_s = settings.real_time_batch_s
+        self._batch_bytes = settings.batch_bytes
         self._run_limit_s = settings.run_limit_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="real-time", daemon=True)
@@ -74,8 +75,10 @@ class RealTimeChannels:
         self._newcomers.watch(channel, self._runner.progress(channel).settled)
 
     def watch(self, channel: Channel, compiled: CompiledChannel) -> None:
-        """Start Spark's query where the channel stands. If that raises, it is tried again."""
+        """Start Spark's query where the channel stands, and for those who are there now. If that
+        raises, it is tried again."""
         stands = self._runner.progress(channel).ends[channel.new[0]]
+        self._note_arrivals(channel.name)
         self._queries.watch(channel, compiled, stands)
 
     def unwatch(self, name: str) -> None:
@@ -96,15 +99,21 @@ class RealTimeChannels:
     def run(self, channel: Channel, limit_s: float) -> None:
         """For new subscriptions."""
         name, dataset = channel.name, channel.new[0]
-        settled = self._newcomers.settled(name)
-        self._newcomers.arrived(name, self._store.subscriptions.made_after(name, settled))
+        self._note_arrivals(name)
         snapshot = self._snapshots.take(self._log.cut)
         start, sets = self._newcomers.begin(name)
         end = snapshot.cut.ends.get(dataset, 0)
         if sets and start < end:
+            end = self._snapshots.tables.bound(
+                self._snapshots.dataset(dataset), start, end, self._batch_bytes
+            )
             window = Window(Progress({dataset: start}, 0), Progress({dataset: end}, 0))
             self._runner.run_for(name, Ask(window, snapshot, limit_s), sets)
         self._newcomers.ran(name, sets, end)
+
+    def _note_arrivals(self, name: str) -> None:
+        settled = self._newcomers.settled(name)
+        self._newcomers.arrived(name, self._store.subscriptions.made_after(name, settled))
 
     def _look_after(self) -> None:
         while not self._stopping.wait(min(self._batch_s / 2, LOOK_S)):
