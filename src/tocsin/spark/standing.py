@@ -39,7 +39,7 @@ _STREAM = 7_000_000  # of our blocks' names; those of Spark's own streams count 
 _LASTING = re.compile(r"Exchange|Subquery|InMemory|Python|Arrow")
 """Nodes of a plan that keep what they computed, or that run elsewhere."""
 _KEEPING = re.compile(f"{_LASTING.pattern}|Broadcast")
-_BROADCAST, _SCAN = "BroadcastExchange", "Scan ExistingRDD"
+_SHUFFLE, _BROADCAST, _SCAN = "Exchange", "BroadcastExchange", "Scan ExistingRDD"
 _TABLES = r"(?:[^`)]|`[^`]*`)*"
 _HINT = re.compile(rf"\A((?:SELECT \* FROM \()?SELECT) (?:/\*\+ BROADCAST\(({_TABLES})\) \*/ )?")  # noqa: S608
 """How the text of a part begins, and which tables it wants sent to the others."""
@@ -59,12 +59,12 @@ def standing_session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def refuse_lasting(execution: Any, filled: Collection[FilledTable] = ()) -> None:
-    """NotStanding: its plan keeps something of these tables from one job to the next."""
-    if not _KEEPING.search(execution.executedPlan().toString()):
+def refuse_lasting(plan: Any, filled: Collection[FilledTable] = ()) -> None:
+    """NotStanding: it keeps something of these tables from one job to the next."""
+    if not _KEEPING.search(plan.toString()):
         return
     rdds = {table.rdd_id for table in filled}
-    plans = [execution.executedPlan()]
+    plans = [plan]
     while plans:
         plan = plans.pop()
         name = str(plan.nodeName())
@@ -75,6 +75,25 @@ def refuse_lasting(execution: Any, filled: Collection[FilledTable] = ()) -> None
             raise NotStanding
         else:
             plans += _listed(plan.children())
+
+
+def without_shuffles(session: SparkSession, plan: Any) -> Any:
+    """The same without shuffles into one partition: there is but one task anyway, and Spark does
+    not see everywhere that what it joined before is in one partition already."""
+    if _SHUFFLE not in plan.toString():
+        return plan
+    jvm: Any = session._jvm
+    children = [without_shuffles(session, child) for child in _listed(plan.children())]
+    if plan.nodeName() == _SHUFFLE and plan.outputPartitioning().numPartitions() == 1:
+        return jvm.org.apache.spark.sql.execution.CoalesceExec(1, children[0])
+    return plan.withNewChildren(jvm.PythonUtils.toSeq(children))
+
+
+def executed(session: SparkSession, plan: Any) -> Any:
+    """Its rows, as Spark itself would ask for them."""
+    jvm: Any = session._jvm
+    conf = session._jsparkSession.sessionState().conf()
+    return jvm.org.apache.spark.sql.execution.SQLExecutionRDD(plan.execute(), conf)
 
 
 def _read_by(plan: Any) -> set[int]:
@@ -115,10 +134,12 @@ class StandingQuery:
             {name: frames["stored", name] for name in stored},
             {name: frames["new", name] for name in new},
         ).select(F.lit(self.number).cast("bigint").alias(MEMBER), "*")
-        execution = planned._jdf.queryExecution()
-        refuse_lasting(execution, self._tables.values() if layer.lasts else ())
+        plan = planned._jdf.queryExecution().executedPlan()
+        if not layer.lasts:
+            plan = without_shuffles(session, plan)
+        refuse_lasting(plan, self._tables.values() if layer.lasts else ())
         self.schema: Any = planned._jdf.schema()
-        self.rdd: Any = execution.toRdd()
+        self.rdd: Any = executed(session, plan)
 
     def serves(self, compiled: CompiledChannel, layer: Layer) -> bool:
         """Whether it is still the query to ask: facts about all parameter sets are part of it, and

@@ -95,13 +95,13 @@ def test_plan_that_would_keep_a_runs_rows_is_refused(spark: SparkSession) -> Non
     table = FilledTable(session, records)
 
     def joined(sent: DataFrame, to: DataFrame) -> Any:
-        return to.join(F.broadcast(sent), "id", "inner")._jdf.queryExecution()
+        return to.join(F.broadcast(sent), "id", "inner")._jdf.queryExecution().executedPlan()
 
     refuse_lasting(joined(sets, to=table.frame), [table])
     with pytest.raises(NotStanding):
         refuse_lasting(joined(table.frame, to=sets), [table])
     with pytest.raises(NotStanding):  # nobody knows that these stay as they are
         refuse_lasting(joined(sets, to=table.frame))
-    shuffled = table.frame.repartition(3)._jdf.queryExecution()
+    shuffled = table.frame.repartition(3)._jdf.queryExecution().executedPlan()
     with pytest.raises(NotStanding):
         refuse_lasting(shuffled, [table])
