@@ -89,8 +89,8 @@ class RealTimeChannels:
         self._newcomers.expect(name)
 
     def keeps_up(self, name: str, behind_s: float) -> bool:
-        """Spark says how far it is when a batch ends, and that is noted twice in a batch: what is
-        younger than two may have been looked at within milliseconds."""
+        """Spark says how far it is when a batch ends, and that is noted soon after: what is younger
+        than two batches may have been looked at within milliseconds."""
         return self._queries.is_running(name) and behind_s < 2 * self._batch_s
 
     def need_run(self, channel: Channel, end: int) -> bool:
