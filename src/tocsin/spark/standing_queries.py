@@ -65,7 +65,7 @@ class StandingQueries:
             with phase("plan"):
                 queries = []
                 for number, layer in enumerate(parameters.layers):
-                    key = name, parameters.some, number
+                    key = name, parameters.subset, number
                     query = self._query(key, compiled, layer, stored, new)
                     query.fill(layer, stored, new)
                     queries.append(query)

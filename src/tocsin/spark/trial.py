@@ -133,16 +133,16 @@ class SparkQueries:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._standing = StandingQueries(spark)
-        self._some: dict[str, _Some] = {}
+        self._subsets: dict[str, _Subset] = {}
 
     def parameters(self, prepared: Prepared, sets: Mapping[int, Arguments]) -> Parameters | None:
         """Those who are asked for beside all others are often the same as before."""
         compiled = cast(CompiledChannel, prepared.compiled)
         name = compiled.channel.name
-        some = self._some.get(name)
-        if some is None or some.compiled is not compiled:
-            some = self._some[name] = _Some(self._spark, compiled)
-        return some.parameters(sets)
+        subset = self._subsets.get(name)
+        if subset is None or subset.compiled is not compiled:
+            subset = self._subsets[name] = _Subset(self._spark, compiled)
+        return subset.parameters(sets)
 
     def tries(self, prepared: Prepared, ask: Ask, parameters: Parameters) -> Trial:
         compiled = cast(CompiledChannel, prepared.compiled)
@@ -150,7 +150,7 @@ class SparkQueries:
 
     def forget(self, name: str) -> None:
         self._standing.forget(name)
-        self._some.pop(name, None)
+        self._subsets.pop(name, None)
 
     def blame(self, error: Exception) -> Blame:
         return blame(error)
@@ -159,12 +159,12 @@ class SparkQueries:
         return reason(error)
 
 
-class _Some:
+class _Subset:
     """Some of a channel's parameter sets, others at times than before."""
 
     def __init__(self, spark: SparkSession, compiled: CompiledChannel) -> None:
         self.compiled = compiled
-        self._table = ParameterTable(spark, compiled, some=True)
+        self._table = ParameterTable(spark, compiled, subset=True)
         self._there: set[int] = set()
 
     def parameters(self, sets: Mapping[int, Arguments]) -> Parameters | None:

@@ -49,11 +49,11 @@ class ParameterTable:
         compiled: CompiledChannel,
         *,
         small_rows: int = SMALL_ROWS,
-        some: bool = False,
+        subset: bool = False,
     ) -> None:
-        """`some`: it will not have all the sets that the channel has."""
+        """`subset`: it will not have all the sets that the channel has."""
         self._spark = spark
-        self._some = some
+        self._subset = subset
         self._compiled = compiled
         self._small_rows = small_rows
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class ParameterTable:
                 return None
             for tables in self._tables.values():
                 tables.refresh()
-            return Parameters(list(self._layers()), self._together, some=self._some)
+            return Parameters(list(self._layers()), self._together, subset=self._subset)
 
     def _layers(self) -> Iterator[Layer]:
         """A large table is one by itself. What came to it since is with the small ones, which are
@@ -96,9 +96,9 @@ class ParameterTable:
                 gone = frozenset(tables.sets.removed())
                 yield Layer({mask: tables.settled()}, lasts=True, gone=gone)
         fresh = {mask: tables.fresh() for mask, tables in self._tables.items()}
-        some = {mask: parts for mask, parts in fresh.items() if parts is not None}
-        if some:
-            yield Layer(some)
+        there = {mask: parts for mask, parts in fresh.items() if parts is not None}
+        if there:
+            yield Layer(there)
 
     def _together(self) -> ByMask:
         with self._lock:

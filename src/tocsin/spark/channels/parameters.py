@@ -52,13 +52,13 @@ class Layer(Struct, frozen=True):
 
 class Parameters:
     """A channel's parameter sets: all together as `match` joins them, made when they are wanted,
-    or in layers of which each is asked for by itself. `some`: they are not all that it has."""
+    or in layers of which each is asked for by itself. `subset`: they are not all that it has."""
 
     def __init__(
-        self, layers: Sequence[Layer], together: Callable[[], ByMask], *, some: bool = False
+        self, layers: Sequence[Layer], together: Callable[[], ByMask], *, subset: bool = False
     ) -> None:
         self.layers = layers
-        self.some = some
+        self.subset = subset
         self._together = together
 
     @classmethod
