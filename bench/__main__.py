@@ -16,6 +16,7 @@ from bench.findings import RESULTS, Finding, as_table, console, save
 BENCHES = {
     "log": "group commit of the publication log",
     "store": "results and parameter sets written in bulk on each database",
+    "tables": "datasets on Delta Lake beside Parquet with our manifest",
     "forward": "from a run's rows to a broker's cache, forward and fetched back",
     "subscribing": "subscriptions made one by one and in lists, their weight, and a restart",
     "fanout": "WebSocket fan-out per core",
@@ -31,6 +32,7 @@ BENCHES = {
     "consumer_logs": "consumer logs in Kafka, shared and copied",
     "lab": "simulated events and requests a second",
     "survival": "message caches simulated, and their models",
+    "takeover": "a standby takes the place of a leader that is stopped, killed, frozen or cut off",
     "overlay": "filters matched and covered, publications routed, the tree simulated",
     "pages": "page caches: operations a second, compiled and live",
     "poison": "what others wait beside poisonous bodies, statements and frames",

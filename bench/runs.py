@@ -31,6 +31,7 @@ from tocsin.sql import CreateChannel, CreateDataset, parse_one
 from tocsin.storage.log import PublicationLog, open_log
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import open_tables
 
 REPORTS = "CREATE DATASET reports (number BIGINT, kind STRING, level INT, message STRING)"
 MESSAGE = "The road is closed in both directions. " * 4
@@ -222,7 +223,8 @@ class _Course:
         self.waits = _Waits()
         self.store = Store.open(f"sqlite:///{folder}/store.db")
         self.log: PublicationLog = open_log(folder / "log", segment_bytes=settings.segment_bytes)
-        self.engine = Engine(settings, self.store, self.log, self._told, lambda *_: None)
+        given = settings, self.store, self.log, open_tables(settings, self.store)
+        self.engine = Engine(*given, self._told, lambda *_: None)
         self.engine.start()
         self.chance = random.Random(load.name)
         self.load = load

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,12 @@ from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.dev.s3 import S3
 from tocsin.dev.spark import SparkCluster
+from tocsin.errors import Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tocsin.spark.jars import JarSet
 
 # How long an example takes says something of the machine, and nothing of the code.
 settings.register_profile(
@@ -106,7 +110,7 @@ def _logs_as_before() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from tocsin.settings import SHORT_LIVED_JAVA, Settings
-    from tocsin.spark.jars import connector_jars
+    from tocsin.spark.jars import DELTA, S3A, connector_jars
     from tocsin.spark.session import build_session
 
     data = tmp_path_factory.mktemp("spark")
@@ -115,10 +119,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         master="local[2]",
         java_options=SHORT_LIVED_JAVA,
         log="kafka://127.0.0.1:1" if connector_jars() else "",  # it loads what reads from there
+        # And what writes Delta tables, in S3 as well.
+        tables="s3a://bucket/tables" if _fetched(DELTA) and _fetched(S3A) else "",
     )
     session = build_session(settings, app_name="tocsin-tests")
     yield session
     session.stop()
+
+
+def _fetched(jars: JarSet) -> bool:
+    with suppress(Unavailable):
+        jars.fetch(attempts=1)
+    return bool(jars.paths())
 
 
 @pytest.fixture(scope="session")

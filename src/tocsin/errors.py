@@ -16,6 +16,8 @@ TocsinError
 ├── UpgradeRequired       a peer whose protocol is too old             426
 ├── QuotaExceeded         more than a quota allows                     429
 ├── Unavailable           the service cannot answer now; try again     503
+│   ├── Standby           another cluster leads: ask that one          503
+│   ├── NotLeading        a cluster that lost its store, or may have   503
 │   ├── Unconfirmed       nor does anybody know whether it was done    503
 │   └── Untrusted         a peer whose certificate nobody vouches for  503
 ├── NotInstalled          a library of an optional part is absent      501
@@ -31,6 +33,9 @@ from typing import ClassVar
 MISCONFIGURED = 2
 """A process's exit code when its settings or its installation are wrong: starting it again would
 not help."""
+DEPOSED = 3
+"""A process's exit code when another has taken over what it led: started again, it waits for that
+one if it is a standby, and is refused otherwise."""
 
 
 class TocsinError(Exception):
@@ -160,6 +165,19 @@ class Unavailable(TocsinError):
     status = 503
     code = "unavailable"
     retry_after_s = 1
+
+
+class Standby(Unavailable):
+    """Told by a cluster that waits for its store. Nothing was done."""
+
+    code = "standby"
+
+
+class NotLeading(Unavailable):
+    """Told by a cluster that led, and does not any more or cannot know whether it does. What it was
+    asked before may have been done."""
+
+    code = "not_leading"
 
 
 class NotInstalled(TocsinError, ImportError):

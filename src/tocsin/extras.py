@@ -46,6 +46,7 @@ EXTRAS = {
     "postgresql": Extra("the driver of PostgreSQL", ("psycopg",)),
     "mariadb": Extra("the driver of MariaDB", ("pymysql",)),
     "s3": Extra("the client library of S3", ("fsspec", "s3fs", "botocore")),
+    "delta": Extra("the reader of Delta tables", ("deltalake",)),
     "lab": Extra("the lab", ("numba", "scipy", "matplotlib", "plotly"), includes=("server",)),
 }
 

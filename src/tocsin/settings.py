@@ -93,10 +93,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     coordinator_port: Port = 7410  # the coordinator's REST port; 0 takes a free one
     broker_port: Port = 7420  # a broker's REST and SSE port; 0 takes a free one
     broker_ws_port: Port = 7421  # a broker's WebSocket port; 0 takes a free one
-    cluster_url: str = "http://127.0.0.1:7400"  # where brokers find the cluster
-    coordinator_url: str = "http://127.0.0.1:7410"  # where brokers and clients find the coordinator
+    cluster_url: str = "http://127.0.0.1:7400"  # where brokers find the cluster; several by commas
+    coordinator_url: str = "http://127.0.0.1:7410"  # where they find the coordinator, or several
     broker_name: str = "broker_1"  # a broker's name, unique in the system
-    public_host: str = ""  # host that a broker announces to clients; empty: the listening host
+    public_host: str = ""  # host that a service announces; empty: the listening host
     public_url: PublicUrl = ""  # where a broker says that its REST is; empty: where it listens
     public_ws_url: PublicWsUrl = ""  # where it says that its WebSockets are; empty: as above
 
@@ -115,7 +115,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log: str = ""  # publication log, kafka://host:9092/tocsin; empty: files in the data directory
     kafka: str = ""  # Kafka cluster whose topics datasets are fed FROM; empty: that of the log
     store: str = ""  # postgresql:// or mariadb:// address; empty: SQLite in the data directory
-    store_lease_s: Seconds = 5.0  # a cluster silent for so long loses its store to one that starts
+    store_lease_s: Seconds = 5.0  # a cluster silent for so long loses its store to another one
+    standby: bool = False  # a cluster waits while another one has the store, and takes its place
 
     real_time_batch_s: Seconds = 60.0  # after this Spark's real-time query reads subscriptions anew
     real_time_slots: Count = 8  # so many channels run in real-time mode at most; 0: none does
@@ -134,6 +135,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     connection_limit: Count = 0  # a service's connections at once; 0: as its open files allow
     stranger_limit: Size = 4096  # of these, how many on which no token was shown yet
     request_patience_s: Seconds = 10.0  # a request's head, or a pause in its body, takes no longer
+    tables: str = ""  # s3a://, hdfs:// or file:/// of Delta tables; empty: Parquet in data
     attachments: str = ""  # directory or s3://… of attachments; empty: in the data directory
     attachment_limit_bytes: Size = 64 * 1024 * 1024  # the largest attachment
     attachment_grace_s: Seconds = 24 * 3600.0  # kept so long although nothing mentions it
@@ -152,6 +154,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     page_cache: str = ""  # directory of page caches, a folder for each broker; empty: in memory
     connection_bytes: Size = 1024 * 1024  # unsent bytes after which a stalled client is closed
     frame_limit_bytes: Size = 64 * 1024  # the largest frame a client may send
+    standbys: Count = 0  # so many standbys tocsin up starts beside the cluster
+    coordinators: Size = 1  # so many coordinators it starts
     heartbeat_s: Seconds = 1.0  # how often a broker reports to the coordinator
     overlay_tree: str = ""  # TOML file with links between brokers; empty: a balanced tree
     news_poll_s: Seconds = 2.0  # how often a broker asks what it may have missed

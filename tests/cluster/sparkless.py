@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.formats import RawRecord
@@ -27,6 +28,7 @@ from tocsin.settings import Settings
 from tocsin.storage.log import PublicationLog, open_reader
 from tocsin.storage.store.data_file import DataFile
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables.delta import DeltaFiles
 
 SECRET = "a secret that only the tests know and nobody else"
 ROUTED = Dataset(
@@ -82,7 +84,10 @@ class SparklessCluster(Cluster):
         assert done.accepted == len(records), done.errors
 
     def store_away(self, dataset: Dataset, *, keep: int = 0) -> None:
-        """All but the newest `keep` records become Parquet, and the log lets them go."""
+        """All but the newest `keep` records become files, and the log lets them go."""
+        if isinstance(self.tables, DeltaFiles):
+            add_to_table(self.tables, self.log, dataset, keep)
+            return
         store_away(self.store, self.log, Path(self.settings.data) / "datasets", dataset, keep)
 
 
@@ -121,35 +126,62 @@ async def sparkless(directory: Path, **settings: Any) -> AsyncIterator[Sparkless
 def store_away(
     store: Store, log: PublicationLog, directory: Path, dataset: Dataset, keep: int = 0
 ) -> None:
+    begin = store.files.stored_end(dataset.name)
+    begin, end, newest, table = older_records(log, dataset, begin, keep)
+    if table is None:
+        return
+    path = Path(dataset.name) / f"{begin}-{end}-{uuid.uuid4().hex[:8]}.parquet"
+    (directory / dataset.name).mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, directory / path, row_group_size=3)
+    size_bytes = (directory / path).stat().st_size
+    added = DataFile(str(path), begin, end, table.num_rows, size_bytes, newest)
+    store.files.replace(dataset.name, [], [added])
+    log.retire(dataset.name, end)
+
+
+def add_to_table(tables: DeltaFiles, log: PublicationLog, dataset: Dataset, keep: int = 0) -> None:
+    """As Spark does it, by another writer of Delta."""
+    _, end, _, table = older_records(log, dataset, tables.stored_end(dataset), keep)
+    if table is None:
+        return
+    position = Transaction(tables.application(dataset), end)
+    write_deltalake(
+        tables.address.of(dataset.name),
+        table,
+        mode="append",
+        storage_options=tables.address.storage_options(),
+        commit_properties=CommitProperties(app_transactions=[position]),
+    )
+    tables.stored(dataset, anew=True)
+    log.retire(dataset.name, end)
+
+
+def older_records(
+    log: PublicationLog, dataset: Dataset, stored_end: int, keep: int
+) -> tuple[int, int, int, pa.Table | None]:
+    """What is not stored but for the newest `keep`: from where, up to where, its newest time."""
     reader = open_reader(log.address)
     end = log.ends()[dataset.name]
-    begin = store.files.stored_end(dataset.name) or reader.first_position(dataset.name)
+    begin = stored_end or reader.first_position(dataset.name)
     lines = list(reader.lines(dataset.name, begin, end))
+    reader.close()
     if keep and len(lines) > keep:
         end = lines[-keep][0]
     stored = [(at, msgspec.json.decode(body)) for at, body in lines if at < end]
     if not stored:
-        return
+        return begin, begin, 0, None
     log.roll(dataset.name)
     random.Random(end).shuffle(stored)  # as Spark merges files: in no order in particular
     table = pa.table(
         {
-            **{
-                column.name: [body["r"].get(column.name) for _, body in stored]
-                for column in dataset.columns
-            },
             "_position": pa.array([at for at, _ in stored], pa.int64()),
             "_received_at": pa.array([body["t"] for _, body in stored], pa.int64()).cast(
                 pa.timestamp("us", tz="UTC")
             ),
+            **{
+                column.name: [body["r"].get(column.name) for _, body in stored]
+                for column in dataset.columns
+            },
         }
     )
-    path = Path(dataset.name) / f"{begin}-{end}-{uuid.uuid4().hex[:8]}.parquet"
-    (directory / dataset.name).mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, directory / path, row_group_size=3)
-    newest = max(body["t"] for _, body in stored)
-    size_bytes = (directory / path).stat().st_size
-    added = DataFile(str(path), begin, end, len(stored), size_bytes, newest)
-    store.files.replace(dataset.name, [], [added])
-    log.retire(dataset.name, end)
-    reader.close()
+    return begin, end, max(body["t"] for _, body in stored), table

@@ -273,7 +273,7 @@ async def test_every_place_of_a_real_cluster_is_looked_at(tmp_path: Path) -> Non
         cluster.store_away(keyed)
         await publish("log")
         _make_result(cluster.store, {"where": id_of(data["result"])})
-        mentions = Mentions(cluster.store, cluster.log, tmp_path / "datasets")
+        mentions = Mentions(cluster.store, cluster.log, cluster.tables)
         found = await asyncio.to_thread(mentions.look)
         assert found == {id_of(one) for name, one in data.items() if name != "nobody"}
         for file in (tmp_path / "attachments").glob("??/??/*"):

@@ -21,6 +21,7 @@ from tocsin.cluster.log_records import LogRecords, Placed
 from tocsin.model import Column, Dataset
 from tocsin.storage.log import PublicationLog, open_log, open_reader
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables.parquet import ParquetFiles
 
 DATASET = Dataset("reports", (Column("n", "BIGINT"), Column("pad", "STRING")), routed=True)
 
@@ -30,7 +31,7 @@ class World:
         self.log, self.store = log, store
         self._directory = directory / "datasets"
         self.reader = open_reader(address)
-        self.records = LogRecords(self.reader, store.files.files, self._directory)
+        self.records = LogRecords(self.reader, ParquetFiles(store.files, self._directory))
         self.count = 0
 
     def publish(self, *sizes: int) -> None:

@@ -37,8 +37,11 @@ class Starting:
     def start(self) -> None:
         self._wait_for_java()
 
-    def stop(self) -> None:
+    def halt(self) -> None:
         self.stopped = True
+
+    def end(self) -> None:
+        assert self.stopped
 
     def _wait_for_java(self) -> None:
         self.begun.set()

@@ -35,6 +35,7 @@ async def test_a_client_is_told_the_broker_that_reported(http: httpx.AsyncClient
         "interval_s": 1.0,
         "place": 0,
         "overlay": {"entry": "b_1", "neighbours": {}},
+        "alive": 1,
     }
     told = (await http.get("/v1/broker", headers=bearer("subscribe"))).json()
     assert (told["name"], told["url"], told["ws_url"]) == ("b_1", "http://b", "ws://b")

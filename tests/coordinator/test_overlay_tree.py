@@ -138,6 +138,41 @@ def test_in_a_new_system_brokers_are_told_at_once() -> None:
     assert told(registry, "b", 0.0) == ["a"]
 
 
+@given(seed=st.integers(0, 2**32), given_tree=st.booleans())
+def test_coordinators_that_know_the_same_brokers_say_the_same_tree(
+    seed: int, given_tree: bool
+) -> None:
+    """Whatever each of them heard before, of whom, and in which order."""
+    chance = random.Random(seed)
+    tree = GIVEN if given_tree else None
+    both = [Registry(1.0, tree), Registry(1.0, tree)]
+    places: dict[str, int] = {}
+
+    def report(name: str, registry: Registry, now: float) -> None:
+        places.setdefault(name, beat(registry, name, now, places.get(name)))
+
+    for step in range(30):  # each hears of some, and some of them are gone later
+        report(chance.choice("rabcdefxyz"), chance.choice(both), 0.1 * step)
+    living = sorted(chance.sample(sorted(places), chance.randint(1, len(places))))
+    for registry in both:
+        for now in (100.0, 102.0, 104.0):
+            for name in chance.sample(living, len(living)):
+                report(name, registry, now)
+    trees = [registry.overlay(104.0) for registry in both]
+    assert trees[0] == trees[1]
+    assert set(trees[0].brokers) == set(living)
+    assert len(trees[0].links) == len(living) - 1
+    for name in living:
+        assert told(both[0], name, 104.0) == told(both[1], name, 104.0)
+
+
+def test_a_place_far_away_costs_nothing() -> None:
+    registry = Registry(1.0)
+    beat(registry, "a", 0.0)
+    assert beat(registry, "b", 0.0, 10**15) == 10**15
+    assert told(registry, "b", 0.0) == ["a"]
+
+
 def test_brokers_with_ever_new_names_do_not_add_up() -> None:
     registry = Registry(1.0)
     beat(registry, "first", 0.0)

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 from tocsin.dev.postgresql import PostgreSQL
-from tocsin.errors import MISCONFIGURED
+from tocsin.errors import DEPOSED, MISCONFIGURED
 from tocsin.storage.store.store import Store
 from tocsin.system.ports import free_port
 
@@ -140,6 +140,6 @@ def test_a_cluster_whose_store_another_has_taken_over_ends(
             connection.execute(text("SELECT pg_terminate_backend(:pid, 60000)"), {"pid": pid})
     admin.dispose()
     with Store.open(store, busy_timeout_s=60.0):
-        assert old.process.wait(120) == MISCONFIGURED
+        assert old.process.wait(120) == DEPOSED
     assert "another cluster has taken over the store" in old.said()
     assert "Traceback" not in old.said()

@@ -59,11 +59,12 @@ async def test_sql_of_the_reference_runs(live: System) -> None:
     async with Client(cluster=live.cluster_url, token=token) as admin:
         sightings, offers, quakes, vitals, visitors = blocks("docs/reference/sql.md", "sql")
         assert (await admin.sql(sightings))[-1].rows == [["heron", 1]]
-        *_, by_name, by_position, described = await admin.sql(offers)
+        *_, by_name, by_position, by_list, described = await admin.sql(offers)
         at = by_name.columns.index("arguments")
         anything = {"any": True}
         assert by_name.rows[0][at] == {"restaurant": "R1", "food": anything, "discount": 20}
         assert by_position.rows[0][at]["discount"] == anything
+        assert [row[at]["restaurant"] for row in by_list.rows] == ["R1", "R2", "R3"]
         assert dict(described.rows)["may be open"] == "restaurant, food, discount"
         *_, last, recent, routed = await admin.sql(quakes)
         for asked in (last, recent):

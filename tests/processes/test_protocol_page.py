@@ -104,10 +104,12 @@ class Stage:
         query = f"{self.names['subscription']}/results?after=0&epoch={self.names['epoch']}&limit=1"
         return int((await self.call("GET", f"{self.broker}/v1/subscriptions/{query}"))["head"])
 
-    async def connect(self, broker: str = "broker_1", inline: int = 0) -> ClientConnection:
+    async def connect(
+        self, broker: str = "broker_1", inline: int = 0, batch: int = 0
+    ) -> ClientConnection:
         listed = await self.call("GET", f"{self.live.coordinator_url}/v1/brokers")
         (url,) = [one["ws_url"] for one in listed["brokers"] if one["name"] == broker]
-        return await connect(f"{url}?token={self.token}&inline={inline}")
+        return await connect(f"{url}?token={self.token}&inline={inline}&batch={batch}")
 
     def printed(self, text: str) -> Any:
         return parsed(text, **self.names)
@@ -194,6 +196,24 @@ async def test_frames_are_answered_as_printed(stage: Stage) -> None:
             agree(unasked.pop("moved"), await heard(socket))
             assert await closed(socket) == 4001
     assert not unasked
+
+
+async def test_frames_with_batch_are_answered_as_printed(stage: Stage) -> None:
+    text = section("With `batch=1`")
+    (printed_batch,) = [span for span in spans(text) if span.startswith('{"op":"batch"')]
+    await stage.publish(2)
+    async with await stage.connect(batch=1) as socket:
+        assert (await heard(socket))["batch"] is True
+        for request, answer in table(text):
+            frame = stage.printed(spans(request)[0])
+            await socket.send(json.dumps(frame))
+            expected = RESULTS if frame["op"] == "get_many" else spans(answer)[0]
+            real = await heard(socket, "signal")
+            agree(stage.printed(expected), real)
+        await socket.send(json.dumps(frame | {"gets": 3 * frame["gets"]}))
+        together = await heard(socket, "signal", "results")
+        agree(stage.printed(printed_batch), together)
+        assert {frame["op"] for frame in together["frames"]} == {"results"}
 
 
 async def test_inline_results_are_as_described(stage: Stage) -> None:

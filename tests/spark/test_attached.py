@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tocsin.model import Channel, Column, Dataset
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshots
-from tocsin.spark.tables import Tables
+from tocsin.spark.tables import ParquetMedium, Tables
 from tocsin.spark.trial import Ask
 from tocsin.spark.window import Window
 from tocsin.sql import CreateChannel, parse_one
@@ -62,7 +62,7 @@ def test_results_carry_what_records_say_from_log_and_parquet(
     with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
         store.catalog.create_dataset(REPORTS)
         reader = open_reader(log.address)
-        tables = Tables(spark, reader, tmp_path / "datasets", store.files)
+        tables = Tables(spark, reader, ParquetMedium(spark, tmp_path / "datasets", store.files))
         snapshots = Snapshots(tables, DATASETS.__getitem__)
         runner = Runner(spark, store, on_commit=lambda *_: None, bury=lambda *_: None)
         asked = parse_one(

@@ -14,7 +14,7 @@ from log.segments.test_rot import filled, repaired, spoil
 from tocsin.errors import Damaged
 from tocsin.model import Column, Dataset
 from tocsin.spark.log_lines import keep_positions, log_lines
-from tocsin.spark.tables import TableLimits, Tables
+from tocsin.spark.tables import ParquetMedium, TableLimits, Tables
 from tocsin.storage.log import open_reader
 from tocsin.storage.store.store import Store
 
@@ -84,8 +84,7 @@ def test_a_flush_stops_at_damage_and_goes_on_when_it_is_repaired(
         tables = Tables(
             spark,
             open_reader(str(tmp_path / "log")),
-            tmp_path / "datasets",
-            store.files,
+            ParquetMedium(spark, tmp_path / "datasets", store.files),
             TableLimits(small_tail_bytes=small_tail_bytes),
         )
         spoil(tmp_path / "log", places[5][0] + 40)

@@ -17,6 +17,7 @@ from tocsin.spark import engine as module
 from tocsin.spark.engine import Engine
 from tocsin.storage.log import PublicationLog, open_log
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import open_tables
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +38,9 @@ class Bench:
         self.log.open_dataset("reports")
         self.store.catalog.create_dataset(REPORTS)
         settings = Settings(data=directory, warm_up=False)
-        self.engine = Engine(settings, self.store, self.log, lambda *_: None, lambda *_: None)
+        tables = open_tables(settings, self.store)
+        given = settings, self.store, self.log, tables
+        self.engine = Engine(*given, lambda *_: None, lambda *_: None)
 
     def results(self, backend: int) -> int:
         return len(self.store.results.read(backend, 0, 10**9, 100).results)

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.table_media import MEDIA
 from tocsin.model import Column, Dataset
 from tocsin.spark import snapshot as snapshot_module
 from tocsin.spark.snapshot import Snapshot, Snapshots
 from tocsin.spark.tables import TableLimits, Tables
 from tocsin.storage.log import open_log, open_reader
-from tocsin.storage.store.store import Store
 
 pytestmark = pytest.mark.spark
 
@@ -30,11 +31,14 @@ def places(seen: Snapshot) -> dict[str, int]:
     return {row["id"]: row["place"] for row in rows}
 
 
-@pytest.mark.parametrize(("small_bytes", "seed"), [(0, 1), (4_000_000, 2)])
+@pytest.mark.parametrize(
+    ("on", "small_bytes", "seed"), [("parquet", 0, 1), ("parquet", 4_000_000, 2), ("delta", 0, 3)]
+)
 def test_a_cut_that_is_still_read_loses_no_row_to_compaction(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    on: str,
     small_bytes: int,
     seed: int,
 ) -> None:
@@ -43,14 +47,14 @@ def test_a_cut_that_is_still_read_loses_no_row_to_compaction(
     truth: dict[str, int] = {}
     held: list[tuple[Snapshot, dict[str, int]]] = []
     merged = 0
-    with (
-        Store.open(f"sqlite:///{tmp_path}/store.db") as store,
-        open_log(tmp_path / "log", segment_bytes=300) as log,
-    ):
+    with open_log(tmp_path / "log", segment_bytes=300) as log:
         log.open_dataset("users")
         reader = open_reader(log.address)
         tables = Tables(
-            spark, reader, tmp_path / "datasets", store.files, TableLimits(compact_files=2)
+            spark,
+            reader,
+            MEDIA[on](spark, tmp_path / "datasets", time.time, lambda: [USERS]).open(),
+            TableLimits(compact_files=2),
         )
         snapshots = Snapshots(tables, {"users": USERS}.__getitem__)
         for step in range(12):
@@ -62,6 +66,7 @@ def test_a_cut_that_is_still_read_loses_no_row_to_compaction(
             log.roll("users")
             tables.flush(USERS, log.ends()["users"])
             merged += tables.compact(USERS, horizon=snapshots.horizon("users"))
+            tables.sweep(grace_s=0, pinned_us=snapshots.oldest_us())
             if chance.random() < 0.6:
                 seen, then = held.pop(chance.randrange(len(held)))
                 assert places(seen) == then

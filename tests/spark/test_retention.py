@@ -73,7 +73,10 @@ class Place:
     def tables(self) -> Place:
         return self
 
-    def sweep(self) -> None:
+    def oldest_us(self) -> None:
+        return None
+
+    def sweep(self, *, pinned_us: int | None = None) -> None:
         self.swept += 1
 
 

@@ -17,7 +17,7 @@ from tocsin.spark.answering import STRIKES
 from tocsin.spark.failures import NO_MEMORY, Overlong
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshot, Snapshots
-from tocsin.spark.tables import Tables
+from tocsin.spark.tables import ParquetMedium, Tables
 from tocsin.spark.trial import Ask, Record
 from tocsin.spark.window import Window
 from tocsin.sql import CreateChannel, parse_one
@@ -43,7 +43,9 @@ class Bench:
         self.log.open_dataset("reports")
         self.store.catalog.create_dataset(REPORTS)
         tables = Tables(
-            spark, open_reader(self.log.address), directory / "datasets", self.store.files
+            spark,
+            open_reader(self.log.address),
+            ParquetMedium(spark, directory / "datasets", self.store.files),
         )
         self.snapshots = Snapshots(tables, DATASETS.__getitem__)
         self.told: list[Committed] = []

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tocsin.model import Column, Dataset
 from tocsin.spark import snapshot
 from tocsin.spark.snapshot import Snapshots
-from tocsin.spark.tables import Tables
+from tocsin.spark.tables import ParquetMedium, Tables
 from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.store.store import Store
 
@@ -62,7 +62,11 @@ def test_stored_views_follow_the_log_through_flushes_and_retention(
         open_log(log_address, segment_bytes=500, clock=lambda: now[0]) as log,
     ):
         log.open_dataset("users")
-        tables = Tables(spark, open_reader(log.address), tmp_path / "datasets", store.files)
+        tables = Tables(
+            spark,
+            open_reader(log.address),
+            ParquetMedium(spark, tmp_path / "datasets", store.files),
+        )
         snapshots = Snapshots(tables, {"users": users}.__getitem__)
         newest: dict[str, tuple[int, float]] = {}
         start = 0
@@ -94,7 +98,11 @@ def test_dataset_made_again_does_not_show_what_the_old_one_had(
         open_log(tmp_path / "log", segment_bytes=500) as log,
     ):
         log.create_dataset("users")
-        tables = Tables(spark, open_reader(log.address), tmp_path / "datasets", store.files)
+        tables = Tables(
+            spark,
+            open_reader(log.address),
+            ParquetMedium(spark, tmp_path / "datasets", store.files),
+        )
         snapshots = Snapshots(tables, datasets.__getitem__)
         log.append("users", [b'{"id":"a","n":1}']).result()
         assert contents(snapshots.take(log.cut).stored("users")) == {("a", 1)}

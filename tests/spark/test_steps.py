@@ -16,7 +16,7 @@ from tocsin.spark.failures import Overlong
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshots
 from tocsin.spark.steps import OVERLONG_TRIES, Steps
-from tocsin.spark.tables import Tables
+from tocsin.spark.tables import ParquetMedium, Tables
 from tocsin.spark.trial import Ask, Record
 from tocsin.sql import CreateChannel, parse_one
 from tocsin.storage.log import open_log, open_reader
@@ -36,7 +36,9 @@ class Bench:
         self.log.open_dataset("reports")
         self.store.catalog.create_dataset(REPORTS)
         reader = open_reader(self.log.address)
-        tables = Tables(spark, reader, directory / "datasets", self.store.files)
+        tables = Tables(
+            spark, reader, ParquetMedium(spark, directory / "datasets", self.store.files)
+        )
         snapshots = Snapshots(tables, {"reports": REPORTS}.__getitem__)
         self.buried: list[tuple[Record, str]] = []
         self.runner = Runner(spark, self.store, on_commit=lambda *_: None, bury=self._bury)

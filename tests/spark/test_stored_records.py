@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,13 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.table_media import MEDIA, over_every_medium
 from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.intake import RecordValidator
 from tocsin.cluster.log_records import LogRecords
 from tocsin.model import Column, Dataset
 from tocsin.spark.tables import TableLimits, Tables
 from tocsin.storage.log import open_log, open_reader
-from tocsin.storage.store.store import Store
 
 pytestmark = pytest.mark.spark
 
@@ -59,23 +60,22 @@ FULL: dict[str, Any] = {
 RECORDS = [FULL, {"id": 2}, {"id": 1, "small": 3}, {"id": 3, "place": {"lat": None}}]
 
 
+@over_every_medium
 def test_every_type_comes_back_as_the_log_had_it_and_no_key_hides_another(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, on: str
 ) -> None:
     fitting = RecordValidator(DATASET, 100_000)
-    with (
-        Store.open(f"sqlite:///{tmp_path}/store.db") as store,
-        open_log(tmp_path / "log", segment_bytes=1000) as log,
-    ):
+    medium = MEDIA[on](spark, tmp_path / "datasets", time.time, lambda: [DATASET])
+    with open_log(tmp_path / "log", segment_bytes=1000) as log:
         log.open_dataset("reports")
         reader = open_reader(log.address)
         limits = TableLimits(compact_files=2, grace_s=0.0)
-        tables = Tables(spark, reader, tmp_path / "datasets", store.files, limits)
+        tables = Tables(spark, reader, medium.open(), limits)
         for number, fields in enumerate(RECORDS):
             encoded = fitting.encode(RawRecord(number, fields))
             assert isinstance(encoded, tuple), encoded
             log.append("reports", [encoded]).result(30)
-        records = LogRecords(reader, store.files.files, tmp_path / "datasets")
+        records = LogRecords(reader, medium.files)
         end = log.ends()["reports"]
         logged = records.read(DATASET, 0, end)
         half = logged.records[1].position

@@ -14,6 +14,7 @@ from tocsin.spark.engine import Engine
 from tocsin.spark.warm_up import warm_up
 from tocsin.storage.log import open_log
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import open_tables
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +39,9 @@ def test_a_start_is_over_when_spark_is_awake_and_survives_a_failed_warm_up(
         Store.open(f"sqlite:///{tmp_path}/store.db") as store,
         open_log(tmp_path / "log", segment_bytes=10_000) as log,
     ):
-        engine = Engine(Settings(data=tmp_path), store, log, lambda *_: None, lambda *_: None)
+        settings = Settings(data=tmp_path)
+        given = settings, store, log, open_tables(settings, store)
+        engine = Engine(*given, lambda *_: None, lambda *_: None)
         engine.start()
         assert asked.is_set()
         assert engine.trouble is None

@@ -22,7 +22,7 @@ from tocsin.protocol.keys import Revoked
 from tocsin.service.keys.jwk import SigningKey
 from tocsin.service.keys.revocations import write_revoked
 from tocsin.service.secret import kept_secret
-from tocsin.spark.table_files import write_file
+from tocsin.spark.tables.parquet_files import write_file
 from tocsin.storage.content import open_content
 from tocsin.storage.identity import Mark, write_mark
 from tocsin.storage.log import open_log

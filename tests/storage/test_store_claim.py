@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 from sqlalchemy import create_engine, select, text
 
-from tocsin.errors import Conflict, TocsinError
+from tocsin.errors import Conflict, NotLeading, TocsinError
 from tocsin.storage.store import schema
 from tocsin.storage.store.store import Store
 
@@ -124,11 +124,11 @@ def test_a_cluster_that_was_replaced_writes_nothing_and_says_so(
             call: Callable[[], object] = old.catalog.brokers
             if notices_by == "writing":
                 call = partial(old.catalog.put_broker, "south", "http://south")
-            with pytest.raises(Conflict, match=r"another cluster has taken over.*process \d+ on"):
+            with pytest.raises(NotLeading, match=r"another cluster has taken over.*process \d+ on"):
                 call()
             assert ended.wait(60)
-            assert [type(one) for one in told] == [Conflict]
-            with pytest.raises(Conflict):
+            assert [type(one) for one in told] == [NotLeading]
+            with pytest.raises(NotLeading):
                 old.catalog.put_broker("south", "http://south")
             new.catalog.put_broker("east", "http://east")
             assert [broker.name for broker in new.catalog.brokers()] == ["east", "north"]
@@ -142,7 +142,7 @@ def test_a_writer_whose_seal_was_replaced_finds_out_before_it_writes(
     with engine.begin() as connection:
         other = schema.meta.update().where(schema.meta.c.name == "writer")
         connection.execute(other.values(value="7 0123 process 1 on elsewhere"))
-    with pytest.raises(Conflict, match=r"taken over.*process 1 on elsewhere"):
+    with pytest.raises(NotLeading, match=r"taken over.*process 1 on elsewhere"):
         store.catalog.put_broker("north", "http://north")
     with engine.begin() as connection:
         assert connection.execute(select(schema.brokers)).all() == []

@@ -21,18 +21,18 @@ SEEDS = int(os.environ.get("TOCSIN_SEEDS", "200"))
 GROUP = 200
 GROUPS = [int(ONE)] if ONE else range(0, SEEDS, GROUP)
 HAPPENINGS = 8
-FOUND_AT = {
-    "early-ack": 3,
-    "late-subscribers": 374,
-    "no-incarnation": 2,
-    "no-keys": 1,
-    "no-progress": 0,
-    "past-failures": 2,
-    "reused-positions": 0,
-    "silent-cut": 6,
-    "wrong-blame": 0,
-}
-"""Mutants that are found quickly, and from which seed on that is tried."""
+QUICKLY_FOUND = (
+    "early-ack",
+    "late-subscribers",
+    "no-incarnation",
+    "no-keys",
+    "no-progress",
+    "past-failures",
+    "reused-positions",
+    "silent-cut",
+    "wrong-blame",
+)
+"""By one seed in fifty at least; which ones that are changes with all that is drawn."""
 
 
 def _run(seed: int, happenings: int = HAPPENINGS) -> ClusterWorld:
@@ -65,11 +65,10 @@ def test_a_seed_replays_exactly() -> None:
     assert first.delivery.count == second.delivery.count > 0
 
 
-@pytest.mark.parametrize("name", FOUND_AT)
+@pytest.mark.parametrize("name", QUICKLY_FOUND)
 def test_a_planted_bug_is_found(name: str) -> None:
     (mutant,) = [mutant for mutant in MUTANTS if mutant.name == name]
-    seeds = range(FOUND_AT[name], FOUND_AT[name] + 10)
-    find = hunt(mutant, KINDS, seeds=seeds, happenings=30)
+    find = hunt(mutant, KINDS, seeds=range(400), happenings=30)
     assert find.seed is not None
 
 

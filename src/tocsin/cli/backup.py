@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tocsin.cli.options import Config, Data, Log, Set, Store, settings_from
+from tocsin.cli.options import Config, Data, Log, Set, Store, Tables, settings_from
 from tocsin.cli.output import err, out, show_table
 from tocsin.cli.progress import Watch
 from tocsin.cli.services import require_libraries
@@ -34,6 +34,7 @@ def backup(
     data: Data = None,
     log: Log = None,
     store: Store = None,
+    tables: Tables = None,
     config: Config = None,
     set_: Set = None,
 ) -> None:
@@ -41,7 +42,7 @@ def backup(
     from tocsin.storage.backup.making import Backup
     from tocsin.storage.backup.places import Places
 
-    settings = settings_from(config, set_, data=data, log=log, store=store)
+    settings = settings_from(config, set_, data=data, log=log, store=store, tables=tables)
     with Watch(err) as watch, Backup(Places.of(settings), directory.absolute(), watch) as making:
         manifest = making.make()
     out.print(f"{_summary(manifest)}: {directory}", soft_wrap=True, highlight=False)
@@ -55,6 +56,7 @@ def restore(
     data: Data = None,
     log: Log = None,
     store: Store = None,
+    tables: Tables = None,
     config: Config = None,
     set_: Set = None,
 ) -> None:
@@ -69,7 +71,7 @@ def restore(
             restoring.check(root, manifest, watch)
             out.print(f"whole: {_summary(manifest)}", soft_wrap=True, highlight=False)
             return
-        settings = settings_from(config, set_, data=data, log=log, store=store)
+        settings = settings_from(config, set_, data=data, log=log, store=store, tables=tables)
         compared = restoring.Restore(root, Places.of(settings), watch).run()
     show_compared(compared)
     out.print("restored: the cluster can start", highlight=False)

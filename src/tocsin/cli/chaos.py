@@ -35,6 +35,9 @@ def chaos(
     profile: Profile = "embedded",
     seed: Annotated[int, typer.Option(min=0, help="another seed, another order of faults")] = 1,
     brokers: Annotated[int, typer.Option(min=1, max=8)] = 2,
+    standbys: Annotated[
+        int, typer.Option(min=0, max=3, help="beside the cluster; needs --profile company")
+    ] = 0,
     tls: Annotated[bool, typer.Option("--tls", help="TLS on every listener and link")] = False,
     keep: Annotated[bool, typer.Option(help="leave the logs for a look")] = False,
     config: Config = None,
@@ -62,7 +65,7 @@ def chaos(
         if tls:
             settings = _with_certificates(settings, folder / "certificates")
         ensure_jars(settings)
-        course = Course(seconds=minutes * 60, seed=seed, brokers=brokers)
+        course = Course(seconds=minutes * 60, seed=seed, brokers=brokers, standbys=standbys)
         outcome = uvloop.run(play(course, settings, place, _Shown()))
         if keep and place.disk is not None:
             shutil.copytree(place.disk / "data" / "logs", folder / "data" / "logs")
@@ -124,7 +127,8 @@ class _Shown:
 
 
 def _show(outcome: Outcome) -> None:
-    figures = outcome.figures
+    figures, takeover_s = outcome.figures, outcome.longest_takeover_s
+    takeover = [] if takeover_s is None else [["longest takeover", f"{takeover_s:.1f} s"]]
     show_table(
         ["what became of it", "count"],
         [
@@ -135,6 +139,7 @@ def _show(outcome: Outcome) -> None:
             ["results shown", figures.shown],
             ["shown again after coming back", figures.repeated],
             ["longest wait for an acknowledgement", f"{figures.longest_wait_s:.1f} s"],
+            *takeover,
             ["restarts of services", sum(outcome.restarts.values())],
             ["promises broken", len(outcome.broken)],
         ],

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from msgspec import Struct
 from rich.status import Status
@@ -21,6 +22,7 @@ from tocsin.cli.commands import command
 from tocsin.cli.output import complain, err, out, show_json, show_table
 from tocsin.errors import InvalidInput, TocsinError, Unauthenticated
 from tocsin.model import FILTERED, Beginning
+from tocsin.protocol import numbers
 
 if TYPE_CHECKING:
     from tocsin.client import Client, Gap, Result, StatementResult
@@ -237,7 +239,7 @@ async def _listen(
         seen = 0
         async with subscription:
             async for result in subscription:
-                print(json.dumps(result.value, ensure_ascii=False), flush=True)
+                print(numbers.shown(result.value), flush=True)
                 if save is not None:
                     await _save(client, result, save)
                 seen += 1
@@ -275,8 +277,8 @@ def _arguments(pairs: list[str]) -> dict[str, Any]:
         if not equals:
             raise InvalidInput(f"{pair!r} is not NAME=VALUE", field="arguments")
         try:
-            arguments[name] = json.loads(text)
-        except json.JSONDecodeError:
+            arguments[name] = numbers.decode(text)
+        except msgspec.DecodeError:
             arguments[name] = text
     return arguments
 

@@ -10,12 +10,13 @@ from tocsin.settings import Settings
 
 def ensure_jars(settings: Settings) -> None:
     """Fetch what is missing. Without it a system of files alone still runs, and is told so; one
-    with a Kafka or a database server cannot."""
-    from tocsin.spark.jars import ATTEMPTS, SPARK, jar_directory
+    with a Kafka, a database server or Delta tables cannot."""
+    from tocsin.spark.jars import ATTEMPTS, SPARK, jar_directory, table_jar_sets
 
-    if SPARK.paths():
+    missing = [jars for jars in (SPARK, *table_jar_sets(settings.tables)) if not jars.paths()]
+    if not missing:
         return
-    required = bool(settings.log or settings.store)
+    required = bool(settings.log or settings.store or settings.tables)
     reached = 0
     with Watch(err) as watch:
 
@@ -28,7 +29,8 @@ def ensure_jars(settings: Settings) -> None:
             reached = done
 
         try:
-            SPARK.fetch(fetched, attempts=ATTEMPTS if required else 1)
+            for jars in missing:
+                jars.fetch(fetched, attempts=ATTEMPTS if required else 1)
         except Unavailable as error:
             if required:
                 raise

@@ -28,6 +28,9 @@ Log = Annotated[str | None, typer.Option(help="publication log, such as kafka://
 Store = Annotated[
     str | None, typer.Option(help="database, such as postgresql+psycopg://user@host/tocsin")
 ]
+Tables = Annotated[
+    str | None, typer.Option(help="Delta tables of datasets, such as s3a://bucket/folder")
+]
 Policy = Annotated[str | None, typer.Option(help="result cache policy: lru, lsc, ttl, none")]
 CacheBytes = Annotated[str | None, typer.Option("--cache", help="cache budget, such as 64MB")]
 
@@ -39,6 +42,7 @@ class Storage(Struct, frozen=True, kw_only=True):
     profile: Profile = None
     log: Log = None
     store: Store = None
+    tables: Tables = None
     master: Master = None
 
     def flags(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tocsin.errors import InvalidInput, StatementError, TocsinError
+from tocsin.protocol import numbers
 
 out = Console()
 err = Console(stderr=True)
@@ -49,7 +49,7 @@ def show_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
             f"an object cannot have two fields {twice[0]!r}", field="json", hint="name one: AS …"
         )
     for row in rows:
-        print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
+        print(numbers.shown(dict(zip(columns, row, strict=True))))
 
 
 def separable(value: Any) -> str:
@@ -71,5 +71,5 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
+        return numbers.shown(value)
     return str(value)

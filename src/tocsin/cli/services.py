@@ -23,7 +23,7 @@ from tocsin.cli.jars import ensure_jars
 from tocsin.cli.options import Caching, Config, Data, Set, Storage, data_directory, settings_from
 from tocsin.cli.output import complain, err, out
 from tocsin.cli.status import cluster_status
-from tocsin.errors import MISCONFIGURED, Conflict, Damaged
+from tocsin.errors import DEPOSED, MISCONFIGURED, Conflict, Damaged, NotLeading
 from tocsin.service.secret import ensure_secret, find_secret, takes_secret
 from tocsin.settings import Settings
 
@@ -81,6 +81,8 @@ def require_libraries(settings: Settings) -> None:
     """Before any process is started: can every address that is set be reached at all?"""
     for address in (settings.log, settings.kafka, settings.store, settings.attachments):
         extras.require_for_address(address)
+    if settings.tables:
+        extras.require("delta")
 
 
 async def _up(settings: Settings, brokers: int) -> None:
@@ -146,11 +148,15 @@ async def _grants_decide(cluster_url: str, token: str, authority: str) -> bool:
 def cluster(
     storage: Storage,
     port: Annotated[int | None, typer.Option(help="REST port")] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="wait while another has the store, then lead")
+    ] = False,
     config: Config = None,
     set_: Set = None,
 ) -> None:
     """Run the data cluster: datasets, channels, Spark, results."""
-    settings = settings_from(config, set_, cluster_port=port, **storage.flags())
+    given = {"cluster_port": port, "standby": standby or None}
+    settings = settings_from(config, set_, **given, **storage.flags())
     require_libraries(settings)
     from tocsin.cluster import service
     from tocsin.system import SUPERVISED
@@ -158,7 +164,8 @@ def cluster(
     data_directory(settings.data)
     if not os.environ.get(SUPERVISED):  # whoever started us has seen to it
         ensure_jars(settings)
-    _serve(service.run, ensure_secret(settings))
+    # A standby that made a secret of its own would take nobody's tokens.
+    _serve(service.run, (find_secret if settings.standby else ensure_secret)(settings))
 
 
 def coordinator(
@@ -223,6 +230,9 @@ def _serve(run: Any, settings: Settings) -> None:
     except (Conflict, Damaged) as error:  # somebody else has what it needs, or nobody
         complain(error)
         sys.exit(MISCONFIGURED)
+    except NotLeading as error:
+        complain(error)
+        sys.exit(DEPOSED)
 
 
 def _stop_when_input_ends() -> None:

@@ -14,6 +14,7 @@ from tocsin.client.attachments import Upload
 from tocsin.client.http import Http, Token
 from tocsin.errors import InvalidInput, RecordError
 from tocsin.model import Attachment
+from tocsin.protocol import numbers
 from tocsin.protocol.publishing import Published, StatementResult, StatementResults, Statements
 
 JSON = {"content-type": "application/json"}
@@ -64,7 +65,7 @@ class Cluster:
         takes them once. Give a `key` to do so yourself.
         """
         many = [records] if isinstance(records, Mapping) else records
-        body = b"\n".join(msgspec.json.encode(record) for record in many)
+        body = b"\n".join(numbers.encode(record) for record in many)
         if not body:
             return Published(accepted=0)
         return await self._publish(dataset, body, "application/x-ndjson", key)

@@ -30,6 +30,7 @@ from msgspec import Struct
 from tocsin.client.http import Token, current
 from tocsin.client.log_order import LogOrder
 from tocsin.errors import InvalidInput, NotFound, Unavailable
+from tocsin.protocol import numbers
 from tocsin.protocol.consumer_log import LogRecord, MissingResults, decode_log_record, encode
 from tocsin.storage.log.kafka import KafkaAddress, unavailable
 
@@ -172,7 +173,7 @@ class ConsumerLog:
                 return None
         self._stuck_since = None
         return LoggedResult(
-            msgspec.json.decode(value),
+            numbers.decode(value),
             record.position,
             record.at,
             taken.lost,

@@ -257,6 +257,7 @@ class Calls:
         return await asyncio.to_thread(bound, call.path["name"], where, claims)
 
     async def routed(self, call: Call) -> Any:
+        self._store.lease.require()
         stream = self._cluster.routed.stream(call.identity)
         return StreamResponse(stream, STALL_S, stream.gone)
 
@@ -272,6 +273,7 @@ class Calls:
     async def status(self, _: Call) -> Any:
         return ClusterStatus(
             ready=self._cluster.ready,
+            role="leader",
             store_id=self._store.shown_id,
             waits_for=self._store.waits_for,
             trouble=self._cluster.trouble,

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from subprocess import Popen
@@ -62,6 +63,7 @@ from tocsin.spark.asking import Record
 from tocsin.spark.engine import Engine
 from tocsin.spark.java_environment import kill_newer, newest_java
 from tocsin.spark.session import runs_in_real_time
+from tocsin.spark.warm_session import WarmSession
 from tocsin.sql import CreateChannel
 from tocsin.sql.tokens import NAME, NAME_RULE
 from tocsin.storage.content import open_content
@@ -71,6 +73,7 @@ from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store.incarnation import Seen, read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import open_tables
 
 if TYPE_CHECKING:
     from tocsin.cluster.matches import MatchConsumer
@@ -89,8 +92,18 @@ STEADY_S = 60.0  # Spark that ran so long was a good one: the next failure start
 class Cluster:
     """One data cluster. Use as an async context manager."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
-        """The store stays its opener's to close."""
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        warm: WarmSession | None = None,
+        at_last: AsyncExitStack | None = None,
+    ) -> None:
+        """The store stays its opener's to close. `warm` is taken by the first engine. What may end
+        after somebody else has the store is left to `at_last`."""
+        self._warm = warm
+        self._at_last = at_last
+        self._halted: Engine | None = None
         self.settings = settings
         self.verifier = TokenVerifier.of(settings)
         self.store = store
@@ -102,6 +115,11 @@ class Cluster:
         data = Path(settings.data).absolute()
         log_address = settings.log or str(data / "log")
         self._held = DataDirectory(data, log_address, store)
+        try:
+            self.tables = open_tables(settings, store)
+        except BaseException:
+            self._held.close()
+            raise
         self._data = data
         self._follow_note()
         self.log = open_log(
@@ -132,7 +150,7 @@ class Cluster:
         self.notifier = Notifier(self.store, self.notice_secrets.of, settings.authority)
         owners = owner_check(self.permissions, self._identify)
         self.deliveries = Deliveries(settings, self.store, owners)
-        self.routing = Routing(self.store, self.log, data / "datasets")
+        self.routing = Routing(self.store, self.log, self.tables)
         self.subscriptions = Subscriptions(
             self.store,
             self.log,
@@ -142,7 +160,7 @@ class Cluster:
             self.permissions,
             engine=lambda: self._engine,
         )
-        self._mentions = Mentions(self.store, self.log, data / "datasets")
+        self._mentions = Mentions(self.store, self.log, self.tables)
         self._matches = self._match_consumer()
         self._engine: Engine | None = None
         self._engine_starts = 0
@@ -219,12 +237,12 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._store_ended: asyncio.Future[None] = self._loop.create_future()
         self.store.on_end(self._on_store_end)
-        self.routed = Routed(self.log, self.verifier.refusal)
+        self.routed = Routed(self.log, self.verifier.refusal, lambda: self.leads)
         with contextlib.suppress(Conflict):
             self._create_dataset(DEAD_LETTERS)
         with contextlib.closing(open_reader(self.log.address)) as reader:
             for dataset in self.store.catalog.datasets():
-                open_dataset(self.log, self.store, dataset, reader)
+                open_dataset(self.log, self.store, self.tables, dataset, reader)
                 self.routed.add(dataset)
                 self.inbox.open_dataset(dataset.name)
         self.clock.reach(self.log.cut().at_us / 1e6)
@@ -254,17 +272,19 @@ class Cluster:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._matches is not None:
-            await asyncio.to_thread(self._matches.stop)
-        await asyncio.to_thread(self.deliveries.stop)
-        await self.notifier.stop()
-        await self.feeds.stop()
+        threads = [self.deliveries.stop, *([] if self._matches is None else [self._matches.stop])]
+        stopping = [asyncio.to_thread(stop) for stop in threads]
+        await asyncio.gather(self.notifier.stop(), self.feeds.stop(), *stopping)
         self.large_bodies.close()
         await asyncio.to_thread(self.routing.close)
         self.log.close()
         with contextlib.suppress(TocsinError, OSError):  # another has the store, or it is away
             await asyncio.to_thread(self._note)
         self._held.close()
+        if self._at_last is None:
+            await self._end_spark()
+        else:
+            self._at_last.push_async_callback(self._end_spark)
 
     async def _keep_engine(self) -> None:
         """Spark takes seconds to come up; publishing and fetching do not wait for it. When its Java
@@ -282,11 +302,21 @@ class Cluster:
                 backoff.reset()
             await asyncio.sleep(backoff.next_s())
 
+    async def _end_spark(self) -> None:
+        """The session of an engine that was halted."""
+        engine, self._halted = self._halted, None
+        if engine is not None:
+            await asyncio.to_thread(engine.end)
+
     async def _run_engine(self) -> None:
         """Until it is dead."""
-        given = self.settings, self.store, self.log, self._committed, self._bury, self.clock
-        former = newest_java()
-        engine = await _starting(lambda: Engine(*given), former)
+        await self._end_spark()
+        given = self.settings, self.store, self.log, self.tables, self._committed, self._bury
+        warm, self._warm = self._warm, None
+        former = newest_java() if warm is None else None
+        engine = await _starting(
+            lambda: Engine(*given, self.clock, warm.take() if warm else None), former
+        )
         try:
             await _starting(engine.start, former)
             self._engine = engine
@@ -295,7 +325,8 @@ class Cluster:
             await asyncio.to_thread(engine.until_dead)
         finally:
             self._engine = None
-            await asyncio.shield(asyncio.to_thread(engine.stop))
+            await asyncio.shield(asyncio.to_thread(engine.halt))
+            self._halted = engine
 
     def _bury(self, channel: str, records: Sequence[tuple[Record, str]], cause: str) -> None:
         """Records that a channel's query failed on become its dead letters. Called on a Spark
@@ -323,6 +354,11 @@ class Cluster:
     async def until_broken(self) -> None:
         """Wait for what the cluster cannot live with, such as no Java, and raise it."""
         await asyncio.gather(*self._tasks, self._store_ended)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it has the store, as far as it knows."""
+        return self.store.lease.held
 
     @property
     def ready(self) -> bool:
@@ -392,7 +428,7 @@ class Cluster:
             self.store.catalog.dataset(dataset.name)
             raise Conflict(f"there is a dataset {dataset.name!r} already", field="name")
         self.feeds.check(dataset)
-        self.store.files.drop(dataset.name)
+        self.tables.forget(dataset.name)
         self.store.feeds.drop(dataset.name)
         self.log.create_dataset(dataset.name, dataset.primary_key)
         self.inbox.open_dataset(dataset.name)

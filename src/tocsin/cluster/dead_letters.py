@@ -11,6 +11,7 @@ import msgspec
 from tocsin.cluster.body_limits import EXCERPT_CHARACTERS
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.model import Column, Dataset
+from tocsin.protocol import numbers
 from tocsin.protocol.publishing import Rejection
 
 Encoded = tuple[bytes, bytes | None]
@@ -82,7 +83,7 @@ class Letters:
     def _kept(self, raw: RawRecord | Unreadable, reason: str) -> tuple[str, str]:
         """The reason, with a word on what is not kept of the record; and what is."""
         if isinstance(raw, RawRecord):
-            text = msgspec.json.encode(raw.fields).decode()
+            text = numbers.encode(raw.fields).decode()
             whole = len(text) if len(text) > self._characters else None
         else:
             text, whole = raw.text, raw.whole_bytes

@@ -75,7 +75,7 @@ def subscription_table(subscriptions: Sequence[Subscription]) -> Table:
 
 def describe_dataset(cluster: Cluster, dataset: Dataset) -> StatementResult:
     rows: list[list[Any]] = [[column.name, column.type] for column in dataset.columns]
-    files = cluster.store.files.files(dataset.name)
+    files = cluster.tables.stored(dataset).files
     rows += [
         ["", ""],
         ["open", "yes: undeclared fields are in _extra" if dataset.open else "no"],
@@ -84,7 +84,7 @@ def describe_dataset(cluster: Cluster, dataset: Dataset) -> StatementResult:
         *_fed(cluster, dataset),
         *_routed(cluster, dataset),
         ["log end", cluster.log.ends().get(dataset.name, 0)],
-        ["stored end", cluster.store.files.stored_end(dataset.name)],
+        ["stored end", cluster.tables.stored_end(dataset)],
         ["files", f"{len(files)} with {sum(file.rows for file in files)} records"],
         *_lost(cluster, dataset),
     ]

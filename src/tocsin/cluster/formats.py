@@ -22,6 +22,7 @@ from tocsin.cluster.parquet_records import parquet_records
 from tocsin.cluster.text_lines import text_lines
 from tocsin.errors import InvalidInput
 from tocsin.model import MessageFormat
+from tocsin.protocol import numbers
 from tocsin.protocol.nesting import MOST_DEPTH, too_deep
 
 Format = Literal["json", "jsonl", "csv", "parquet"]
@@ -132,7 +133,7 @@ def _json(body: bytes, limits: Limits) -> Iterator[RawRecord | Unreadable]:
 
 def _small_json(body: bytes) -> Iterator[RawRecord | Unreadable]:
     try:
-        value = msgspec.json.decode(body)
+        value = numbers.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _not_json(error) from None
     for line, item in enumerate(value if isinstance(value, list) else [value], start=1):
@@ -184,7 +185,7 @@ def _decoded(
     line: int, text: bytes, wrong: Callable[[Exception], Exception] | None
 ) -> RawRecord | Unreadable:
     try:
-        item = msgspec.json.decode(text)
+        item = numbers.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if wrong is not None:
             raise wrong(error) from None
@@ -197,7 +198,7 @@ def _decoded(
 def _object(line: int, item: Any) -> RawRecord | Unreadable:
     if isinstance(item, dict):
         return RawRecord(line, item)
-    return unreadable(line, msgspec.json.encode(item), NO_OBJECT)
+    return unreadable(line, numbers.encode(item), NO_OBJECT)
 
 
 def _csv(body: bytes, limits: Limits) -> Iterator[RawRecord | Unreadable]:

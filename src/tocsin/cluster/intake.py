@@ -22,6 +22,7 @@ from tocsin.cluster.dead_letters import DEAD_LETTERS, Encoded, Letters
 from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.errors import InvalidInput, Unavailable, Unconfirmed
 from tocsin.model import Dataset, attachments_of
+from tocsin.protocol import numbers
 from tocsin.protocol.publishing import Published, Rejection
 from tocsin.sql import by_lower, coerce_text, coercer, fields_by_declared
 from tocsin.storage.log import Appended, PublicationLog
@@ -320,4 +321,4 @@ def _summed_up(records: Sorted) -> int:
 
 
 def _json(value: Any) -> bytes:
-    return msgspec.json.encode(value)
+    return numbers.encode(value)

@@ -9,13 +9,16 @@ from tocsin.errors import SettingError
 from tocsin.model import Channel, Dataset
 from tocsin.storage.log import PublicationLog, Reader
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import TableFiles
 
 
-def open_dataset(log: PublicationLog, store: Store, dataset: Dataset, reader: Reader) -> None:
+def open_dataset(
+    log: PublicationLog, store: Store, tables: TableFiles, dataset: Dataset, reader: Reader
+) -> None:
     """Open a dataset's log, unless it ends before what was stored or looked at (what is published
     below that would never be seen), or begins behind what was stored."""
     end = log.open_dataset(dataset.name, dataset.primary_key)
-    stored = store.files.stored_end(dataset.name)
+    stored = tables.stored_end(dataset)
     seen = store.progress.highest(dataset.name)
     if end < max(stored, seen):
         raise SettingError(

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from prometheus_client import Counter
 
-from tocsin.cluster.stored_records import StoredFile
+from tocsin.cluster.stored_records import FileRange, StoredRange, file_ranges
 from tocsin.errors import Gone, NotFound
 from tocsin.model import Dataset
 from tocsin.protocol import log_line
 from tocsin.protocol.unreadable import readable
 from tocsin.storage.log import Reader
-from tocsin.storage.store.data_file import DataFile
+from tocsin.storage.tables import TableFiles
 
 STRANGE = Counter("tocsin_strange_records_total", "What others wrote into a dataset's topic")
 PIECE_BYTES = 1024 * 1024
@@ -49,9 +48,6 @@ class Read(NamedTuple):
     upto: int
 
 
-Files = Callable[[str], tuple[DataFile, ...]]
-
-
 def placed(after: int, position: int, body: bytes) -> Placed | None:
     """A line of the log; None if it is no record after all: others may write into a topic. Brokers
     read what is told them as a record, and would ask for what they cannot read for ever."""
@@ -71,14 +67,13 @@ def placed(after: int, position: int, body: bytes) -> Placed | None:
 class LogRecords:
     """Safe to call from any thread, as far as the log's reader is."""
 
-    def __init__(self, log: Reader, files: Files, directory: Path) -> None:
+    def __init__(self, log: Reader, tables: TableFiles) -> None:
         self._log = log
-        self._files = files
-        self._directory = directory
+        self._tables = tables
 
     def floor(self, dataset: Dataset) -> int:
         """Everything behind it can still be read."""
-        files = self._files(dataset.name)
+        files = self._files(dataset)
         if not files:
             return self._first_position(dataset.name)
         if dataset.retain_s is None:
@@ -107,7 +102,7 @@ class LogRecords:
     def since(self, dataset: Dataset, at_us: int, end: int) -> int:
         """Behind which position everything was taken at or after a moment."""
         begin = self.floor(dataset)
-        for file in self._files(dataset.name):
+        for file in self._files(dataset):
             if file.rows and file.max_received_us >= at_us:
                 return self._stored(dataset, file).since(at_us)
             begin = max(begin, file.end_position)
@@ -142,7 +137,7 @@ class LogRecords:
         return behind
 
     def _backwards(self, dataset: Dataset, end: int) -> Iterator[list[Placed]]:
-        files = self._files(dataset.name)
+        files = self._files(dataset)
         begin = max([self.floor(dataset), *(file.end_position for file in files)])
         for first, upto in reversed(self._log.pieces(dataset.name, begin, end, PIECE_BYTES)):
             yield [
@@ -169,15 +164,18 @@ class LogRecords:
         return Read(records, upto if reached is None else reached)
 
     def _read_stored(self, dataset: Dataset, after: int, upto: int, most_bytes: int) -> Read:
-        for file in self._files(dataset.name):
+        for file in self._files(dataset):
             if file.end_position > after:
                 rows, reached = self._stored(dataset, file).read(after, upto, most_bytes)
                 return Read([Placed(*row) for row in rows], reached)
         return Read([], upto)
 
-    def _stored(self, dataset: Dataset, file: DataFile) -> StoredFile:
+    def _files(self, dataset: Dataset) -> list[FileRange]:
+        return file_ranges(self._tables.stored(dataset).files)
+
+    def _stored(self, dataset: Dataset, files: FileRange) -> StoredRange:
         ends = partial(self._log.ends, dataset.name)
-        return StoredFile(self._directory / file.path, file, dataset, ends)
+        return StoredRange(self._tables.folder, files, dataset, ends)
 
     def _lines(self, name: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """As the log's own, a piece at a time: some media read all that is asked for at once."""

@@ -30,6 +30,7 @@ from tocsin.storage.log import PublicationLog, check_reachable, open_log, open_r
 from tocsin.storage.log.kafka import is_kafka
 from tocsin.storage.store import dump
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import open_tables
 
 STAGING = "migrating"
 
@@ -89,9 +90,10 @@ class Migration:
     @contextlib.contextmanager
     def _opened_log(self, store: Store) -> Iterator[PublicationLog]:
         log = open_log(self._from.log, segment_bytes=self._source.segment_bytes)
+        tables = open_tables(self._source, store)
         with log, contextlib.closing(open_reader(log.address)) as reader:
             for dataset in store.catalog.datasets():
-                open_dataset(log, store, dataset, reader)
+                open_dataset(log, store, tables, dataset, reader)
             yield log
 
     def _require_kinds(self) -> None:

@@ -24,7 +24,7 @@ from msgspec import Raw
 from prometheus_client import Counter
 
 from tocsin.backoff import Backoff
-from tocsin.client.http import PASSING
+from tocsin.client.addresses import PASSING
 from tocsin.client.transport import Transport, distrust, tls
 from tocsin.cluster.broker_news import BrokerNews, Growth, Telling, growths, parts
 from tocsin.cluster.records import head_news

@@ -39,9 +39,12 @@ class Routed:
         self,
         publication_log: PublicationLog,
         refusal: Callable[[Identity], str | None] = lambda _: None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`refusal`: why a reader that was let in must go."""
+        """`refusal`: why a reader that was let in must go. `leads`: whether records still come to
+        this log; where another cluster has taken it over, nobody is told so by what comes."""
         self._refusal = refusal
+        self._leads = leads
         self._log = publication_log
         self._loop = asyncio.get_running_loop()
         self._unwatch = publication_log.watch(self._moved)
@@ -62,7 +65,11 @@ class Routed:
         stream = RoutedStream(
             self._log,
             self.datasets,
-            lambda: time.time() < identity.expires_at and self._refusal(identity) is None,
+            lambda: (
+                time.time() < identity.expires_at
+                and self._refusal(identity) is None
+                and self._leads()
+            ),
             self._streams.discard,
         )
         self._streams.add(stream)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -35,6 +34,7 @@ from tocsin.storage.log import PublicationLog, open_reader
 from tocsin.storage.store.results import Range
 from tocsin.storage.store.results import ResultRange as StoredRange
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import TableFiles
 
 CALL_BYTES = 16 * 1024 * 1024  # about what one call for ranges reads; a piece for each at least
 LOG_CALL_BYTES = 4 * 1024 * 1024
@@ -43,11 +43,11 @@ Matcher = Callable[[dict[str, Any]], bool]
 
 
 class Routing:
-    def __init__(self, store: Store, publication_log: PublicationLog, directory: Path) -> None:
+    def __init__(self, store: Store, publication_log: PublicationLog, tables: TableFiles) -> None:
         self._store = store
         self._log = publication_log
         self._reader = open_reader(publication_log.address)
-        self.records = LogRecords(self._reader, store.files.files, directory)
+        self.records = LogRecords(self._reader, tables)
 
     def close(self) -> None:
         self._reader.close()

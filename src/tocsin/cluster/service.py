@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,7 @@ from tocsin.protocol.cluster import (
 from tocsin.protocol.health import Done
 from tocsin.protocol.publishing import Published, StatementResults, Statements
 from tocsin.protocol.queries import FilterQuery, LoadQuery, LogQuery, NewsQuery, SubscriberQuery
+from tocsin.service.addresses import announced_host
 from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.exposure import exposure_of
 from tocsin.service.hosting import hosting, scheme
@@ -60,6 +62,7 @@ from tocsin.service.serving import listen, port_of, until_stopped
 from tocsin.service.tls import certificate_of
 from tocsin.service.web import Handler, Route, application
 from tocsin.settings import Settings
+from tocsin.spark.warm_session import WarmSession
 
 log = structlog.get_logger()
 
@@ -241,6 +244,7 @@ def app(cluster: Cluster, inner: bool = False) -> Starlette:
         verifier=cluster.verifier,
         limit_bytes=settings.body_limit_bytes,
         trouble=lambda: cluster.trouble,
+        leads=lambda: cluster.leads,
         exposure=exposure_of(settings),
         inner=inner,
     )
@@ -254,18 +258,22 @@ async def run(settings: Settings) -> None:
     certificate = certificate_of(settings)
     connections = Connections(ConnectionLimits.of(settings))
     listener = listen(settings.host, settings.cluster_port, "cluster_port", connections)
-    with await opened_store(settings, listener, certificate) as store:
-        async with (
-            Cluster(settings, store) as cluster,
-            hosting(settings, partial(app, cluster), listener, certificate),
-        ):
-            url = f"{scheme(settings)}://{settings.host}:{port_of(listener)}"
-            log.info("the cluster listens", url=url, data=str(settings.data))
-            try:
-                await _until_an_end(until_stopped(), cluster.until_broken())
-            finally:
-                cluster.routed.close()  # nobody waits for the end of what has none
-            log.info("the cluster stops")
+    address = f"{scheme(settings)}://{announced_host(settings)}:{port_of(listener)}"
+    warm = WarmSession(settings) if settings.standby else None
+    async with AsyncExitStack() as at_last:
+        opening = opened_store(settings, listener, certificate, address=address, warm=warm)
+        with await opening as store:
+            async with (
+                Cluster(settings, store, warm, at_last) as cluster,
+                hosting(settings, partial(app, cluster), listener, certificate),
+            ):
+                log.info("the cluster listens", url=address, data=str(settings.data))
+                try:
+                    await _until_an_end(until_stopped(), cluster.until_broken())
+                finally:
+                    cluster.routed.close()  # nobody waits for the end of what has none
+                log.info("the cluster stops")
+        log.info("the cluster has given its store back")
 
 
 async def _until_an_end(*ends: Coroutine[Any, Any, None]) -> None:

@@ -1,7 +1,8 @@
-"""One Parquet file of a stored dataset, read without Spark: its records as the log had them.
+"""Files of a stored dataset, read without Spark: their records as the log had them.
 
-Rows lie in no order in particular, so that a file's positions are sorted first (and remembered: a
-file never changes). `ends` says where records end, by where they begin: the log's medium knows.
+Those whose positions overlap are read as one. Rows lie in no order in particular, so that positions
+are sorted first (and remembered: a file never changes). `ends` says where records end, by where
+they begin: the log's medium knows.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,11 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from tocsin.model import Dataset
 from tocsin.protocol.columns import EXTRA, POSITION, RECEIVED_AT
 from tocsin.sql import SqlType, parse_type
 from tocsin.storage.store.data_file import DataFile
+from tocsin.storage.tables import Folder
 
 _US = pa.timestamp("us", tz="UTC")
 _FILES_REMEMBERED = 16
@@ -33,22 +35,57 @@ Ends = Callable[[Sequence[int], int], list[int]]
 Kept = Callable[[Any], Any]
 
 
-class StoredFile:
-    def __init__(self, path: Path, file: DataFile, dataset: Dataset, ends: Ends) -> None:
-        self._path = path
-        self._file = file
+class FileRange(Struct, frozen=True):
+    """Files that hold all records of [first_position, end_position); no file of another range holds
+    one."""
+
+    paths: tuple[str, ...]
+    first_position: int
+    end_position: int
+    rows: int
+    max_received_us: int
+
+
+def file_ranges(files: Sequence[DataFile]) -> list[FileRange]:
+    """By position, as the files are. What an engine merged may overlap what lay between."""
+    ranges: list[FileRange] = []
+    for file in files:
+        merged = FileRange(
+            (file.path,),
+            file.first_position,
+            file.end_position,
+            file.rows,
+            file.max_received_us,
+        )
+        if ranges and file.first_position < ranges[-1].end_position:
+            before = ranges.pop()
+            merged = FileRange(
+                (*before.paths, file.path),
+                before.first_position,
+                max(before.end_position, file.end_position),
+                before.rows + file.rows,
+                max(before.max_received_us, file.max_received_us),
+            )
+        ranges.append(merged)
+    return ranges
+
+
+class StoredRange:
+    def __init__(self, folder: Folder, files: FileRange, dataset: Dataset, ends: Ends) -> None:
+        self._folder = folder
+        self._file = files
         self._dataset = dataset
         self._ends = ends
 
     @property
     def first_position(self) -> int:
-        """Where the first record begins that is in it."""
-        return int(_positions(self._path)[0])
+        """Where the first record begins that is in them."""
+        return int(_positions(self._folder, self._file.paths)[0])
 
     def read(self, after: int, upto: int, most_bytes: int) -> tuple[list[Row], int]:
         """The records that end in (after, upto], about `most_bytes` of them, and up to where these
         are all there are."""
-        positions = _positions(self._path)
+        positions = _positions(self._folder, self._file.paths)
         begin = max(0, int(np.searchsorted(positions, after, "right")) - 1)
         end = min(len(positions), begin + 1 + self._rows_of(most_bytes))
         rows = [row for row in self._read(begin, end) if row[1] > after]
@@ -59,28 +96,28 @@ class StoredFile:
     def backwards(self, most_bytes: int) -> Iterator[list[Row]]:
         """All records, in order within pieces; the newest piece first."""
         step = self._rows_of(most_bytes)
-        for end in range(len(_positions(self._path)), 0, -step):
+        for end in range(len(_positions(self._folder, self._file.paths)), 0, -step):
             yield self._read(max(0, end - step), end)
 
     def since(self, at_us: int) -> int:
         """Where the first record begins that was taken at or after a moment; its end if none."""
-        table = pq.read_table(self._path, columns=[POSITION, RECEIVED_AT])
+        table = _table(self._folder, self._file.paths, columns=[POSITION, RECEIVED_AT])
         at = table.column(RECEIVED_AT).cast(_US).cast(pa.int64())
         first = pc.min(table.column(POSITION).filter(pc.greater_equal(at, at_us))).as_py()
         return self._file.end_position if first is None else int(first)
 
     def _rows_of(self, most_bytes: int) -> int:
-        return max(1, int(most_bytes / max(1.0, _row_bytes(self._path))))
+        return max(1, int(most_bytes / max(1.0, _row_bytes(self._folder, self._file.paths))))
 
     def _read(self, begin: int, end: int) -> list[Row]:
         """Rows by their numbers in order of position."""
-        positions = _positions(self._path)
+        positions = _positions(self._folder, self._file.paths)
         if begin >= end:
             return []
         starts: list[int] = positions[begin:end].tolist()
         following = int(positions[end]) if end < len(positions) else self._file.end_position
         wanted = [(POSITION, ">=", starts[0]), (POSITION, "<=", starts[-1])]
-        table = pq.read_table(self._path, filters=wanted).sort_by(POSITION)
+        table = _table(self._folder, self._file.paths, filters=wanted).sort_by(POSITION)
         at = table.column(RECEIVED_AT).cast(_US).cast(pa.int64()).to_pylist()
         records = self._records(table)
         ends = self._ends(starts, following)
@@ -107,18 +144,26 @@ class StoredFile:
         return [msgspec.json.encode(record) for record in records]
 
 
+def _table(folder: Folder, paths: tuple[str, ...], **wanted: Any) -> pa.Table:
+    whole = [folder.path(path) for path in paths]
+    return pq.read_table(whole, filesystem=folder.filesystem, **wanted)
+
+
 @lru_cache(_FILES_REMEMBERED)
-def _positions(path: Path) -> npt.NDArray[np.int64]:
-    column = pq.read_table(path, columns=[POSITION]).column(POSITION)
+def _positions(folder: Folder, paths: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    column = _table(folder, paths, columns=[POSITION]).column(POSITION)
     return np.sort(column.to_numpy())
 
 
 @lru_cache(_FILES_REMEMBERED)
-def _row_bytes(path: Path) -> float:
-    footer = pq.ParquetFile(path).metadata
-    groups = (footer.row_group(number) for number in range(footer.num_row_groups))
-    total_bytes: int = sum(group.total_byte_size for group in groups)
-    return total_bytes / max(1, int(footer.num_rows))
+def _row_bytes(folder: Folder, paths: tuple[str, ...]) -> float:
+    total_bytes = rows = 0
+    for path in paths:
+        footer = pq.read_metadata(folder.path(path), filesystem=folder.filesystem)
+        groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+        total_bytes += sum(group.total_byte_size for group in groups)
+        rows += footer.num_rows
+    return total_bytes / max(1, rows)
 
 
 def _kept(kind: SqlType) -> Kept:

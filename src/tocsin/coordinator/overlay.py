@@ -1,7 +1,8 @@
 """The tree that the living brokers are to form: balanced in the order they came, or as a file says.
 
-Depends on who came and who lives, not on how it came about: a broker that returns is in its old
-place again. Sans-I/O but for reading the file; must not know heartbeats.
+Depends on who lives and which places they say they have, not on how it came about: a broker that
+returns is in its old place again, and coordinators that know the same brokers say the same tree.
+Sans-I/O but for reading the file; must not know heartbeats.
 """
 
 from __future__ import annotations
@@ -14,22 +15,24 @@ from tocsin.overlay.topology import Tree, balanced, read_tree, tree_of, without
 from tocsin.protocol.coordinator import OverlayTree
 
 MOST_ABSENT = 32
-"""So many brokers that are away keep their places. To cut them out takes time for each, and where
-brokers have a new name whenever they start, there would be ever more."""
+"""So many brokers that are away keep their places, and so many places without a broker count. To
+cut them out takes time for each, and where brokers have a new name whenever they start, there would
+be ever more."""
 
 
 class Overlay:
     def __init__(self, given: Tree | None = None) -> None:
         self._given = given
         self._places: dict[str, int] = {}  # those who were away longest come first
-        self._computed: tuple[list[str], frozenset[str], Tree | None] = ([], frozenset(), None)
+        self._computed: tuple[list[str], Tree | None] = ([], None)
 
     def came(self, name: str, place: int | None) -> int:
-        """A broker reports: its place, which is the one it had with us; else the one that another
-        coordinator gave it; else the next."""
-        if name in self._places:
-            place = self._places.pop(name)
-        elif place is None:
+        """A broker reports: its place, which is the one that it says, whoever gave it; else the one
+        it had with us; else the next."""
+        had = self._places.pop(name, None)
+        if place is None:
+            place = had
+        if place is None:
             place = max(self._places.values(), default=-1) + 1
         self._places[name] = place
         return place
@@ -39,19 +42,30 @@ class Overlay:
         if not alive:
             return None
         self._forget(alive)
-        order = sorted(self._places, key=lambda name: (self._places[name], name))
-        living = frozenset(alive)
-        if self._computed[:2] != (order, living):
+        order = self._order(alive)
+        if self._computed[0] != order:
             base = self._base(order)
-            tree = without(base, set(base.brokers) - living)
-            self._computed = (order, living, tree)
-        return self._computed[2]
+            self._computed = (order, without(base, set(base.brokers) - set(alive)))
+        return self._computed[1]
 
     def shown(self, alive: Collection[str]) -> OverlayTree:
         tree = self.tree(alive)
         if tree is None:
             return OverlayTree(None, (), ())
         return OverlayTree(tree.brokers[0], tree.brokers, tree.links)
+
+    def _order(self, alive: Collection[str]) -> list[str]:
+        """The living by their places, with a stand-in wherever nobody is."""
+        order: list[str] = []
+        free = 0
+        for name in sorted(alive, key=lambda name: (self._places[name], name)):
+            place = max(free, self._places[name])
+            order += [f" {absent}" for absent in range(max(free, place - MOST_ABSENT), place)]
+            order.append(name)
+            free = place + 1
+        nobody = [name for name in order if name not in alive]
+        too_many = set(nobody[: max(0, len(nobody) - MOST_ABSENT)])
+        return [name for name in order if name not in too_many]
 
     def _base(self, order: list[str]) -> Tree:
         given = self._given

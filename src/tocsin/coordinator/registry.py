@@ -54,7 +54,7 @@ class Registry:
         now: float,
         place: int | None = None,
     ) -> int:
-        """A broker says that it lives. The newest word about it wins. `place` is what it was last
+        """A broker says that it lives. The newest word about it wins. `place` is what it was first
         answered, by whichever coordinator; the answer is its place now."""
         if not name:
             raise InvalidInput("a broker needs a name", field="name")
@@ -84,6 +84,10 @@ class Registry:
 
     def overlay(self, now: float) -> OverlayTree:
         return self._overlay.shown(self._alive(now))
+
+    def alive(self, now: float) -> int:
+        """How many brokers live."""
+        return len(self._alive(now))
 
     def leave(self, name: str) -> None:
         """A broker says good-bye. Leaving twice is fine: the wish is fulfilled."""

@@ -86,7 +86,8 @@ class _Calls:
             name, beat.url, beat.ws_url, beat.connections, beat.subscriptions, now, beat.place
         )
         self._count()
-        return HeartbeatAnswer(self._heartbeat_s, place, self._registry.assignment(name, now))
+        overlay, alive = self._registry.assignment(name, now), self._registry.alive(now)
+        return HeartbeatAnswer(self._heartbeat_s, place, overlay, alive)
 
     async def _leave(self, call: Call) -> Done:
         call.identity.require_broker(call.path["name"])

@@ -26,6 +26,8 @@ MASTER = "master"
 class SparkCluster(Server):
     name = "spark"
     title = "Spark's cluster"
+    host = HOST  # of the master, as workers and drivers reach it
+    worker_host = HOST
 
     def __init__(
         self, *given: Any, workers: int = 2, cores: int = 1, memory: str = "1g", **named: Any
@@ -55,7 +57,7 @@ class SparkCluster(Server):
     @property
     def master_url(self) -> str:
         """What Spark calls its master (`--master`)."""
-        return f"spark://{HOST}:{self.port}"
+        return f"spark://{self.host}:{self.port}"
 
     @property
     def workers(self) -> list[str]:
@@ -80,7 +82,7 @@ class SparkCluster(Server):
     def alive_workers(self) -> int:
         """As the master counts them; -1 if it does not answer."""
         with contextlib.suppress(OSError, ValueError):
-            page = f"http://{HOST}:{self._page_port}/json/"
+            page = f"http://{self.host}:{self._page_port}/json/"
             with urllib.request.urlopen(page, timeout=5) as answer:
                 return int(json.load(answer)["aliveworkers"])
         return -1
@@ -92,8 +94,15 @@ class SparkCluster(Server):
 
     def _launch(self) -> None:
         self._page_port = free_port()
-        words = ["--host", HOST, "--port", str(self.port), "--webui-port", str(self._page_port)]
-        self._start_process(MASTER, self._daemon("master.Master", *words))
+        words = [
+            "--host",
+            self.host,
+            "--port",
+            str(self.port),
+            "--webui-port",
+            str(self._page_port),
+        ]
+        self._start_process(MASTER, self._daemon("master.Master", self.host, *words))
         self._until(lambda: self.alive_workers() >= 0)
         for _ in range(self._wanted):
             self._start_worker()
@@ -101,20 +110,25 @@ class SparkCluster(Server):
 
     def _start_worker(self) -> str:
         name = f"worker_{next(self._numbers)}"
-        words = ["--host", HOST, "--cores", str(self._cores), "--memory", self._memory]
+        words = ["--host", self.worker_host, "--cores", str(self._cores), "--memory", self._memory]
         words += ["--work-dir", str(self.data / name), "--webui-port", "0", self.master_url]
-        self._start_process(name, self._daemon("worker.Worker", *words))
+        command = self._daemon("worker.Worker", self.worker_host, *words)
+        self._start_process(name, self._elsewhere(command))
         return name
+
+    def _elsewhere(self, command: Command) -> Command:
+        """How a worker is started. Here: as everything else."""
+        return command
 
     def _make_data(self, data: Path) -> None:
         data.mkdir()
 
-    def _daemon(self, kind: str, *words: str) -> Command:
+    def _daemon(self, kind: str, host: str, *words: str) -> Command:
         home = spark_home()
         environment = {
             "SPARK_HOME": str(home),
             "JAVA_HOME": str(require_java()),
-            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED_JAVA if self._short_lived else "",
         }

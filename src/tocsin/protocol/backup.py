@@ -4,9 +4,9 @@ The store lies in `store/TABLE.jsonl`, a row on each line: the columns of its ta
 bytes in base64. Rows come in the order of the primary key, so that equal tables are equal files,
 whichever database they came from. The publication log lies in `log/DATASET/`: segments as they
 are, or `messages.jsonl`, a topic's messages. `matches/messages.jsonl` has what real-time mode had
-found, and the store had not taken. Parquet files lie in `datasets/` under the names that
-the store knows, attachments in `attachments/` under their hash, and what else a data directory has
-in `system/`.
+found, and the store had not taken. Parquet files lie in `datasets/` under the names that the store
+knows, or Delta tables in `tables/`, each in a folder of its own; attachments in `attachments/`
+under their hash, and what else a data directory has in `system/`.
 
 Pure: no files here.
 """
@@ -62,7 +62,7 @@ class DatasetCut(Struct, frozen=True):
     stored_rows: int
 
 
-class Manifest(Struct, frozen=True, kw_only=True):
+class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     format: int
     product: str  # the version of Tocsin that made it
     schema: int  # the version of the store's tables
@@ -76,6 +76,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     attachments: int
     matches: int  # of real-time mode
     files: list[StoredFile]
+    delta: bool = False  # the stored part of datasets is Delta tables
 
 
 class LoggedMessage(Struct, frozen=True):

@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from tocsin.model import Beginning, Subscription
 from tocsin.overlay.filters import Filter
+from tocsin.protocol import numbers
 from tocsin.protocol.failure import ErrorInfo
 from tocsin.protocol.fields import (
     After,
@@ -37,6 +38,7 @@ from tocsin.protocol.fields import (
     about,
 )
 from tocsin.protocol.fields import Ref as Ref
+from tocsin.protocol.numbers import exact
 from tocsin.protocol.publishing import Published
 
 PATH = "/v1/ws"  # where a broker takes WebSockets
@@ -359,9 +361,13 @@ class Batch(Struct, Generic[V], frozen=True, tag_field="op", tag="batch"):
 
 Answer = Welcome | Batch[Batched] | Batched
 
-encode = msgspec.json.Encoder().encode
-decode_request: Callable[[bytes | str], Request] = msgspec.json.Decoder(Request).decode
-decode_answer: Callable[[bytes | str], Answer] = msgspec.json.Decoder(Answer).decode
+encode = numbers.encode
+decode_request: Callable[[bytes | str], Request] = msgspec.json.Decoder(
+    Request, float_hook=exact
+).decode
+decode_answer: Callable[[bytes | str], Answer] = msgspec.json.Decoder(
+    Answer, float_hook=exact
+).decode
 decode_batch: Callable[[bytes | str], Batch[Raw]] = msgspec.json.Decoder(Batch[Raw]).decode
 """With frames that are not looked into: some may be of a newer version."""
 

@@ -8,7 +8,7 @@ and brokers read results so; a broker that must match records reads them as obje
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Generic
+from typing import Annotated, Any, Generic, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -228,6 +228,14 @@ class ClusterStatus(Struct, frozen=True, kw_only=True):
     """Whether the cluster works, told without a token."""
 
     ready: Annotated[bool, about("Spark is up, and statements are run")]
+    role: Annotated[
+        Literal["leader", "standby"] | None,
+        about("whether it has the store, or waits for another cluster that has it"),
+    ] = None
+    leader: Annotated[str | None, about("of a standby: where the leader is, if it said so")] = None
+    leader_silent_s: Annotated[
+        float | None, about("of a standby: for how long the leader has not renewed its lease")
+    ] = None
     store_id: StoreId | None = None
     waits_for: Annotated[str | None, about("what must come first: the store, for example")] = None
     trouble: Annotated[str | None, about("why records do not flow")] = None

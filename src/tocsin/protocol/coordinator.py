@@ -19,7 +19,7 @@ class Heartbeat(Struct, frozen=True):
     subscriptions: Annotated[int, Meta(ge=0, description="subscriptions that it serves")] = 0
     place: Annotated[
         Annotated[int, Meta(ge=0)] | None,
-        about("its place among all brokers as it was last answered, by whichever coordinator"),
+        about("its place among all brokers, as it was first answered, by whichever coordinator"),
     ] = None
 
 
@@ -41,6 +41,9 @@ class HeartbeatAnswer(Struct, frozen=True):
         ),
     ] = None
     overlay: Annotated[OverlayAssignment | None, about("null: as before")] = None
+    alive: Annotated[
+        int, about("brokers that the coordinator knows to live: brokers follow who knows the most")
+    ] = 0
 
 
 class LiveBroker(BrokerInfo, frozen=True):

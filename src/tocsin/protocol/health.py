@@ -20,6 +20,9 @@ class Health(Struct, frozen=True):
             " nobody else answers on its port"
         ),
     ]
+    leads: Annotated[
+        bool | None, about("of a cluster: whether it has its store; a standby has not")
+    ] = None
 
 
 class Done(Struct, frozen=True):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from urllib.parse import urlsplit
 
 from tocsin.errors import InvalidInput
+from tocsin.settings import Settings
 
 
 def checked_address(address: str, scheme: str, field: str) -> str:
@@ -21,3 +23,11 @@ def checked_address(address: str, scheme: str, field: str) -> str:
             hint=f"such as {scheme}://host:7420, or {scheme}s://host/path",
         )
     return address
+
+
+def announced_host(settings: Settings) -> str:
+    """By which others reach this host, as part of an address."""
+    host = settings.public_host or settings.host
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tocsin import durable
 from tocsin.errors import InvalidInput, NotFound, TocsinError, TooLarge, field_named
+from tocsin.protocol import numbers
 from tocsin.protocol.failure import error_body
 from tocsin.protocol.health import Health
 from tocsin.protocol.nesting import MOST_DEPTH, too_deep
@@ -151,7 +152,7 @@ def decoded(body: bytes, kind: Any) -> Any:
             f"the body nests deeper than {MOST_DEPTH} levels", field="body", hint="flatten it"
         )
     try:
-        return msgspec.json.decode(body, type=kind)
+        return numbers.decode_as(body, kind)
     except msgspec.ValidationError as error:
         reason = f"the body does not fit: {error}"
         raise InvalidInput(reason, field=field_named(error)) from None
@@ -207,12 +208,13 @@ def application(
     limit_bytes: int,
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
     trouble: Callable[[], str | None] = lambda: None,
+    leads: Callable[[], bool | None] = lambda: None,
     exposure: Exposure = EVERYTHING_HERE,
     inner: bool = False,
 ) -> Starlette:
     """The service: its routes, and beside them /metrics, /healthz, /openapi.json and /docs.
-    `trouble` says why it does not do its work, if it does not. `inner`: what `exposure` has at the
-    inner address alone, instead."""
+    `trouble` says why it does not do its work, if it does not; `leads`, of a cluster, whether it
+    has its store. `inner`: what `exposure` has at the inner address alone, instead."""
     handlers = {404: _not_found, 405: _not_found}
     return Starlette(
         routes=[
@@ -222,7 +224,7 @@ def application(
                 methods=[route.method],
             )
             for route in exposure.chosen(
-                _OwnCalls(title, routes, trouble, exposure).routes, inner=inner
+                _OwnCalls(title, routes, trouble, leads, exposure).routes, inner=inner
             )
         ],
         lifespan=lifespan,
@@ -248,9 +250,11 @@ class _OwnCalls:
         title: str,
         routes: Sequence[Route],
         trouble: Callable[[], str | None],
+        leads: Callable[[], bool | None],
         exposure: Exposure,
     ) -> None:
         self._trouble = trouble
+        self._leads = leads
         open_route = partial(Route, "GET", scopes=None, unchecked=True)
         self.routes = [
             open_route(
@@ -278,7 +282,8 @@ class _OwnCalls:
 
     async def health(self, _: Call) -> Response:
         why = self._trouble()
-        return health("ok") if why is None else health(why, 503)
+        leads = self._leads()
+        return health("ok", leads=leads) if why is None else health(why, 503, leads=leads)
 
     async def openapi(self, _: Call) -> Response:
         return Response(self._description, media_type="application/json")
@@ -395,8 +400,8 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
 
 
-def health(state: str, status: int = 200) -> Response:
-    return json_response(Health(state, os.environ.get(INSTANCE)), status)
+def health(state: str, status: int = 200, *, leads: bool | None = None) -> Response:
+    return json_response(Health(state, os.environ.get(INSTANCE), leads), status)
 
 
 def error_response(error: TocsinError) -> Response:

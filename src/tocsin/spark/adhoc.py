@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tocsin.errors import InvalidInput, StatementError
+from tocsin.protocol.numbers import exact
 from tocsin.spark.channels import plain_query, run_plain
 from tocsin.spark.channels.dialect import QueryText
 from tocsin.spark.channels.matching import as_json
@@ -110,8 +110,8 @@ def _collect(frame: DataFrame) -> tuple[int, list[str]]:
 
 def _number(text: str) -> Any:
     """As a float when that is the number; else as it stands, digit for digit."""
-    number = float(text)
-    return number if Decimal(text) == Decimal(repr(number)) else msgspec.Raw(text.encode())
+    number = exact(text)
+    return number if isinstance(number, float) else msgspec.Raw(text.encode())
 
 
 _decoder = msgspec.json.Decoder(float_hook=_number)

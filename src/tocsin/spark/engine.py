@@ -12,11 +12,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import structlog
 from prometheus_client import Gauge
+from pyspark.sql import SparkSession
 
 from tocsin.clock import Clock
 from tocsin.errors import InvalidInput, NotFound, SettingError, TocsinError, Unavailable, is_bug
@@ -40,12 +42,14 @@ from tocsin.spark.session import build_session, runs_in_real_time
 from tocsin.spark.snapshot import Snapshots
 from tocsin.spark.steps import Steps
 from tocsin.spark.tables import TableLimits, Tables
+from tocsin.spark.tables.opening import open_medium
 from tocsin.spark.warm_up import warm_up
 from tocsin.sql import CreateChannel
 from tocsin.storage.log import PublicationLog, Reader, open_reader
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import TableFiles
 
 log = structlog.get_logger()
 
@@ -54,6 +58,7 @@ PULSE_S = 1.0  # how often Java is looked after
 ANSWER_S = 10.0  # within which Java should answer
 LAG_INTERVAL_S = 2.0
 TRY_AGAIN_S = 30.0  # channels that could not be taken up
+TAKEN_UP_AT_ONCE = 4
 
 BEHIND_SECONDS = Gauge(
     "tocsin_channel_behind_seconds", "Age of the oldest record it has not looked at", ["channel"]
@@ -71,21 +76,25 @@ class Engine:
         settings: Settings,
         store: Store,
         publication_log: PublicationLog,
+        tables: TableFiles,
         on_commit: Callable[[Channel, Committed], None],
         bury: Bury,
         clock: Clock | None = None,
+        spark: SparkSession | None = None,
     ) -> None:
+        """`spark`: a session that is awake; without one it starts its own."""
         self._clock = clock or Clock()
         self._settings = settings
         self._store = store
         self._log = publication_log
-        self._spark = build_session(settings)
+        self._spark = spark or build_session(settings)
         self._java = JavaProcess(self._spark)
         self._dead = threading.Event()
+        self._was_alive = False  # when it was halted
         self._answers = True
         self._data = Path(settings.data).absolute()
         reader = open_reader(publication_log.address)
-        self._tables = self._new_tables(reader)
+        self._tables = self._new_tables(reader, tables)
         self._snapshots = Snapshots(self._tables, store.catalog.dataset)
         self._runner = self._new_runner(on_commit, bury)
         self._steps = Steps(
@@ -113,19 +122,13 @@ class Engine:
         self._pulse = threading.Thread(target=self._feel_pulse, name="pulse", daemon=True)
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
 
-    def _new_tables(self, reader: Reader) -> Tables:
+    def _new_tables(self, reader: Reader, files: TableFiles) -> Tables:
         settings = self._settings
         limits = TableLimits(
             compact_files=settings.compact_files, grace_s=max(GRACE_S, 2 * settings.run_limit_s)
         )
-        return Tables(
-            self._spark,
-            reader,
-            self._data / "datasets",
-            self._store.files,
-            limits,
-            clock=self._clock.trusted,
-        )
+        medium = open_medium(self._spark, settings, self._store, files)
+        return Tables(self._spark, reader, medium, limits, clock=self._clock.trusted)
 
     def _new_runner(self, on_commit: Callable[[Channel, Committed], None], bury: Bury) -> Runner:
         return Runner(
@@ -156,8 +159,9 @@ class Engine:
             return None
         from tocsin.storage.log.kafka import KafkaReader  # its library is an extra
 
-        directory = self._data / "real-time"
-        shutil.rmtree(directory, ignore_errors=True)  # checkpoints of queries that are no more
+        checkpoints = self._data / "real-time"
+        shutil.rmtree(checkpoints, ignore_errors=True)  # of queries that are no more
+        directory = checkpoints / str(self._store.lease.number)  # a former leader may still write
         address = KafkaAddress.parse(settings.log)
         config = RealTimeConfig(
             address,
@@ -178,33 +182,43 @@ class Engine:
         return {mask_of(arguments) for arguments in self._store.subscriptions.open_sets(channel)}
 
     def start(self) -> None:
-        """Take up every channel of the catalog where it was left. Afterwards the first statement
-        finds a Spark that is awake."""
+        """Take up every channel of the catalog where it was left; each goes on while the others are
+        taken up. Afterwards the first statement finds a Spark that is awake."""
         self._pulse.start()
         channels = self._store.catalog.channels()
         if self._settings.warm_up and not channels:  # channels warm Spark up themselves
             self._warm_up()
-        for channel in channels:
-            self._take_up(channel)
         self._unwatch_log = self._log.watch(self._dispatcher.wake)
         self._dispatcher.start()
-        self._housekeeping.start()
         if self._real_time is not None:
             self._real_time.start()
+        # Nobody creates or drops one yet, and the last one should not wait for all others.
+        with ThreadPoolExecutor(TAKEN_UP_AT_ONCE, thread_name_prefix="take-up") as pool:
+            list(pool.map(self._take_up, channels))
+        self._housekeeping.start()
         self._watcher.start()
 
     def stop(self) -> None:
         """Whether Java lives or not."""
+        self.halt()
+        self.end()
+
+    def halt(self) -> None:
+        """Nothing is asked of Spark any more, and nothing written."""
         self._stopping.set()
         self._unwatch_log()
         alive = not self._dead.is_set() and not self._java.has_ended()
+        self._was_alive = alive
         if alive:
             self._spark.sparkContext.cancelAllJobs()
         self._dispatcher.stop(wait=alive)
         self._housekeeping.stop(wait=alive)
         if self._real_time is not None:
             self._real_time.stop(alive=alive)
-        if not alive:
+
+    def end(self) -> None:
+        """The Spark session ends. It was halted before."""
+        if not self._was_alive or self._java.has_ended():
             self._java.kill()
             forget_session()
             return
@@ -339,24 +353,23 @@ class Engine:
     def _take_up(self, channel: Channel) -> None:
         """A channel of the catalog. One that cannot run is in trouble, and tried again."""
         name = channel.name
-        with self._catalog_lock:
+        try:
+            compiled = self.check(self._store.catalog.channel(name))
+            self._activate(channel, compiled)
+        except NotFound:  # dropped meanwhile
+            return
+        except TocsinError as error:  # the others go on
+            if self._troubles.put(name, f"it cannot run: {error}"):
+                log.error("a channel cannot run", channel=name, reason=str(error))
+            return
+        self._troubles.clear(name)
+        if self._real_time is not None and channel.mode == "real-time":
             try:
-                compiled = self.check(self._store.catalog.channel(name))
-                self._activate(channel, compiled)
-            except NotFound:  # dropped meanwhile
-                return
-            except TocsinError as error:  # the others go on
-                if self._troubles.put(name, f"it cannot run: {error}"):
-                    log.error("a channel cannot run", channel=name, reason=str(error))
-                return
-            self._troubles.clear(name)
-            if self._real_time is not None and channel.mode == "real-time":
-                try:
-                    self._real_time.watch(channel, compiled)
-                except Exception as error:  # whoever looks after the queries tries again
-                    if is_bug(error):
-                        log.exception("a real-time query could not be started", channel=name)
-                    self._query_troubles.put(name, reason(error))
+                self._real_time.watch(channel, compiled)
+            except Exception as error:  # whoever looks after the queries tries again
+                if is_bug(error):
+                    log.exception("a real-time query could not be started", channel=name)
+                self._query_troubles.put(name, reason(error))
 
     def _activate(self, channel: Channel, compiled: CompiledChannel) -> None:
         real_time = self._real_time if channel.mode == "real-time" else None
@@ -427,7 +440,8 @@ class Engine:
                     tried_at = time.monotonic()
                     for channel in channels:
                         if self._is_refused(channel.name):
-                            self._take_up(channel)
+                            with self._catalog_lock:
+                                self._take_up(channel)
 
     def _is_refused(self, name: str) -> bool:
         """Not one that is just being made."""

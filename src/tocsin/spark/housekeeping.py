@@ -33,7 +33,7 @@ class StoredDatasets(Protocol):
 
     def retire_below(self, dataset: Dataset, bound: int) -> int: ...
 
-    def sweep(self) -> int: ...
+    def sweep(self, *, pinned_us: int | None = None) -> int: ...
 
 
 class PinnedCuts(Protocol):
@@ -42,6 +42,9 @@ class PinnedCuts(Protocol):
 
     def horizon(self, name: str) -> int | None:
         """The lowest end at which somebody looks at the dataset; None: nobody does."""
+
+    def oldest_us(self) -> int | None:
+        """When the oldest cut was taken at which somebody looks; None: nobody does."""
 
 
 class Housekeeping:
@@ -95,7 +98,7 @@ class Housekeeping:
         self._store.put_clock_mark(self._clock.mark())
         now = self._clock.trusted()
         self._store.results.expire(now - self._settings.result_retention_s, now)
-        self._tables.sweep()
+        self._tables.sweep(pinned_us=self._snapshots.oldest_us())
 
     def tidy(self) -> None:
         """One round over all datasets."""

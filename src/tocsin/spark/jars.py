@@ -119,6 +119,47 @@ SPARK = JarSet(
     ),
 )
 
+DELTA = JarSet(
+    "delta",
+    (
+        "io.delta:delta-spark_4.2_2.13:4.4.0",
+        "io.delta:delta-storage:4.4.0",
+        "io.delta:delta-kernel-api:4.4.0",
+        "io.delta:delta-kernel-defaults:4.4.0",
+        "io.delta:delta-kernel-unitycatalog:4.4.0",
+        # Delta's classes name those of its catalog, whether there is one or not.
+        "io.unitycatalog:unitycatalog-client:0.6.0",
+        "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+    ),
+)
+"""Delta Lake for Spark. What else it names, Spark has."""
+
+S3A = JarSet(
+    "s3a",
+    (
+        # Of the version of Spark's own Hadoop; of Amazon's SDK the one that it asks for. Its parts
+        # are a thirtieth of the bundle that has all.
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+        *(
+            f"software.amazon.awssdk:{part}:2.35.4"
+            for part in (
+                *("annotations", "apache-client", "arns", "auth", "aws-core"),
+                *("aws-query-protocol", "aws-xml-protocol", "checksums", "checksums-spi"),
+                *("crt-core", "endpoints-spi", "http-auth", "http-auth-aws"),
+                *("http-auth-aws-eventstream", "http-auth-spi", "http-client-spi"),
+                *("identity-spi", "json-utils", "metrics-spi", "netty-nio-client", "profiles"),
+                *("protocol-core", "regions", "retries", "retries-spi", "s3"),
+                *("s3-transfer-manager", "sdk-core", "sts", "third-party-jackson-core"),
+                *("utils", "utils-lite"),
+            )
+        ),
+        "software.amazon.eventstream:eventstream:1.0.1",
+        "org.reactivestreams:reactive-streams:1.0.4",
+    ),
+)
+"""What Spark reaches S3 with."""
+
 
 def find_bare_local_fs() -> Path | None:
     """The file system's jar, if it was fetched."""
@@ -134,6 +175,13 @@ def require_connector_jars() -> list[Path]:
     """The same, fetched if they are not there."""
     SPARK.fetch()
     return connector_jars()
+
+
+def table_jar_sets(tables: str) -> list[JarSet]:
+    """What Spark needs for the setting `tables`."""
+    if not tables:
+        return []
+    return [DELTA, S3A] if tables.startswith(("s3:", "s3a:")) else [DELTA]
 
 
 def _file_name(coordinate: str) -> str:

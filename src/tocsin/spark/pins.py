@@ -75,6 +75,12 @@ class Pins(ABC, Generic[P]):
             self._shared()
             return min((pinned.cut.ends.get(name, 0) for pinned in self._pinned), default=None)
 
+    def oldest_us(self) -> int | None:
+        """When the oldest cut was taken at which somebody looks; None: nobody does."""
+        with self._lock:
+            self._shared()
+            return min((pinned.cut.at_us for pinned in self._pinned), default=None)
+
     def _shared(self) -> P | None:
         """The newest, if it is not too old to be shared; by a clock that nobody sets back."""
         newest = self._newest

@@ -8,17 +8,25 @@ from __future__ import annotations
 import os
 import re
 import sys
+from pathlib import Path
 
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tocsin.settings import Settings
 from tocsin.spark.class_archive import archive_options
-from tocsin.spark.jars import BARE_LOCAL_FS_CLASS, find_bare_local_fs, require_connector_jars
+from tocsin.spark.jars import (
+    BARE_LOCAL_FS_CLASS,
+    find_bare_local_fs,
+    require_connector_jars,
+    table_jar_sets,
+)
 from tocsin.spark.java import find_java, require_java
 from tocsin.spark.java_environment import java_sees_what_is_allowed
 from tocsin.spark.jdbc import jdbc_of
+from tocsin.spark.tables.session import delta_conf
 from tocsin.storage.log.kafka import is_kafka
+from tocsin.storage.tables.address import TableAddress
 
 __all__ = ["build_session", "find_java", "local_cores", "session_conf"]
 
@@ -115,10 +123,17 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": str((settings.data / "spark" / "warehouse").resolve()),
         "spark.local.dir": str((settings.data / "spark" / "local").resolve()),
     }
+    jars: list[Path] = []
     conf |= _FIXED | _CLOSED | _conf_of_place(settings)
     if is_kafka(settings.log):
         conf["spark.sql.streaming.realTimeMode.minBatchDuration"] = "100ms"  # as our setting says
-        conf["spark.jars"] = ",".join(map(str, require_connector_jars()))
+        jars += require_connector_jars()
+    if settings.tables:
+        conf |= delta_conf(TableAddress.parse(settings.tables))
+        for jar_set in table_jar_sets(settings.tables):
+            jars += jar_set.fetch()
+    if jars:
+        conf["spark.jars"] = ",".join(map(str, jars))
     return conf
 
 

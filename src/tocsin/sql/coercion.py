@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tocsin.model import ATTACHMENT, Attachment, is_attachment_id
+from tocsin.protocol import numbers
 from tocsin.protocol.nesting import too_deep
 from tocsin.sql.names import by_lower, fields_by_declared
 from tocsin.sql.types import SqlType, parse_type
@@ -29,7 +30,7 @@ _NAME_CHARACTERS = 255
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = str(value) if isinstance(value, Decimal) else repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
@@ -50,9 +51,13 @@ def _integer(kind: str, bits: int) -> Coercer:
         if type(value) is not int:
             if value is None:
                 return None
-            if type(value) is not float or not value.is_integer():
+            if type(value) is Decimal:
+                is_whole = value == value.to_integral_value()
+            else:
+                is_whole = type(value) is float and value.is_integer()
+            if not is_whole:
                 raise _refusal(kind, value)
-            value = int(value)
+            value = int(value) if low <= value <= high else value
         if not low <= value <= high:
             raise _refusal(kind, value, f"outside {low}…{high}")
         return value
@@ -65,7 +70,7 @@ def _floating(kind: str, limit: float) -> Coercer:
         if type(value) is not float:
             if value is None:
                 return None
-            if type(value) is not int:
+            if type(value) is not int and type(value) is not Decimal:
                 raise _refusal(kind, value)
             try:
                 value = float(value)
@@ -113,8 +118,8 @@ def _timestamp(value: Any) -> Any:
     try:
         if type(value) is str:
             moment = datetime.fromisoformat(value)
-        elif type(value) is int or type(value) is float:
-            moment = datetime.fromtimestamp(value, UTC)
+        elif isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+            moment = datetime.fromtimestamp(float(value), UTC)
         else:
             raise _refusal("TIMESTAMP", value)
         if moment.tzinfo is None:
@@ -290,7 +295,7 @@ def _read_boolean(text: str) -> bool | str:
 def _read_json(text: str) -> Any:
     if too_deep(text.encode(errors="replace")):
         raise ValueError("it nests too deep")
-    return msgspec.json.decode(text)
+    return numbers.decode(text)
 
 
 def _read_number(text: str) -> int | float:

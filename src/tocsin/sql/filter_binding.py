@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, NoReturn
 
 from tocsin.errors import Forbidden, InvalidInput, StatementError
@@ -177,7 +178,7 @@ def _near(
             )
     numbers = []
     for value in condition.values[2:]:
-        if isinstance(value.value, bool) or not isinstance(value.value, int | float):
+        if isinstance(value.value, bool) or not isinstance(value.value, int | float | Decimal):
             _fail(value, f"expected a number, got {value.value!r}", field="near")
         numbers.append(float(value.value) + 0.0)  # -0.0 is 0.0
     for value, (what, most) in zip(condition.values[2:], _SPHERE.items(), strict=False):

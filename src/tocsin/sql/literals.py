@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 from tocsin.durations import UNIT_NAMES, parse_duration_s, unit_s
 from tocsin.errors import InvalidInput
 from tocsin.model import ANY
+from tocsin.protocol.numbers import exact
 from tocsin.sql.coercion import coerce
 from tocsin.sql.tokens import Reader
 
@@ -95,16 +96,16 @@ def read_literal(reader: Reader) -> Any:
     token = reader.token
     if token is not None and token.token_type is TokenType.STRING:
         return reader.advance().text
-    sign = -1 if reader.accept("-") else 1
+    sign = "-" if reader.accept("-") else ""
     token = reader.token
     if token is not None and token.token_type is TokenType.NUMBER:
         start = reader.offset
         text = reader.advance().text
         try:
-            return sign * (int(text) if text.isdigit() else float(text))
+            return int(sign + text) if text.isdigit() else exact(sign + text)
         except ValueError:
             reader.fail_at(start, f"cannot read the number {text!r}")
-    if sign == 1:
+    if not sign:
         for word, value in (("TRUE", True), ("FALSE", False), ("NULL", None)):
             if reader.accept(word):
                 return value

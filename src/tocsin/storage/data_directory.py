@@ -1,5 +1,9 @@
 """A data directory in use: by one cluster at a time, and always with the store it was filled from.
 
+The system's lock ends with a process, and not before. Where a lease says who acts (a store on a
+server, a log on Kafka), clusters of one store share it: a leader that is frozen must not keep its
+directory from the one that takes its place. It still keeps out everybody else.
+
 Whatever the store's tables name has to be there; a directory (or one of a log) that bears no mark
 yet is taken over only if nothing in it speaks against that.
 """
@@ -34,7 +38,8 @@ class DataDirectory:
         """`log` is the address of the publication log: a directory, or a server's."""
         self._data = data
         self._store = store
-        self._handle = _lock(data, store.mark, patience_s)
+        shared = store.lease.number > 0 and "://" in log
+        self._handle = _lock(data, store.mark, patience_s, shared=shared)
         try:
             self._bind(None if "://" in log else Path(log))
         except BaseException:
@@ -67,6 +72,7 @@ class DataDirectory:
                 write_mark(log, self._store.mark.now())
         if not marked:
             write_mark(self._data, self._store.mark.now())
+            _is_ours(self._data, "the data directory", self._store.mark, "data")  # nobody else's
 
     def _refuse_strangers(self, known: set[str]) -> None:
         """A dataset's folder none of whose files the store knows was filled by another store. A
@@ -126,13 +132,13 @@ def _shown(names: list[str]) -> str:
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more files"
 
 
-def _lock(data: Path, ours: Mark, patience_s: float) -> int:
+def _lock(data: Path, ours: Mark, patience_s: float, *, shared: bool) -> int:
     durable.make_directory(data)
     handle = os.open(data / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             break
         except OSError:
             if time.monotonic() < deadline:

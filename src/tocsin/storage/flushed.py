@@ -4,17 +4,17 @@ plain ones of the fault simulation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tocsin.errors import NotFound
 from tocsin.storage.log import Reader
-from tocsin.storage.store.data_file import DataFile
 
 
-def stored_end(log: Reader, dataset: str, files: Sequence[DataFile]) -> int:
-    """Records below are in these files. Before the first flush: where the log begins."""
-    if files:
-        return max(file.end_position for file in files)
+def stored_end(log: Reader, dataset: str, end: int | None) -> int:
+    """Records below are in files, which were stored up to `end`. Before the first flush: where the
+    log begins."""
+    if end is not None:
+        return end
     try:
         return log.first_position(dataset)
     except NotFound:

@@ -35,6 +35,7 @@ class Supervised(ABC):
         self.name = name
         self.log = Log(log_file)
         self.restarts = 0
+        self.exit_codes: list[int] = []
         self.was_ready = False
         self.refusal = ""
         """Why it does not want to run at all."""
@@ -82,6 +83,7 @@ class Supervised(ABC):
         while True:
             started_at = time.monotonic()
             code = await self._ended()
+            self.exit_codes.append(code)
             if code == MISCONFIGURED and not self.was_ready:
                 self.refusal = self._last_error()
                 return

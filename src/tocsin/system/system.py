@@ -18,6 +18,7 @@ import httpx
 import msgspec
 
 from tocsin import cache_directory
+from tocsin.client.addresses import serves
 from tocsin.client.transport import HttpClient, distrust
 from tocsin.errors import SettingError
 from tocsin.service.exposure import inner_place
@@ -40,6 +41,7 @@ PORTS = {
 """Where each kind of service listens, by its settings; the first answers HTTP."""
 LOOK_S = 0.1
 ANSWER_LIMIT_S = 2.0
+LEADER_LIMIT_S = 0.5
 
 
 def _nobody(name: str, news: str) -> None:
@@ -57,7 +59,8 @@ SAME_FOR_ALL = ServiceEnvironment()
 
 
 class System:
-    """One cluster, one coordinator and some brokers. Use as an async context manager."""
+    """A cluster with its standbys, coordinators and some brokers. Use as an async context
+    manager."""
 
     def __init__(
         self,
@@ -72,23 +75,29 @@ class System:
         # Certificates are for names; people give a system the one by which it is called.
         host = (settings.certificate and settings.public_host) or settings.host
         http = scheme(settings)
-        cluster_port, coordinator_port = ports.next("cluster"), ports.next("coordinator")
-        self.cluster_url = f"{http}://{host}:{cluster_port}"
-        self.coordinator_url = f"{http}://{host}:{coordinator_port}"
+        clusters = ports.named("cluster", 1 + settings.standbys)
+        coordinators = ports.named("coordinator", settings.coordinators)
+        self.cluster_urls = {name: f"{http}://{host}:{port}" for name, port in clusters.items()}
+        self.coordinator_urls = {
+            name: f"{http}://{host}:{port}" for name, port in coordinators.items()
+        }
         self.settings = ensure_secret(settings)
         shared = msgspec.structs.replace(
             self.settings,
-            cluster_port=cluster_port,
-            coordinator_port=coordinator_port,
             cluster_url=self.cluster_url,
             coordinator_url=self.coordinator_url,
+            standby=settings.standby or settings.standbys > 0,
         )
         self._environment = environment
         self.broker_urls: dict[str, str] = {}
         self.inner_urls: dict[str, str] = {}  # where each tells its metrics and its status
         self._services: dict[str, _Service] = {}
-        for kind, url in (("cluster", self.cluster_url), ("coordinator", self.coordinator_url)):
-            self._add(kind, kind, shared, url)
+        for name, port in clusters.items():
+            own = msgspec.structs.replace(shared, cluster_port=port)
+            self._add(name, "cluster", own, self.cluster_urls[name])
+        for name, port in coordinators.items():
+            own = msgspec.structs.replace(shared, coordinator_port=port)
+            self._add(name, "coordinator", own, self.coordinator_urls[name])
         for number in range(1, brokers + 1):
             name = f"broker_{number}"
             own = msgspec.structs.replace(
@@ -116,6 +125,23 @@ class System:
         variables = self._environment.variables(name)
         self._services[name] = _Service(name, kind, own, url, status_url, variables)
 
+    @property
+    def cluster_url(self) -> str:
+        """Of all clusters, of which one leads."""
+        return ",".join(self.cluster_urls.values())
+
+    @property
+    def coordinator_url(self) -> str:
+        """Of all coordinators."""
+        return ",".join(self.coordinator_urls.values())
+
+    async def leader(self) -> str | None:
+        """The cluster that leads, by name; None: no one does now, or says so."""
+        async with HttpClient(timeout=LEADER_LIMIT_S, authority=self.settings.authority) as http:
+            names = list(self.cluster_urls)
+            leading = await asyncio.gather(*(serves(http, self.cluster_urls[n]) for n in names))
+        return next((name for name, leads in zip(names, leading, strict=True) if leads), None)
+
     def token(self, subject: str, *scopes: str, expires_s: float = 30 * 24 * 3600.0) -> str:
         return mint(self.settings.secret, subject, scopes, expires_s=expires_s, now=time.time())
 
@@ -125,6 +151,10 @@ class System:
 
     def restarts(self, name: str) -> int:
         return self._services[name].restarts
+
+    def exit_codes(self, name: str) -> list[int]:
+        """With which a service ended, each time that it did."""
+        return self._services[name].exit_codes
 
     def pid(self, name: str) -> int:
         """Of a service's process as it runs now."""
@@ -220,7 +250,7 @@ class _Service(Supervised):
                         message = f"the {self.kind} at {self.url}: {reason}"
                         raise SettingError(message, field="authority") from None
                 else:
-                    if state.ready:
+                    if state.ready or (state.role == "standby" and not state.waits_for):
                         self.was_ready = True
                         return
                     if state.waits_for:
@@ -273,6 +303,7 @@ class _State(msgspec.Struct):
     """What a service says of itself."""
 
     ready: bool = True
+    role: str | None = None
     waits_for: str | None = None
 
 
@@ -283,6 +314,11 @@ class _Ports:
         self._settings = settings
         self._fixed = fixed
         self._given: set[int] = set()
+
+    def named(self, kind: str, count: int) -> dict[str, int]:
+        """For so many services of a kind: the first has its name."""
+        names = [kind, *(f"{kind}_{number}" for number in range(2, count + 1))]
+        return {name: self.next(kind) for name in names}
 
     def next(self, kind: str) -> int:
         port = int(getattr(self._settings, f"{kind}_port")) if self._fixed else 0

@@ -22,11 +22,12 @@ from msgspec import Raw, Struct
 from tocsin.broker.machine import events
 from tocsin.broker.machine.effects import Fetch
 from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLine
+from tocsin.broker.server.cluster_http import ClusterHttp
 from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.page_bytes import Coming
 from tocsin.broker.server.subscribing import Subscribing
+from tocsin.client.addresses import leads_nowhere
 from tocsin.client.http import NOT_SENT, error_of
-from tocsin.client.transport import HttpClient, distrust
 from tocsin.errors import (
     InvalidInput,
     NotFound,
@@ -37,6 +38,7 @@ from tocsin.errors import (
 )
 from tocsin.model import Result
 from tocsin.overlay.filters import Filter
+from tocsin.protocol import numbers
 from tocsin.protocol.client import Interest, Marker, ResultInfo, SubscriptionInfo
 from tocsin.protocol.cluster import (
     SUBSCRIBER_TOKEN,
@@ -85,7 +87,8 @@ MOST_PATH_CHARACTERS = 60_000  # longer addresses are refused on the way
 RANGES_PER_CALL = 256
 RECORDS_PER_CALL = 1000
 SUBSCRIPTIONS_PER_CALL = 1000
-SILENT_S = 5.0  # the stream of records says something every second
+SILENT_S = 5.0  # the stream of records says something every second; where another cluster …
+TAKEN_OVER_S = 3.0  # … may take this one's place, it is missed sooner
 
 T = TypeVar("T")
 
@@ -171,7 +174,7 @@ class ClusterLink:
         timeout_s: float = 10.0,
         authority: str = "",
     ) -> None:
-        self.url = url.rstrip("/")
+        """`url`: of the cluster, or several, of which one leads."""
         self.notice_secret: str | None = None  # signs notices for us alone; None: the shared one
         self.registered_at = 0.0
         self.refused: str | None = None  # why the cluster does not take our token
@@ -180,19 +183,28 @@ class ClusterLink:
         self._name = name
         self._timeout_s = timeout_s
         self._mine = f"/v1/brokers/{quote(name, safe='')}"
-        self.distrusted: str | None = None  # why the cluster is not trusted
-        self._http = HttpClient(speaker=f"broker {name}", authority=authority, timeout=timeout_s)
+        self._http = ClusterHttp(url, f"broker {name}", authority, timeout_s)
         self._wanted: list[_Wanted] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._flushing = False
         self._subscribing = Subscribing(self._subscribe, self._subscribe_all)
+
+    @property
+    def url(self) -> str:
+        """Where the cluster is called now."""
+        return self._http.addresses.current
+
+    @property
+    def distrusted(self) -> str | None:
+        """Why the cluster is not trusted."""
+        return self._http.distrusted
 
     async def close(self) -> None:
         await self._subscribing.close()
         for call in list(self._calls):
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
-        await self._http.aclose()
+        await self._http.client.aclose()
 
     async def register(self, broker_url: str) -> Registered:
         registered = await self._call("PUT", self._mine, Registered, Registration(broker_url))
@@ -264,12 +276,15 @@ class ClusterLink:
         body: bytes | AsyncIterator[bytes],
         headers: dict[str, str],
     ) -> Relayed:
-        try:
-            answer = await self._http.request(
-                method, self.url + path, content=body, headers=headers, timeout=PUBLISH_S
-            )
-        except httpx.HTTPError as error:
-            raise self._silent(error, "send it again") from error
+        """What the cluster says. While none leads, that is a standby's answer: nothing was done."""
+        streamed = not isinstance(body, bytes)
+        answer = await self._http.ask(
+            lambda at: self._http.client.request(
+                method, at + path, content=body, headers=headers, timeout=PUBLISH_S
+            ),
+            repeatable="idempotency-key" in headers,
+            streamed=streamed,
+        )
         kind, later = answer.headers.get("content-type", ""), answer.headers.get("retry-after")
         return Relayed(answer.status_code, answer.content, kind, later)
 
@@ -299,46 +314,45 @@ class ClusterLink:
     async def routed(self) -> AsyncIterator[RoutedLine[dict[str, Any]]]:
         """Records of routed datasets as they are published, for the broker where they enter."""
         headers = {"authorization": f"Bearer {self._bearer()}"}
-        timeout = httpx.Timeout(self._timeout_s, read=SILENT_S)
+        address = await self._http.addresses.serving(self._http.client)
+        if address is None:
+            raise Unavailable("no cluster leads now", hint="a standby takes its place in seconds")
+        silent_s = TAKEN_OVER_S if self._http.addresses.several else SILENT_S
+        timeout = httpx.Timeout(self._timeout_s, read=silent_s)
         try:
-            async with self._http.stream(
-                "GET", f"{self.url}/v1/routed", headers=headers, timeout=timeout
+            async with self._http.client.stream(
+                "GET", f"{address}/v1/routed", headers=headers, timeout=timeout
             ) as response:
                 if not response.is_success:
                     await response.aread()
+                    self._http.addresses.leave(address)
                     raise error_of(response)
                 async for line in response.aiter_lines():
                     if line:  # an empty one says that the cluster is there
                         yield decode_line(line)
         except httpx.HTTPError as error:
-            raise self._broken(error) from error
+            raise self._http.left(address, error) from error
         except msgspec.DecodeError as error:
             raise Unavailable(f"the stream of records was not understood: {error}") from None
-
-    def _broken(self, error: httpx.HTTPError) -> Unavailable:
-        self.distrusted = distrust(error)
-        return Unavailable(f"the stream of records broke: {self.distrusted or repr(error)}")
-
-    def _silent(self, error: Exception, hint: str | None = None) -> Unavailable:
-        self.distrusted = distrust(error)
-        reason = self.distrusted or str(error) or type(error).__name__
-        return Unavailable(f"no answer from the cluster at {self.url}: {reason}", hint=hint)
 
     @asynccontextmanager
     async def attachment(self, id: str) -> AsyncIterator[Coming]:
         """An attachment's bytes as they come."""
         headers = {"authorization": f"Bearer {self._bearer()}", "accept-encoding": "identity"}
+        address = self.url
         try:
-            async with self._http.stream(
-                "GET", f"{self.url}/v1/attachments/{id}", headers=headers
+            async with self._http.client.stream(
+                "GET", f"{address}/v1/attachments/{id}", headers=headers
             ) as response:
                 if not response.is_success:
                     await response.aread()
+                    if leads_nowhere(response):
+                        self._http.addresses.leave(address)
                     raise error_of(response)
                 size_bytes = int(response.headers["content-length"])
                 yield Coming(size_bytes, response.aiter_raw())
         except httpx.HTTPError as error:
-            raise self._silent(error) from error
+            raise self._http.left(address, error) from error
 
     async def may_read(self, id: str, led_by: LedByQuery, token: str) -> bool:
         """Raises unless the subscriber may read an attachment; whether it is private."""
@@ -347,10 +361,8 @@ class ClusterLink:
 
     async def attachment_size(self, id: str) -> int:
         headers = {"authorization": f"Bearer {self._bearer()}", "accept-encoding": "identity"}
-        try:
-            answer = await self._http.head(f"{self.url}/v1/attachments/{id}", headers=headers)
-        except httpx.HTTPError as error:
-            raise self._silent(error) from error
+        path = f"/v1/attachments/{id}"
+        answer = await self._http.ask(lambda at: self._http.client.head(at + path, headers=headers))
         if answer.status_code == 404:  # the answer to a HEAD has no body to say so
             raise NotFound(f"there is no attachment {id}", field="id")
         if not answer.is_success:
@@ -433,14 +445,13 @@ class ClusterLink:
         headers = {"authorization": f"Bearer {self._bearer()}", "content-type": "application/json"}
         if on_behalf:
             headers[SUBSCRIBER_TOKEN] = on_behalf
-        content = None if body is None else msgspec.json.encode(body)
-        try:
-            response = await self._http.request(
-                method, self.url + path, content=content, headers=headers
+        content = None if body is None else numbers.encode(body)
+        response = await self._http.ask(
+            lambda at: self._http.client.request(
+                method, at + path, content=content, headers=headers
             )
-        except httpx.HTTPError as error:
-            raise self._silent(error) from error
-        self.distrusted = None
+        )
+        self._http.distrusted = None
         if not response.is_success:
             failure = error_of(response)
             self.refused = failure.message if isinstance(failure, Unauthenticated) else None

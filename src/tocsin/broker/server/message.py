@@ -46,6 +46,31 @@ class Message:
         return self._event
 
 
-def batch_frame(messages: Iterable[Message]) -> bytes:
-    """One text frame with all of them. Each was encoded once, for whoever gets it."""
+class SharedWrites:
+    """The bytes of several messages. Most connections that get several at one moment get the same
+    ones, so these are put together once."""
+
+    def __init__(self) -> None:
+        self._newest: dict[bool, tuple[list[Message], bytes]] = {}
+
+    def of(self, messages: list[Message], *, batch: bool) -> bytes:
+        """`batch`: as one frame, not one for each."""
+        if len(messages) == 1:
+            return messages[0].frame
+        known = self._newest.get(batch)
+        if known is not None and known[0] == messages:
+            return known[1]
+        joined = _batch_frame(messages) if batch else _frames(messages)
+        self._newest[batch] = messages, joined
+        return joined
+
+    def forget(self) -> None:
+        self._newest.clear()
+
+
+def _batch_frame(messages: Iterable[Message]) -> bytes:
     return text_frame(encode_batch(message.json for message in messages))
+
+
+def _frames(messages: Iterable[Message]) -> bytes:
+    return b"".join([message.frame for message in messages])

@@ -8,14 +8,12 @@ import socket
 import time
 from pathlib import Path
 from typing import Self
-from urllib.parse import quote
 
-import httpx
-import msgspec
 import structlog
 
 from tocsin.broker.server.cluster_link import ClusterLink
 from tocsin.broker.server.driver import TICK_S, Driver
+from tocsin.broker.server.heartbeats import Heartbeats
 from tocsin.broker.server.link import FRAME_BYTES, Limits
 from tocsin.broker.server.links import Links
 from tocsin.broker.server.metrics import BROKERS
@@ -23,13 +21,13 @@ from tocsin.broker.server.rest import Rest
 from tocsin.broker.server.socket_clients import SocketClients
 from tocsin.broker.server.sockets import Sockets
 from tocsin.broker.server.upgrades import Entrance
-from tocsin.client.http import error_of
-from tocsin.client.transport import HttpClient, distrust, tls
+from tocsin.client.transport import tls
 from tocsin.errors import TocsinError
 from tocsin.protocol.broker import BrokerInfo
 from tocsin.protocol.client import GOING_AWAY, PATH
-from tocsin.protocol.coordinator import Heartbeat, HeartbeatAnswer
+from tocsin.protocol.coordinator import Heartbeat, OverlayAssignment
 from tocsin.protocol.link import PATH as LINK_PATH
+from tocsin.service.addresses import announced_host
 from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.disks import full_disks
 from tocsin.service.exposure import exposure_of
@@ -58,8 +56,14 @@ class Broker:
         self._stall_s = stall_s
         self._loops: list[asyncio.Task[None]] = []
         self._certificate: Certificate | None = None
-        self._distrusted: str | None = None  # why the coordinator is not
-        self._place: int | None = None  # among all brokers, as the coordinator counts
+        self._heartbeats = Heartbeats(
+            settings.coordinator_url,
+            settings.broker_name,
+            self._credential,
+            settings.heartbeat_s,
+            settings.authority,
+            self._overlay_assigned,
+        )
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -90,7 +94,7 @@ class Broker:
             raise
         BROKERS.drivers.append(self.driver)
         BROKERS.links.append(self.links)
-        self._loops.append(asyncio.create_task(self._heartbeat()))
+        self._loops.append(asyncio.create_task(self._heartbeats.run(self._beat)))
         self._loops.append(asyncio.create_task(self._follow_revocations()))
         log.info("broker ready", broker=self.name, url=self.url, ws_url=self.ws_url)
 
@@ -103,7 +107,7 @@ class Broker:
         for listener in (rest_listener, ws_listener):
             # What the kernel holds for a client counts as well; connections inherit the limit.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.connection_bytes)
-        host = _announced(settings)
+        host = announced_host(settings)
         url = f"{scheme(settings)}://{host}:{port_of(rest_listener)}"
         ws_url = f"{scheme(settings, 'ws')}://{host}:{port_of(ws_listener)}"
         self.url = (settings.public_url or url).rstrip("/")
@@ -143,12 +147,10 @@ class Broker:
 
     def _trouble(self) -> str | None:
         """What nobody but an operator mends: whom we do not trust, and a full disk."""
-        for peer, url, reason in (
-            ("cluster", self.settings.cluster_url, self.driver.link.distrusted),
-            ("coordinator", self.settings.coordinator_url, self._distrusted),
-        ):
-            if reason is not None:
-                return f"no answer from the {peer} at {url}: {reason}"
+        if reason := self.driver.link.distrusted:
+            return f"no answer from the cluster at {self.driver.link.url}: {reason}"
+        if trouble := self._heartbeats.trouble:
+            return trouble
         pages = self.settings.page_cache
         return "; ".join(full_disks([Path(pages)] if pages else [])) or None
 
@@ -156,7 +158,7 @@ class Broker:
         """Leave gracefully: no new clients, markers stored, the connected ones sent elsewhere."""
         log.info("broker stopping", broker=self.name)
         await self._end_loops()
-        await self._leave()
+        await self._heartbeats.leave()
         await self.links.stop()
         await self.driver.flush_markers()
         self._end_streams()
@@ -226,70 +228,12 @@ class Broker:
         with contextlib.suppress(TocsinError):
             self.verifier.revocations.heard(await self.driver.link.revoked())
 
-    async def _heartbeat(self) -> None:
-        reached = True
-        async with HttpClient(
-            speaker=f"broker {self.name}",
-            authority=self.settings.authority,
-            timeout=max(1.0, self.settings.heartbeat_s),
-        ) as http:
-            while True:
-                body = Heartbeat(
-                    self.url,
-                    self.ws_url,
-                    len(self.driver.connections),
-                    self.driver.subscriptions,
-                    self._place,
-                )
-                try:
-                    answer = await self._coordinate(http, "PUT", body)
-                    if not answer.is_success:
-                        raise error_of(answer)
-                    if not reached:
-                        log.info("the coordinator is back")
-                    reached, self._distrusted = True, None
-                    coordinated = msgspec.json.decode(answer.content, type=HeartbeatAnswer)
-                except (httpx.HTTPError, TocsinError, msgspec.DecodeError) as error:
-                    self._distrusted = distrust(error)
-                    tls(self.settings.authority)  # it may have been replaced
-                    if reached:
-                        url, reason = self.settings.coordinator_url, self._distrusted or str(error)
-                        log.warning(f"no coordinator at {url}; trying on", reason=reason)
-                    reached = False
-                else:
-                    self._coordinated(coordinated)
-                await asyncio.sleep(self.settings.heartbeat_s)
+    def _beat(self, place: int | None) -> Heartbeat:
+        connections, subscriptions = len(self.driver.connections), self.driver.subscriptions
+        return Heartbeat(self.url, self.ws_url, connections, subscriptions, place)
 
-    def _coordinated(self, coordinated: HeartbeatAnswer) -> None:
-        self._place = coordinated.place
-        if coordinated.overlay is not None:
-            try:
-                self._overlay_assigned(coordinated.overlay.entry, coordinated.overlay.neighbours)
-            except Exception:  # a fault of ours: heartbeats go on
-                log.exception("the overlay could not be changed")
-
-    def _overlay_assigned(self, entry: str | None, neighbours: dict[str, str]) -> None:
-        """With every heartbeat that is answered; a coordinator that is away changes nothing."""
-        self.driver.assigned(self.links, entry, neighbours)
-
-    async def _leave(self) -> None:
-        async with HttpClient(authority=self.settings.authority, timeout=1.0) as http:
-            with contextlib.suppress(httpx.HTTPError, TocsinError):
-                await self._coordinate(http, "DELETE")
-
-    async def _coordinate(
-        self, http: httpx.AsyncClient, method: str, body: Heartbeat | None = None
-    ) -> httpx.Response:
-        path = f"/v1/brokers/{quote(self.name, safe='')}"
-        return await http.request(
-            method,
-            self.settings.coordinator_url.rstrip("/") + path,
-            content=None if body is None else msgspec.json.encode(body),
-            headers={
-                "authorization": f"Bearer {self._credential.token()}",
-                "content-type": "application/json",
-            },
-        )
+    def _overlay_assigned(self, overlay: OverlayAssignment) -> None:
+        self.driver.assigned(self.links, overlay.entry, overlay.neighbours)
 
 
 async def run(settings: Settings) -> None:
@@ -310,10 +254,3 @@ async def run(settings: Settings) -> None:
         raise
     await stopped
     await broker.stop()
-
-
-def _announced(settings: Settings) -> str:
-    host = settings.public_host or settings.host
-    if host in ("0.0.0.0", "::"):
-        return socket.gethostname()
-    return f"[{host}]" if ":" in host else host

@@ -24,7 +24,7 @@ from picows import (
 )
 
 from tocsin.broker.server.fragments import Fragments
-from tocsin.broker.server.message import Message, batch_frame
+from tocsin.broker.server.message import Message, SharedWrites
 from tocsin.broker.server.requests import Malformed, parse
 from tocsin.broker.server.upgrades import QUIET, Asked, Entrance, RefusedSocket, let_in, upgrade
 from tocsin.errors import InvalidInput, QuotaExceeded, TocsinError, TooLarge, UpgradeRequired
@@ -90,9 +90,10 @@ class Socket(WSListener):
     def send(self, message: Message) -> None:
         """Queue an answer; it leaves with everything else of this turn of the loop."""
         if not self._closing:
+            if not self._out:
+                self._hub.flush_soon(self)
             self._out.append(message)
             self._out_bytes += len(message.json)
-            self._hub.flush_soon(self)
 
     def welcome(self, message: Message) -> None:
         self.send(message)
@@ -161,7 +162,7 @@ class Socket(WSListener):
             self._signals.clear()
         if out:
             self._out, self._out_bytes = [], 0
-            transport.underlying_transport.write(_bytes_of(out, batch=self.batch))
+            transport.underlying_transport.write(self._hub.writes.of(out, batch=self.batch))
 
     # What picows calls
 
@@ -321,6 +322,7 @@ class Sockets:
         self._stall_s = stall_s
         self._stalled = stalled
         self._dirty: dict[Socket, None] = {}
+        self.writes = SharedWrites()
         self._server: asyncio.Server | None = None
 
     async def start(self, listener: Listener, tls: ssl.SSLContext | None = None) -> None:
@@ -393,6 +395,7 @@ class Sockets:
         dirty, self._dirty = self._dirty, {}
         for connection in dirty:
             connection.flush()
+        self.writes.forget()
 
     def _accept(self, asked: Asked) -> WSListener:
         asked.identity.require("subscribe")
@@ -411,14 +414,6 @@ def _switch(asked: Asked, name: str) -> bool:
     if given not in ("0", "1"):
         raise InvalidInput(f"{name} is 0 or 1", field=name)
     return given == "1"
-
-
-def _bytes_of(messages: list[Message], *, batch: bool) -> bytes:
-    if len(messages) == 1:
-        return messages[0].frame
-    if batch:
-        return batch_frame(messages)
-    return b"".join(message.frame for message in messages)
 
 
 def failure(ref: frames.Ref | None, error: TocsinError) -> Message:

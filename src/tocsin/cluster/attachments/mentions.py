@@ -10,7 +10,6 @@ All of it waits for disks; whatever cannot be read is raised, and nothing is col
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,17 +19,17 @@ from tocsin.errors import NotFound
 from tocsin.model import Dataset, attachments_of
 from tocsin.storage.log import PublicationLog, open_reader
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables import Folder, TableFiles
 
-_EVER = 1e15
 _ROWS = 65_536
 _RESULTS_AT_ONCE = 1000
 
 
 class Mentions:
-    def __init__(self, store: Store, log: PublicationLog, directory: Path) -> None:
+    def __init__(self, store: Store, log: PublicationLog, tables: TableFiles) -> None:
         self._store = store
         self._log = log
-        self._directory = directory
+        self._tables = tables
 
     def look(self) -> set[str]:
         """Every attachment that something mentions."""
@@ -59,13 +58,9 @@ class Mentions:
 
     def _stored(self, datasets: list[Dataset]) -> Iterator[set[str]]:
         for dataset in datasets:
-            # Those in use first: one that leaves meanwhile is among the retired then.
-            paths = [file.path for file in self._store.files.files(dataset.name)]
-            paths += [
-                path for name, path in self._store.files.retired(_EVER) if name == dataset.name
-            ]
-            for path in paths:
-                yield from _in_file(self._directory / path, attachments_of(dataset))
+            # Those in use first: one that leaves meanwhile is among the others then.
+            for path in list(self._tables.kept(dataset)):
+                yield from _in_file(self._tables.folder, path, attachments_of(dataset))
 
     def _results(self, datasets: list[Dataset]) -> Iterator[set[str]]:
         names = {dataset.name for dataset in datasets}
@@ -81,8 +76,8 @@ class Mentions:
                 yield mentioned(payload)
 
 
-def _in_file(path: Path, columns: tuple[str, ...]) -> Iterator[set[str]]:
-    with pq.ParquetFile(path) as file:
+def _in_file(folder: Folder, path: str, columns: tuple[str, ...]) -> Iterator[set[str]]:
+    with pq.ParquetFile(folder.path(path), filesystem=folder.filesystem) as file:
         # A dataset that was made anew may have had other columns before.
         there = [
             column for column in columns if pa.types.is_struct(_type(file.schema_arrow, column))

@@ -28,13 +28,16 @@ from tocsin.storage.backup import files
 from tocsin.storage.backup.log_copies import LogSource, SegmentSource
 from tocsin.storage.backup.places import Places
 from tocsin.storage.backup.progress import Progress, watched
+from tocsin.storage.backup.table_copies import DeltaSource
 from tocsin.storage.content import open_medium
+from tocsin.storage.identity import Mark
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store import dump, schema
 from tocsin.storage.store.data_file import DataFile
+from tocsin.storage.tables.address import TableAddress
 
 ROUNDS = 5
-_FOLDERS = ("store", "datasets", "matches", "log", "attachments", "system")
+_FOLDERS = ("store", "datasets", "tables", "matches", "log", "attachments", "system")
 _TRIES = 200  # to see a feed between two of its steps
 _DATA_FILE = [schema.dataset_files.c[name] for name in DataFile.__struct_fields__]
 
@@ -59,6 +62,7 @@ class Backup:
         self._root = root
         self._progress = progress
         self._log = _log_source(places)
+        self._tables = _table_source(places)
         self._files: dict[str, StoredFile] = {}
         self._rows: dict[str, int] = {}  # of each table
 
@@ -120,11 +124,19 @@ class Backup:
         return source
 
     def _round(self, source: Source, began_at: float) -> Manifest:
+        if self._tables is not None:
+            # Before the store: its channels may still ask for what a later version has merged.
+            with dump.snapshot(self._places.store) as connection:
+                datasets = _contents(connection).datasets
+            self._tables.look(datasets)
         with dump.snapshot(self._places.store) as connection:
             for table in watched(self._progress, "tables of the store", dump.TABLES):
                 self._write_rows(table, dump.rows(connection, table))
             contents = _contents(connection)
-        self._copy_stored(contents)
+        if self._tables is None:
+            self._copy_stored(contents)
+        else:
+            contents = self._copy_tables(self._tables, contents)
         matches = self._log.copy_matches(contents.counters, self._root / backup.MATCHES)
         if matches:
             self._note(backup.MATCHES)
@@ -146,6 +158,7 @@ class Backup:
             attachments=attachments,
             matches=matches,
             files=sorted(self._files.values(), key=lambda file: file.path),
+            delta=self._tables is not None,
         )
 
     def _copy_stored(self, contents: _Contents) -> None:
@@ -155,6 +168,18 @@ class Backup:
             self._copy_once(
                 f"datasets/{path}", source.stat().st_size, partial(files.pieces, source)
             )
+
+    def _copy_tables(self, tables: DeltaSource, contents: _Contents) -> _Contents:
+        """What they have stored is what their logs say."""
+        for dataset in watched(self._progress, "Delta tables", contents.datasets):
+            for path, size_bytes, data in tables.copies(dataset):
+                self._copy_once(f"tables/{path}", size_bytes, data)
+        stored = {dataset.name: tables.stored(dataset) for dataset in contents.datasets}
+        return msgspec.structs.replace(
+            contents,
+            stored={name: list(part.files) for name, part in stored.items()},
+            stored_ends={name: part.end for name, part in stored.items() if part.end is not None},
+        )
 
     def _copy_logs(self, contents: _Contents) -> list[DatasetCut]:
         """What feeds had taken is said anew: of the moment at which each log ended."""
@@ -256,6 +281,22 @@ def _log_source(places: Places) -> LogSource:
     from tocsin.storage.backup.topic_copies import TopicSource
 
     return TopicSource(KafkaAddress.parse(places.log))
+
+
+def _table_source(places: Places) -> DeltaSource | None:
+    """SettingError unless `tables` names what the store says."""
+    with dump.snapshot(places.store) as connection:
+        known = dump.meta_value(connection, schema.META_TABLES) or ""
+        id = str(dump.meta_value(connection, "id"))
+    given = TableAddress.parse(places.tables).shown if places.tables else ""
+    if given != known:
+        raise SettingError(
+            f"the datasets of {dump.shown(places.store)} are"
+            f" {f'tables at {known}' if known else 'Parquet files in its data directory'}",
+            field="tables",
+            hint=f"say --tables {known}" if known else "leave `tables` empty",
+        )
+    return DeltaSource(places.tables, Mark(id, dump.shown(places.store))) if known else None
 
 
 def _contents(connection: Connection) -> _Contents:

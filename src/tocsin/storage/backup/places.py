@@ -17,6 +17,7 @@ class Places(Struct, frozen=True):
     data: Path
     store: str  # an address
     log: str  # a directory, or an address
+    tables: str  # as the setting has it: of Delta tables, or nothing
     attachments: str  # as the setting has it
     revoked: Path
     record_limit_bytes: int
@@ -28,6 +29,7 @@ class Places(Struct, frozen=True):
             data=data,
             store=settings.store or f"sqlite:///{data / 'store.db'}",
             log=settings.log or str(data / "log"),
+            tables=settings.tables,
             attachments=settings.attachments,
             revoked=Path(settings.revocations or data / REVOKED),
             record_limit_bytes=settings.record_limit_bytes,

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-import pyarrow.parquet as pq
 
 from tocsin import durable
 from tocsin.errors import Conflict, Damaged, InvalidInput, NotFound, SettingError
@@ -28,6 +27,7 @@ from tocsin.storage.backup.log_copies import LogTarget, SegmentTarget
 from tocsin.storage.backup.notes import Restoring
 from tocsin.storage.backup.places import Places
 from tocsin.storage.backup.progress import Progress, watched
+from tocsin.storage.backup.table_copies import target_of
 from tocsin.storage.backup.vacancy import require_empty
 from tocsin.storage.content import ContentStore, open_content, open_medium
 from tocsin.storage.identity import Mark, write_mark
@@ -35,6 +35,7 @@ from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store import dump, schema
 from tocsin.storage.store.database import Database
 from tocsin.storage.store.incarnation import Incarnation
+from tocsin.storage.tables.address import TableAddress
 
 
 def read_manifest(root: Path) -> Manifest:
@@ -80,12 +81,13 @@ class Restore:
         self._manifest = read_manifest(root)
         self._mark = Mark(self._manifest.source.id, dump.shown(places.store))
         self._log = _log_target(places, self._manifest, self._mark)
+        self._stored = target_of(places, self._manifest, self._mark)
 
     def run(self) -> list[Compared]:
         """Everything is there when this returns; Damaged if something of it is not."""
         note = self._begin()
         self._copy_attachments()
-        self._copy("datasets", self._places.datasets)
+        self._stored.restore(self._root, self._in(self._stored.folder), self._progress)
         self._log.restore(self._root, self._progress)
         self._copy_system_files()
         self._load(note)
@@ -139,12 +141,6 @@ class Restore:
         finally:
             incoming.discard()
 
-    def _copy(self, folder: str, target: Path) -> None:
-        copied = self._in(folder)
-        durable.make_directory(target)
-        for file in watched(self._progress, "Parquet files", copied):
-            files.copy(self._root, file, target / file.path.removeprefix(f"{folder}/"))
-
     def _copy_system_files(self) -> None:
         targets = self._places.system_files
         for file in self._in("system"):
@@ -162,11 +158,15 @@ class Restore:
 
     def _end(self, note: Restoring) -> None:
         with contextlib.closing(Database(self._places.store)) as database:
-            dump.Loading(database, note.token).forget_topics()
+            loading = dump.Loading(database, note.token)
+            loading.forget_topics()
+            if self._manifest.delta:
+                loading.put_tables(TableAddress.parse(self._places.tables).shown)
             incarnation = Incarnation(database)
             incarnation.begin(incarnation.seen(), with_log=True)
         write_mark(self._places.data, self._mark.now())
         self._log.mark()
+        self._stored.mark()
         (self._places.data / notes.RESTORING).unlink()
         durable.sync(self._places.data)
 
@@ -185,15 +185,10 @@ class Restore:
                     "table", table.name, counts[table.name], sha256, count, digest.hexdigest()
                 )
         for cut in watched(self._progress, "comparing datasets", self._manifest.datasets):
-            stored = self._in(f"datasets/{cut.name}")
-            there = [
-                files.described(self._places.datasets, file.path.removeprefix("datasets/"))
-                for file in stored
-            ]
-            rows = sum(
-                pq.ParquetFile(self._places.datasets / file.path).metadata.num_rows
-                for file in there
-            )
+            stored = self._in(f"{self._stored.folder}/{cut.name}")
+            looked = [self._stored.look(file) for file in stored]
+            there = [file for file, _ in looked]
+            rows = sum(count for _, count in looked)
             yield Compared(
                 "stored", cut.name, cut.stored_rows, files.sum_of(stored), rows, files.sum_of(there)
             )

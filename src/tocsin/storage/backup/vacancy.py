@@ -12,6 +12,9 @@ from tocsin.storage.content import open_medium
 from tocsin.storage.identity import Mark, read_mark
 from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store import dump
+from tocsin.storage.tables.address import TableAddress
+from tocsin.storage.tables.claim import mark_at
+from tocsin.storage.tables.place import Place
 
 
 def require_empty(places: Places, source: Source) -> None:
@@ -31,6 +34,8 @@ def require_empty(places: Places, source: Source) -> None:
         _require_no_segments(Path(places.log), source)
     else:
         _require_no_topics(KafkaAddress.parse(places.log), source)
+    if places.tables:
+        _require_no_tables(TableAddress.parse(places.tables), source)
     medium = open_medium(places.attachments, data)
     _refuse(f"the folder of attachments {medium.shown}", medium.mark(), source, "attachments")
     if next(iter(medium.kept()), None) is not None:
@@ -67,6 +72,17 @@ def _require_no_topics(address: KafkaAddress, source: Source) -> None:
             f"{where} has a topic {others[0]} already",
             field="log",
             hint="name a prefix that nobody uses",
+        )
+
+
+def _require_no_tables(address: TableAddress, source: Source) -> None:
+    place = Place(address)
+    _refuse(f"the folder of tables {address.shown}", mark_at(place), source, "tables")
+    if place.folders():
+        raise SettingError(
+            f"there is something at {address.shown} already",
+            field="tables",
+            hint="name a folder that nobody uses",
         )
 
 

@@ -19,12 +19,13 @@ from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, event, exc, select
 
-from tocsin.errors import Conflict, SettingError, TocsinError, Unavailable
+from tocsin.errors import NotLeading, SettingError, TocsinError, Unavailable
 from tocsin.storage.store import schema
 from tocsin.storage.store.dialect import FIELD, Dialect, Kind, Trouble, dialect_of
 from tocsin.storage.store.lease import LEASE_S, Lease
 from tocsin.storage.store.outage import CircuitBreaker
 from tocsin.storage.store.pace import Pace, Threads
+from tocsin.storage.store.standby import Standby
 from tocsin.storage.store.writer import Attempt, TakenOver, Write, Writer, current_sequence
 
 __all__ = ["Database", "Write", "current_sequence", "reads", "writes"]
@@ -48,7 +49,10 @@ class Database:
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
         pace: Pace | None = None,
+        address: str = "",
+        standby: Standby | None = None,
     ) -> None:
+        """`address`: where its holder is called. `standby`: another holder is waited for."""
         pace = pace or Threads()
         self._clock = clock
         self._lock = Lock()
@@ -59,8 +63,10 @@ class Database:
         self._drivers: WeakSet[Any] = WeakSet()  # of connections to a server
         if self._dialect.leased:
             event.listen(self._engine, "connect", lambda driver, _: self._drivers.add(driver))
-        self.lease = Lease(self._dialect, lease_s, self._deposed, pace)
-        self._writer = Writer(self._engine, self._dialect, busy_timeout_s, self.lease, pace)
+        self.lease = Lease(self._dialect, lease_s, self._deposed, pace, address)
+        self._writer = Writer(
+            self._engine, self._dialect, busy_timeout_s, self.lease, pace, standby
+        )
         self.breaker = CircuitBreaker(self._come_back, patience_s, pace)
         try:
             self.id, self.opened_at_sequence = self._open()
@@ -219,11 +225,11 @@ class Database:
             hint=trouble.advice,
         )
 
-    def _replaced(self, other: TakenOver) -> Conflict:
-        return Conflict(
+    def _replaced(self, other: TakenOver) -> NotLeading:
+        return NotLeading(
             f"another cluster has taken over the store {self._dialect}: {other}",
             field=FIELD,
-            hint="stop one of the two, or give it a store of its own",
+            hint="ask that one; started again, this one waits for it if it is a standby",
         )
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-from sqlalchemy import Column, Connection, Table, TypeDecorator, delete, insert, select
+from sqlalchemy import Column, Connection, Table, TypeDecorator, delete, insert, select, update
 
 from tocsin.errors import Damaged, SettingError
 from tocsin.storage.store import schema, upgrades
@@ -120,6 +120,11 @@ class Loading:
         place."""
         topics = delete(schema.counters).where(schema.counters.c.name.not_in(upgrades.COUNTERS))
         self._database.write(lambda write: write.connection.execute(topics) and None)
+
+    def put_tables(self, address: str) -> None:
+        """Where the Delta tables of its datasets lie now."""
+        put = update(_meta).where(_meta.c.name == schema.META_TABLES).values(value=address)
+        self._database.write(lambda write: write.connection.execute(put) and None)
 
     def _load(self, write: Write, lines: Mapping[str, Lines]) -> None:
         connection = write.connection

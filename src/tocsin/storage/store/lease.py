@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import structlog
 from sqlalchemy import Connection, Engine, bindparam, insert, select, update
 
-from tocsin.errors import Unavailable
+from tocsin.errors import NotLeading, Unavailable
 from tocsin.storage.store import schema
 from tocsin.storage.store.dialect import FIELD, Dialect
 from tocsin.storage.store.pace import Pace, Threads
@@ -47,20 +47,23 @@ class TakenOver(Exception):
 
 
 class Terms(NamedTuple):
-    """The row. Without a place nobody holds the lease: it was given back."""
+    """The row. Without a place nobody holds the lease: it was given back. `address` is where the
+    holder is called."""
 
     number: int
     beat: int
     length_s: float
     place: str
+    address: str = ""
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        number, beat, length_s, place = [*text.split(" "), ""][:4]
-        return cls(int(number), int(beat), float(length_s), place)
+        number, beat, length_s, place, address = [*text.split(" "), "", ""][:5]
+        return cls(int(number), int(beat), float(length_s), place, address)
 
     def encode(self) -> str:
-        return f"{self.number} {self.beat} {self.length_s!r} {self.place}".rstrip()
+        held = f" {self.place} {self.address}".rstrip() if self.place else ""
+        return f"{self.number} {self.beat} {self.length_s!r}{held}"
 
 
 class Watch:
@@ -71,6 +74,11 @@ class Watch:
         self._steady = steady
         self._seen: Terms | None = None
         self._since = 0.0
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the same was seen."""
+        return self._steady() - self._since
 
     def lapsed(self, terms: Terms | None) -> bool:
         now = self._steady()
@@ -97,8 +105,11 @@ class Lease:
         length_s: float = LEASE_S,
         on_taken: Callable[[TakenOver], None] = lambda _: None,
         pace: Pace | None = None,
+        address: str = "",
     ) -> None:
-        """`on_taken` is called, on the lease's own thread, when another has the store."""
+        """`on_taken` is called, on the lease's own thread, when another has the store. `address`:
+        where whoever holds it through this is called."""
+        self._address = address
         self._dialect = dialect
         self._length_s = length_s
         self._on_taken = on_taken
@@ -135,9 +146,9 @@ class Lease:
         return None if self.held else "the lease on the store could not be renewed in time"
 
     def require(self) -> None:
-        """Raise Unavailable unless it is held, as far as is known here."""
+        """Raise NotLeading unless it is held, as far as is known here."""
         if not self.held:
-            raise Unavailable(
+            raise NotLeading(
                 self.trouble or "the lease on the store was given back",
                 field=FIELD,
                 hint="see that the store's server can be reached; Tocsin goes on trying",
@@ -165,7 +176,7 @@ class Lease:
         with connection.begin():
             former = read_terms(connection, lock=True)
             number = 1 if former is None else former.number + 1
-            terms = Terms(number, 0, self._length_s, own_place())
+            terms = Terms(number, 0, self._length_s, own_place(), self._address)
             if former is None:
                 row = {"name": "lease", "value": terms.encode()}
                 connection.execute(insert(schema.meta), row)
@@ -199,7 +210,7 @@ class Lease:
             with self._renewing:
                 if self._taken is None and self._left_s() > 0:
                     with contextlib.suppress(Exception):
-                        self._put(self._terms._replace(place=""))
+                        self._put(self._terms._replace(place="", address=""))
         finally:
             self._disconnect()
             in_time.cancel()

@@ -14,7 +14,7 @@ from random import Random
 import structlog
 
 from tocsin.backoff import Backoff
-from tocsin.errors import TocsinError, Unavailable
+from tocsin.errors import NotLeading, TocsinError, Unavailable
 from tocsin.storage.store.pace import Pace, Threads
 
 log = structlog.get_logger()
@@ -86,7 +86,7 @@ class CircuitBreaker:
             if self._ended:
                 return None
             self._reason = reason
-            if isinstance(reason, Unavailable):
+            if isinstance(reason, Unavailable) and not isinstance(reason, NotLeading):
                 return backoff.next_s()
             self._changed.notify_all()
         if reason is None:

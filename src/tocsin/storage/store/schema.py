@@ -121,6 +121,8 @@ meta = _table(
     Column("value", Name, nullable=False),
 )
 
+META_TABLES = "tables"  # the row that says where the Delta tables of datasets lie
+
 counters = _table(
     "counters",
     Column("name", Name, primary_key=True),

@@ -31,10 +31,12 @@ from tocsin.storage.store.quotas import Quotas
 from tocsin.storage.store.results import Results
 from tocsin.storage.store.revocation import Revocation
 from tocsin.storage.store.runs import Runs
+from tocsin.storage.store.standby import Standby
 from tocsin.storage.store.subscriptions import Subscriptions
 
 _meta = schema.meta
 _CLOCK = _meta.c.name == "clock"
+_TABLES = _meta.c.name == schema.META_TABLES
 
 
 class Store:
@@ -68,12 +70,15 @@ class Store:
         patience_s: float = 10.0,
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
+        address: str = "",
+        standby: Standby | None = None,
     ) -> Self:
         """Open the store at an address such as sqlite:///data/store.db; create it if need be.
 
         Another writer, or a lock of another program, is waited for up to `busy_timeout_s`. An
         outage that is shorter than `patience_s` only delays; a longer one is an error. A holder
-        that renews no lease for `lease_s` is lost, and another takes the store over.
+        that renews no lease for `lease_s` is lost, and another takes the store over. `address` is
+        where this holder is called. A `standby` waits for another holder until it has the store.
         """
         database = Database(
             url,
@@ -81,6 +86,8 @@ class Store:
             patience_s=patience_s,
             lease_s=lease_s,
             clock=clock,
+            address=address,
+            standby=standby,
         )
         try:
             return cls(database)
@@ -131,6 +138,17 @@ class Store:
         put = update(_meta).where(_CLOCK).values(value=mark.encode())
         if write.connection.execute(put).rowcount == 0:
             write.connection.execute(insert(_meta), {"name": "clock", "value": mark.encode()})
+
+    @reads
+    def tables(self, connection: Connection) -> str:
+        """Where the Delta tables of its datasets lie; nothing: it has none."""
+        return connection.execute(select(_meta.c.value).where(_TABLES)).scalar() or ""
+
+    @writes
+    def put_tables(self, write: Write, address: str) -> None:
+        put = update(_meta).where(_TABLES).values(value=address)
+        if write.connection.execute(put).rowcount == 0:
+            write.connection.execute(insert(_meta), {"name": schema.META_TABLES, "value": address})
 
     @reads
     def sequence(self, connection: Connection) -> int:

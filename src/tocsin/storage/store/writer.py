@@ -29,6 +29,7 @@ from tocsin.storage.store import schema, upgrades
 from tocsin.storage.store.dialect import FIELD, Dialect, Kind
 from tocsin.storage.store.lease import Lease, TakenOver, Terms, Watch, read_terms, who
 from tocsin.storage.store.pace import Pace
+from tocsin.storage.store.standby import Leader, Standby
 
 __all__ = ["Attempt", "TakenOver", "Write", "Writer", "current_sequence"]
 
@@ -37,8 +38,10 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 _ASK_AGAIN_S = 0.05
+_STANDBY_ASKS_S = 0.2
 _LET_GO_S = 2.0  # for a server to end a session
 _FENCE = schema.meta.c.name == "writer"
+_SEEN = schema.meta.c.name.in_(("writer", "id"))
 _REPLACED = (
     update(schema.meta)
     .where(_FENCE, schema.meta.c.value == bindparam("ours"))
@@ -141,7 +144,10 @@ class Writer:
         busy_timeout_s: float,
         lease: Lease,
         pace: Pace,
+        standby: Standby | None = None,
     ) -> None:
+        """`standby`: whoever has the store is waited for, for as long as it leads."""
+        self._standby = standby
         self._pace = pace
         self._engine = engine
         self._dialect = dialect
@@ -176,29 +182,53 @@ class Writer:
 
     def _wait_for_claim(self, connection: Connection) -> Terms | None:
         """Have the claim. Returns the lease whose holder was found to be lost, if there was one."""
-        deadline = self._pace.now() + self._busy_timeout_s
+        standby, deadline = self._standby, self._pace.now() + self._busy_timeout_s
         watch, lapsed = Watch(self._pace.now), None
         while not self._dialect.claim(connection):
-            if self._dialect.leased and lapsed is None:
+            if self._dialect.leased:
                 terms = self._terms(connection)
-                if watch.lapsed(terms):
-                    lapsed = terms
+                if lapsed is not None and terms is not None and terms.number != lapsed.number:
+                    lapsed = None  # another newcomer was faster
+                if lapsed is None and watch.lapsed(terms):
+                    lapsed, deadline = terms, max(deadline, self._pace.now())
                     self._end_lost(connection)
-            if self._pace.now() >= deadline and lapsed is None:
+                if standby is not None:
+                    self._see(standby, connection, terms, watch.silent_s)
+            if self._pace.now() >= deadline and lapsed is None and standby is None:
                 raise Conflict(
                     f"another cluster uses the store {self._dialect}{self._holder(connection)}",
                     field=FIELD,
                     hint="stop it, or give this one a store of its own",
                 )
-            if self._pace.now() >= deadline + _LET_GO_S:
+            if self._pace.now() >= deadline + _LET_GO_S and lapsed is not None:
                 raise Unavailable(
                     f"the server of the store {self._dialect} does not end the session of a"
                     f" cluster that is lost{self._holder(connection)}",
                     field=FIELD,
                     hint="end it by hand, or let this user end sessions of its own",
                 )
-            self._pace.sleep(_ASK_AGAIN_S)
+            if standby is not None and standby.stopping:
+                raise Unavailable("this standby is being stopped", field=FIELD)
+            idle = standby is not None and lapsed is None
+            self._pace.sleep(_STANDBY_ASKS_S if idle else _ASK_AGAIN_S)
         return lapsed
+
+    def _see(
+        self, standby: Standby, connection: Connection, terms: Terms | None, silent_s: float
+    ) -> None:
+        try:
+            with connection.begin():
+                rows = connection.execute(
+                    select(schema.meta.c.name, schema.meta.c.value).where(_SEEN)
+                )
+                known = {name: str(value) for name, value in rows}
+        except self._dialect.errors:  # it is just being made
+            return
+        number, address = (0, "") if terms is None else (terms.number, terms.address)
+        leader = Leader(
+            number, who(known.get("writer", "")), address, known.get("id", ""), silent_s
+        )
+        standby.sees(leader, self._pace.now())
 
     def _terms(self, connection: Connection) -> Terms | None:
         try:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +26,7 @@ from tocsin.testing.chaos.plan import Kind
 from tocsin.testing.chaos.proxy import Mode, Proxy
 
 PAUSE_S = 6.0
+LEADER_AWAY_S = 12.0  # longer than its lease
 CUT_S = 6.0
 SERVER_AWAY_S = 8.0
 FULL_S = 6.0
@@ -74,6 +76,31 @@ class PauseProcess:
         if self._paused is not None:
             self._paused.resume()
             self._paused = None
+
+
+class OnLeader:
+    """What is done to whichever cluster leads when it begins; nothing if none does."""
+
+    def __init__(
+        self, what: str, system: System, fault_of: Callable[[str], Fault], longest_s: float = 0.0
+    ) -> None:
+        self.kind = Kind(f"{what} the leader", "leader", longest_s)
+        self._system = system
+        self._fault_of = fault_of
+        self._fault: Fault | None = None
+        self.begun_at: list[float] = []
+
+    async def begin(self) -> None:
+        leader = await self._system.leader()
+        if leader is not None:
+            self._fault = self._fault_of(leader)
+            self.begun_at.append(time.monotonic())
+            await self._fault.begin()
+
+    async def end(self) -> None:
+        if self._fault is not None:
+            await self._fault.end()
+            self._fault = None
 
 
 class KillJava:

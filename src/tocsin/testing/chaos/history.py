@@ -25,6 +25,7 @@ class Publication(Struct):
 class Shown(Struct, frozen=True):
     id: str
     position: int
+    at: float = 0.0
 
 
 class Visit(Struct):
@@ -68,6 +69,22 @@ def owed(person: Person, publications: Iterable[Publication]) -> set[str]:
         and publication.acknowledged_at is not None
         and publication.sent_at > since
     }
+
+
+def resumed_s(
+    at: float, publications: Mapping[str, Publication], people: Sequence[Person]
+) -> float | None:
+    """How long after that time somebody was first shown what was published after it."""
+    return min(
+        (
+            shown.at - at
+            for person in people
+            for visit in person.visits
+            for shown in visit.shown
+            if publications[shown.id].sent_at > at
+        ),
+        default=None,
+    )
 
 
 def seen(person: Person) -> set[str]:

@@ -12,6 +12,11 @@ from tocsin.settings import Settings
 from tocsin.testing.chaos.proxy import Proxy
 
 
+def to_store(cluster: str) -> str:
+    """What a cluster's line to the store is called."""
+    return f"{cluster} → store"
+
+
 class Lines:
     """Proxies by name. They are bound while a system is being made, and pass on once started."""
 
@@ -26,13 +31,14 @@ class Lines:
             sockets = f"ws{secure}://{own.host}:{own.broker_ws_port}"
             return msgspec.structs.replace(
                 own,
-                cluster_url=self._to_service(f"{service} → cluster", own.cluster_url),
-                coordinator_url=self._to_service(f"{service} → coordinator", own.coordinator_url),
+                cluster_url=self._to_all(service, "cluster", own.cluster_url),
+                coordinator_url=self._to_all(service, "coordinator", own.coordinator_url),
                 public_url=self._to_service(f"cluster → {service}", rest),
                 public_ws_url=self._to_service(f"clients, brokers → {service}", sockets),
             )
-        if service == "cluster" and own.store:
-            return msgspec.structs.replace(own, store=self._to_store("cluster → store", own.store))
+        if service.startswith("cluster") and own.store:
+            name = to_store(service)
+            return msgspec.structs.replace(own, store=self._to_store(name, own.store))
         return own
 
     async def start(self) -> None:
@@ -42,6 +48,14 @@ class Lines:
     async def close(self) -> None:
         for proxy in self.proxies.values():
             await proxy.close()
+
+    def _to_all(self, service: str, kind: str, urls: str) -> str:
+        """To each of those that stand in for each other, a line of its own."""
+        lines = []
+        for number, url in enumerate(urls.split(","), start=1):
+            name = f"{service} → {kind}" + (f"_{number}" if number > 1 else "")
+            lines.append(self._to_service(name, url))
+        return ",".join(lines)
 
     def _to_service(self, name: str, url: str) -> str:
         parts = urlsplit(url)

@@ -118,7 +118,8 @@ class Subscriber:
                         staying = asyncio.create_task(_without_end(everybody_stays, limit))
                         try:
                             async for result in subscription:
-                                visit.shown.append(Shown(result.value["id"], result.position))
+                                id, position = result.value["id"], result.position
+                                visit.shown.append(Shown(id, position, time.monotonic()))
                         finally:
                             staying.cancel()
 

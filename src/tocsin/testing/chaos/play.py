@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Protocol
 
 import httpx
+import msgspec
 from msgspec import Struct
 
 from tocsin.client import Client
 from tocsin.client.transport import HttpClient
 from tocsin.dev.server import Server
 from tocsin.errors import TocsinError
+from tocsin.protocol.cluster import ClusterStatus
 from tocsin.protocol.publishing import StatementResult
 from tocsin.settings import Settings
 from tocsin.system import System
@@ -25,7 +27,7 @@ from tocsin.system.system import ServiceEnvironment
 from tocsin.testing.chaos import clocks, faults, history, people
 from tocsin.testing.chaos.faults import Fault
 from tocsin.testing.chaos.history import Figures, Person, Publication
-from tocsin.testing.chaos.lines import Lines
+from tocsin.testing.chaos.lines import Lines, to_store
 from tocsin.testing.chaos.plan import Planned, draw
 from tocsin.testing.chaos.proxy import Mode
 
@@ -43,6 +45,7 @@ class Course(Struct, frozen=True, kw_only=True):
     seconds: float = 60.0
     seed: int = 1
     brokers: int = 2
+    standbys: int = 0  # beside the cluster that leads
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -65,6 +68,7 @@ class Outcome(Struct, frozen=True):
     figures: Figures
     faults: dict[str, int]  # how often each was done
     restarts: dict[str, int]  # of services, by whomever
+    longest_takeover_s: float | None  # until what was published then was shown to somebody
     broken: list[str]
 
 
@@ -83,7 +87,7 @@ class _Run:
         self._show = show
         self._lines = Lines()
         self._system = System(
-            settings,
+            msgspec.structs.replace(settings, standbys=course.standbys),
             brokers=course.brokers,
             environment=ServiceEnvironment(self._lines.through, self._variables),
         )
@@ -91,6 +95,7 @@ class _Run:
         self._subscribers = list(people.audience(self._client, OF_EACH_KIND, course.seed))
         self._tasks: list[asyncio.Task[None]] = []
         self._publishers = [self._publisher(number) for number in range(PUBLISHERS)]
+        self._leader_faults = self._on_leader()
         token = self._system.token("admin", "admin")
         self._admin = Client(cluster=self._system.cluster_url, token=token)
 
@@ -115,6 +120,7 @@ class _Run:
             figures=history.figures(self._sent, self._people),
             faults=dict(sorted(Counter(planned.name for planned in done).items())),
             restarts={name: self._system.restarts(name) for name in self._system.names},
+            longest_takeover_s=self._longest_takeover_s(),
             broken=broken,
         )
 
@@ -172,6 +178,8 @@ class _Run:
             if self._place.clocks is not None:
                 steps = faults.STEPS_S
                 possible += [faults.StepClock(name, self._clock(name), by_s) for by_s in steps]
+        if self._course.standbys:
+            possible += self._leader_faults
         for server in self._place.servers:
             possible += [faults.KillServer(server), faults.PauseServer(server)]
         for name, proxy in self._lines.proxies.items():
@@ -179,6 +187,27 @@ class _Run:
         if self._place.disk is not None:
             possible.append(faults.FillDisk(self._place.disk))
         return {fault.kind.name: fault for fault in possible}
+
+    def _on_leader(self) -> list[faults.OnLeader]:
+        system, away_s = self._system, faults.LEADER_AWAY_S
+
+        def cut_off(name: str) -> Fault:
+            line = to_store(name)
+            return faults.BreakLine(line, self._lines.proxies[line], "stalled")
+
+        def pause(name: str) -> Fault:
+            return faults.PauseProcess(name, partial(system.pid, name))
+
+        return [
+            faults.OnLeader("kill", system, partial(faults.KillService, system)),
+            faults.OnLeader("pause", system, pause, away_s),
+            faults.OnLeader("cut off", system, cut_off, away_s),
+        ]
+
+    def _longest_takeover_s(self) -> float | None:
+        begun_at = [at for fault in self._leader_faults for at in fault.begun_at]
+        took = [history.resumed_s(at, self._sent, self._people) for at in begun_at]
+        return max((took_s for took_s in took if took_s is not None), default=None)
 
     async def _break_things(self) -> list[Planned]:
         possible, seconds = self._faults(), self._course.seconds
@@ -225,18 +254,15 @@ class _Run:
 
     async def _unhealthy(self) -> str:
         """Which services do not say that they are well; green health means that records flow."""
-        urls = {
-            "cluster": self._system.cluster_url,
-            "coordinator": self._system.coordinator_url,
-            **self._system.broker_urls,
-        }
+        system = self._system
+        urls = {**system.cluster_urls, **system.coordinator_urls, **system.broker_urls}
         deadline = time.monotonic() + HEALTH_LIMIT_S
         async with HttpClient(timeout=5.0) as http:
             while True:
                 bad = []
                 for name, url in urls.items():
                     with contextlib.suppress(httpx.HTTPError):
-                        if (await http.get(f"{url}/healthz")).is_success:
+                        if await _is_well(http, url):
                             continue
                     bad.append(name)
                 if not bad or time.monotonic() > deadline:
@@ -258,6 +284,15 @@ class _Run:
                 return await self._admin.sql(text)
             await asyncio.sleep(1.0)
         return await self._admin.sql(text)
+
+
+async def _is_well(http: httpx.AsyncClient, url: str) -> bool:
+    """A standby is well while it could take the leader's place."""
+    answer = await http.get(f"{url}/healthz")
+    if answer.is_success or b'"standby"' not in answer.content:
+        return answer.is_success
+    said = msgspec.json.decode((await http.get(f"{url}/v1/status")).content, type=ClusterStatus)
+    return said.role == "standby" and said.trouble is None and said.waits_for is None
 
 
 async def _until(condition: Callable[[], bool], limit_s: float) -> bool:

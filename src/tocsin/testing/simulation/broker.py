@@ -303,7 +303,7 @@ class SimulatedBroker:
             else:
                 self.world.say(connection, said)
         if self._words:
-            self.world.in_a_moment(lambda: self._send_words(hold=False))
+            self.world.defer(lambda: self._send_words(hold=False))
 
     def _do(self, effect: Effect) -> None:
         world, machine = self.world, self.machine

@@ -184,7 +184,19 @@ class ClusterWorld(World):
                 self.happened["overlong query"] += 1
                 raise Overlong("it took longer than it may")
         slow = self.faulty and self.random.random() < 0.2
-        return self.random.expovariate(0.5 if slow else 10.0)
+        takes_s = self.random.expovariate(0.5 if slow else 10.0)
+        if self.faulty and self.random.random() < 0.3:
+            self.later(self.random.random() * takes_s, self._somebody_comes)
+        return takes_s
+
+    def _somebody_comes(self) -> None:
+        """Who asks what nobody asks yet, while a query is under way."""
+        cluster = self.cluster
+        asked = [cluster.interests[backend.epoch] for backend in cluster.backends.values()]
+        fresh = [number for number in self.backends if INTERESTS[number] not in asked]
+        if fresh and not self.closed:
+            client = self.random.choice(self.clients)
+            self.to_broker(client, ("subscribe", self.random.choice(fresh)))
 
     # -- what happens -----------------------------------------------------------------------------
 
@@ -214,17 +226,17 @@ class ClusterWorld(World):
 
     def _subscribers_act(self, client: SimulatedClient, broker: SimulatedBroker) -> None:
         draw, choose = self.random.random(), self.random.choice
-        if draw < 0.5:
+        if draw < 0.4:
             self.to_broker(client, ("subscribe", choose(self.backends)))
-        elif draw < 0.6 and client.feeds:
+        elif draw < 0.65 and client.feeds:
             number = choose(client.subscriptions)
             client.forget(number)
             self.to_broker(client, ("unsubscribe", number))
-        elif draw < 0.7 and self.cluster.frontends:
+        elif draw < 0.75 and self.cluster.frontends:
             subscription = choose(sorted(self.cluster.frontends))
             with suppress(NotFound):  # it has just ended
                 self.cluster.move(subscription, broker.name)
-        elif draw < 0.8:
+        elif draw < 0.85:
             client.stalled = not client.stalled
             client.go_on()
         elif client.connection is not None:
@@ -316,7 +328,7 @@ class ClusterWorld(World):
         self.run_until(1.0)
         for client in self.clients:
             self.connect(client)
-            for interest in self.random.sample(self.backends, 2):
+            for interest in self.random.sample(self.backends, 1):
                 self.later(0.5, lambda c=client, i=interest: self.to_broker(c, ("subscribe", i)))  # type: ignore[misc]
         self.run_until(2.0)
         self.faulty = faulty

@@ -41,6 +41,7 @@ from tocsin.storage.store.database import Database
 from tocsin.storage.store.incarnation import read_note, write_note
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
+from tocsin.storage.tables.parquet import ParquetFiles
 from tocsin.testing.simulation.backups import Backup, back_up
 from tocsin.testing.simulation.checkers import BrokenPromise, promise
 from tocsin.testing.simulation.cluster_memory import Cuts, Environment, Life, Task
@@ -210,8 +211,9 @@ class ClusterProcess:
                 own_thread=False,
             )
             life = self._new_life(clock, store, database, medium, log)
+            tables = ParquetFiles(store.files, self.directory / "datasets")
             for dataset in store.catalog.datasets():
-                open_dataset(log, store, dataset, life.reader)
+                open_dataset(log, store, tables, dataset, life.reader)
             clock.reach(log.cut().at_us / 1e6)
         except BaseException:
             store.close()

@@ -1,4 +1,4 @@
-"""Datasets as files up to a position and the log from there, as `spark/tables.py` keeps them, in
+"""Datasets as files up to a position and the log from there, as `spark/tables/` keeps them, in
 plain JSON. The manifest and the log are the real ones; so are the horizon and the bound that
 housekeeping asks for.
 """
@@ -51,7 +51,7 @@ class StoredFiles:
     def plan(self, dataset: str, start: int | None, end: int) -> Callable[[], list[Line]]:
         """Read the records in [start, end) later, from the files that there are now."""
         files = self._files(dataset)
-        tail = max(stored_end(self._log, dataset, files), start or 0)
+        tail = max(stored_end(self._log, dataset, _end(files)), start or 0)
 
         def read() -> list[Line]:
             lines = [line for file in files for line in self._read(file)]
@@ -66,7 +66,7 @@ class StoredFiles:
         return window_end(self._log, dataset.name, start, end, most_bytes, stored)
 
     def stored_end(self, dataset: Dataset) -> int:
-        return stored_end(self._log, dataset.name, self._files(dataset.name))
+        return stored_end(self._log, dataset.name, _end(self._files(dataset.name)))
 
     def flush(self, dataset: Dataset, end: int) -> int:
         start = self.stored_end(dataset)
@@ -97,7 +97,7 @@ class StoredFiles:
     def retire_below(self, dataset: Dataset, bound: int) -> int:
         return self._flushes.kept_below(dataset.name, min(bound, self.stored_end(dataset)))
 
-    def sweep(self) -> int:
+    def sweep(self, *, pinned_us: int | None = None) -> int:
         retired = self._manifest.retired(self._clock() - self._grace_s)
         for dataset, path in retired:
             (self._directory / path).unlink(missing_ok=True)
@@ -132,3 +132,7 @@ class StoredFiles:
         (self._directory / path).write_bytes(data)
         newest = max((line.taken_us for line in lines), default=0)
         return DataFile(path, first, end, len(lines), len(data), newest)
+
+
+def _end(files: tuple[DataFile, ...]) -> int | None:
+    return max((file.end_position for file in files), default=None)

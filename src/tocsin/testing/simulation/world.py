@@ -77,11 +77,11 @@ class World:
             self.delivery,
             lambda frame: self.to_broker(client, frame),
             lambda: not self.faulty or self.random.random() < 0.6,
-            self.in_a_moment if gathers else None,
+            self.defer if gathers else None,
         )
         return client
 
-    def in_a_moment(self, action: Action) -> None:
+    def defer(self, action: Action) -> None:
         self.later(self.wire.expovariate(20.0) * self.scale, action)
 
     @property

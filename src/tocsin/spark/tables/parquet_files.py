@@ -1,4 +1,4 @@
-"""The Parquet files under stored datasets: write one whole, choose which to merge, find strays.
+"""The Parquet files under stored datasets: write one whole, find strays.
 
 A file is written aside, made durable and renamed, so that a crash leaves either nothing or a whole
 file that no manifest knows; `strays` finds those, by the owner's id in their names: a file of
@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
@@ -23,31 +22,7 @@ from tocsin.protocol.columns import RECEIVED_AT
 from tocsin.storage.store.data_file import DataFile
 
 STAGING = ".staging-"
-TINY_BYTES = 256 * 1024  # merged again and again without a second thought
-FULL_BYTES = 128 * 1024 * 1024  # large enough never to be merged again
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Manifest(Protocol):
-    """Which files make up each dataset. `replace` is one transaction."""
-
-    owner: str  # whose manifest it is, as the names of files say
-
-    def files(self, dataset: str) -> tuple[DataFile, ...]:
-        """The live files, ordered by first position."""
-        ...
-
-    def replace(self, dataset: str, remove: Sequence[str], add: Sequence[DataFile]) -> None:
-        """Retire some files and add others, all or nothing."""
-        ...
-
-    def retired(self, before: float) -> list[tuple[str, str]]:
-        """Dataset and path of the files that were retired before a moment."""
-        ...
-
-    def forget(self, dataset: str, path: str) -> None:
-        """A retired file has been deleted."""
-        ...
 
 
 def write_file(
@@ -81,26 +56,6 @@ def write_file(
         size_bytes=target.stat().st_size,
         max_received_us=max_received_us,
     )
-
-
-def choose_run(
-    files: Sequence[DataFile], count: int, *, full_bytes: int | None = FULL_BYTES
-) -> Sequence[DataFile]:
-    """The newest neighbours worth merging; none unless there are `count` of them.
-
-    From the newest back, a file joins if it is tiny or not larger than all newer ones together. So
-    a record is rewritten about once per doubling, and the files left alone grow geometrically.
-    """
-    begin, sum_bytes = len(files), 0
-    while begin > 0:
-        size_bytes = files[begin - 1].size_bytes
-        if full_bytes is not None and size_bytes >= full_bytes:
-            break
-        if size_bytes > max(sum_bytes, TINY_BYTES):
-            break
-        sum_bytes += size_bytes
-        begin -= 1
-    return files[begin:] if len(files) - begin >= count else ()
 
 
 def strays(directory: Path, owner: str, known: Iterable[str], before: float) -> Iterator[Path]:

@@ -1,10 +1,11 @@
-"""Stored datasets: Parquet up to a position, the publication log's tail from there.
+"""Stored datasets: in files of a medium up to a position, the publication log's tail from there.
 
-A read takes the manifest once and builds on that snapshot, so that a flush or a compaction that
-commits meanwhile changes nothing for it. Files that a manifest no longer names, and log segments
-that have become Parquet, stay for `grace_s`: longer than any query that still reads them may run.
+A read asks the medium once for what is stored and builds on that, so that a flush or a compaction
+that commits meanwhile changes nothing for it. Files that are no longer part of a dataset, and log
+segments that have become files, stay for `grace_s`: longer than any query that still reads them may
+run.
 
-Knows the manifest only as a protocol, and neither catalog nor channels.
+Knows no medium in particular, and neither catalog nor channels.
 """
 
 from __future__ import annotations
@@ -13,19 +14,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from threading import Lock
 
-from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tocsin import durable
 from tocsin.model import Dataset
 from tocsin.protocol.columns import POSITION
 from tocsin.protocol.log_line import taken_us
 from tocsin.spark.growth import Growth
-from tocsin.spark.local import SMALL_BYTES, Projected, joined_rows, text_rows
+from tocsin.spark.local import Projected, joined_rows, text_rows
 from tocsin.spark.log_lines import log_lines
 from tocsin.spark.records import (
     LINE,
@@ -36,22 +34,13 @@ from tocsin.spark.records import (
     schema_of,
 )
 from tocsin.spark.standing import NotStanding
-from tocsin.spark.table_files import FULL_BYTES, Manifest, choose_run, delete, strays, write_file
+from tocsin.spark.tables.compaction import plan
+from tocsin.spark.tables.limits import TableLimits
+from tocsin.spark.tables.port import Medium
 from tocsin.storage.flushed import Flushes, stored_end, window_end
 from tocsin.storage.log import Reader
 from tocsin.storage.store.data_file import DataFile
-
-__all__ = ["Manifest", "Tables", "parse"]
-
-SMALL_TAIL_BYTES = SMALL_BYTES  # less than this is read faster than Spark plans to read it
-FLUSH_BYTES = 256 * 1024 * 1024  # log bytes that become one Parquet file at most
-_EVER = 1e15  # seconds; a finite "after everything", since not every database has an infinite one
-
-
-class TableLimits(Struct, frozen=True):
-    compact_files: int = 8  # so many files of a dataset are merged
-    small_tail_bytes: int = SMALL_TAIL_BYTES  # of the log; a smaller tail is read by the driver
-    grace_s: float = 600.0  # a replaced file is kept so long, for whoever still reads it
+from tocsin.storage.tables import Stored
 
 
 class Tables:
@@ -59,31 +48,28 @@ class Tables:
         self,
         spark: SparkSession,
         log: Reader,
-        directory: Path,
-        manifest: Manifest,
+        medium: Medium,
         limits: TableLimits | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._spark = spark
         self._log = log
-        self._directory = directory
-        self._manifest = manifest
+        self._medium = medium
         self._limits = limits or TableLimits()
         self._clock = clock
         self._maintenance = Lock()  # one flush, compaction or sweep at a time
-        self._parquet: dict[tuple[str, str], tuple[tuple[str, ...], DataFrame]] = {}
+        self._frames: dict[tuple[str, str], tuple[tuple[str, ...], DataFrame]] = {}
         self._parsers: dict[tuple[str, str], Projected] = {}
         self._growths: dict[tuple[str, str], Growth] = {}
         self._flushes = Flushes(clock, self._limits.grace_s)
-        durable.make_directory(directory)
 
     def stored(self, dataset: Dataset, end: int, as_of_us: int | None = None) -> DataFrame:
         """The dataset as of a position: each record below `end` once, newest per primary key.
 
         RETAIN counts back from `as_of_us`; without it, it is not applied.
         """
-        records = self._records(dataset, self._manifest.files(dataset.name), None, end)
+        records = self._records(dataset, self._medium.stored(dataset), None, end)
         return _as_stored(records, dataset, as_of_us)
 
     def grown(
@@ -102,18 +88,18 @@ class Tables:
 
     def window(self, dataset: Dataset, start: int, end: int) -> DataFrame:
         """The records in [start, end), all of them: a primary key hides nothing here."""
-        return self._records(dataset, self._manifest.files(dataset.name), start, end)
+        return self._records(dataset, self._medium.stored(dataset), start, end)
 
     def size_bytes(self, dataset: Dataset, start: int, end: int) -> int:
         """About how many bytes a read of [start, end) touches: whole files, and the log's tail."""
-        files = self._manifest.files(dataset.name)
-        read = [file for file in files if file.first_position < end and file.end_position > start]
-        tail_start = max(start, stored_end(self._log, dataset.name, files))
+        stored = self._medium.stored(dataset)
+        read = _within(stored.files, start, end)
+        tail_start = max(start, stored_end(self._log, dataset.name, stored.end))
         return sum(file.size_bytes for file in read) + self._log.size_bytes(tail_start, end)
 
     def stored_end(self, dataset: Dataset) -> int:
-        """Records below this position are Parquet, the others are in the log."""
-        return stored_end(self._log, dataset.name, self._manifest.files(dataset.name))
+        """Records below this position are in files, the others are in the log."""
+        return stored_end(self._log, dataset.name, self._medium.stored(dataset).end)
 
     def bound(self, dataset: Dataset, start: int, end: int, most_bytes: int) -> int:
         """Where a window from `start` ends that has about so many bytes; at most `end`, and behind
@@ -124,20 +110,20 @@ class Tables:
     def count(self, dataset: Dataset, start: int, end: int) -> int:
         """About how many records lie in [start, end): those of whole files and of a short tail are
         counted, others are estimated by size."""
-        files = self._manifest.files(dataset.name)
+        stored = self._medium.stored(dataset)
         count = 0
-        for file in files:
+        for file in stored.files:
             share = min(file.end_position, end) - max(file.first_position, start)
             if share > 0:
                 count += round(file.rows * share / (file.end_position - file.first_position))
-        tail_start = max(start, stored_end(self._log, dataset.name, files))
+        tail_start = max(start, stored_end(self._log, dataset.name, stored.end))
         return count + (self._log.count(dataset.name, tail_start, end) if tail_start < end else 0)
 
     def received_us(self, dataset: Dataset, start: int, end: int) -> int | None:
         """When the first record of [start, end) was received, or the last of its file."""
         if start >= end:
             return None
-        for file in self._manifest.files(dataset.name):
+        for file in self._medium.stored(dataset).files:
             if file.first_position <= start < file.end_position:
                 return file.max_received_us
         for _, body in self._log.lines(dataset.name, start, end, 1):
@@ -145,19 +131,20 @@ class Tables:
         return None
 
     def flush(self, dataset: Dataset, end: int) -> int:
-        """Turn the log up to `end` into Parquet; returns how many files that gave.
+        """Turn the log up to `end` into files; returns how many times something was committed.
 
-        Each file is committed on its own. A crash leaves the log to be flushed again, and at most
-        a file that no manifest names.
+        A crash leaves the rest of the log to be flushed again, and at most a file that is part of
+        no dataset.
         """
         count = 0
         with self._maintenance:
-            start = self.stored_end(dataset)
-            for first, upto in self._log.pieces(dataset.name, start, end, FLUSH_BYTES):
-                tail = self._tail(dataset, first, upto)
-                added = self._write(tail, dataset, first, upto)
-                self._flushes.note(dataset.name, first)
-                self._manifest.replace(dataset.name, [], [added])
+            stored = self._medium.stored(dataset, anew=True)
+            start = stored_end(self._log, dataset.name, stored.end)
+            for first, upto in self._log.pieces(dataset.name, start, end, self._limits.flush_bytes):
+                try:
+                    self._medium.append(dataset, self._tail(dataset, first, upto), first, upto)
+                finally:  # it may have been committed even so
+                    self._flushes.note(dataset.name, first)
                 count += 1
         return count
 
@@ -179,64 +166,39 @@ class Tables:
         there; `horizon` is the lowest position that somebody still may (none: all have moved on).
         """
         with self._maintenance:
-            files = self._manifest.files(dataset.name)
+            stored = self._medium.stored(dataset, anew=True)
             # A run that is repeated after a restart looks back from its own, earlier moment.
             as_of_us = round((self._clock() - self._limits.grace_s) * 1e6)
             oldest_us = oldest_kept_us(dataset, as_of_us)
-            reached = [file for file in files if horizon is None or file.end_position <= horizon]
-            # The last file stays, however old: its end says where the log's part begins.
-            expired = [
-                file
-                for file in reached
-                if file != files[-1] and oldest_us and file.max_received_us <= oldest_us
-            ]
-            reached = [file for file in reached if file not in expired]
-            full_bytes = None if _merges_keys(dataset) else FULL_BYTES
-            run = choose_run(reached, self._limits.compact_files, full_bytes=full_bytes)
-            if not run and not expired:
+            compaction = plan(dataset, stored.files, horizon, oldest_us, self._limits.compact_files)
+            if not compaction:
                 return False
-            added = [self._merge(dataset, run, oldest_us)] if run else []
-            gone = [file.path for file in (*expired, *run)]
-            self._manifest.replace(dataset.name, gone, added)
+            self._medium.compact(dataset, stored, compaction)
         return True
 
     def drop(self, dataset: Dataset) -> None:
         """Let go of all files; `sweep` deletes them after the grace period."""
         with self._maintenance:
-            paths = [file.path for file in self._manifest.files(dataset.name)]
-            if paths:
-                self._manifest.replace(dataset.name, paths, [])
+            self._medium.drop(dataset)
             self._flushes.forget(dataset.name)
-            for key in [key for key in self._parquet if key[0] == dataset.name]:
-                self._parquet.pop(key, None)
-            for key in [key for key in self._parsers if key[0] == dataset.name]:
-                self._parsers.pop(key, None)
-                self._growths.pop(key, None)
+            for cache in (self._frames, self._parsers, self._growths):
+                for key in [key for key in cache if key[0] == dataset.name]:
+                    cache.pop(key, None)
 
-    def sweep(self, grace_s: float | None = None) -> int:
-        """Delete what was retired a grace period ago and what a crash left; returns how many."""
+    def sweep(self, grace_s: float | None = None, *, pinned_us: int | None = None) -> int:
+        """Delete what was replaced a grace period ago, and before the oldest cut that is pinned was
+        taken; and what a crash left. Returns how many files."""
         before = self._clock() - (self._limits.grace_s if grace_s is None else grace_s)
-        count = 0
+        if pinned_us is not None:
+            before = min(before, pinned_us / 1e6)
         with self._maintenance:
-            for dataset, path in self._manifest.retired(before):
-                delete(self._directory / path)
-                self._manifest.forget(dataset, path)
-                count += 1
-            known = {path for _, path in self._manifest.retired(_EVER)}
-            for folder in self._directory.iterdir():
-                known |= {file.path for file in self._manifest.files(folder.name)}
-            for stray in list(strays(self._directory, self._manifest.owner, known, before)):
-                delete(stray)
-                count += 1
-        return count
+            return self._medium.sweep(before)
 
-    def _records(
-        self, dataset: Dataset, files: tuple[DataFile, ...], start: int | None, end: int
-    ) -> DataFrame:
-        """The records in [start, end) by one snapshot of the manifest; no start: from the first."""
-        tail_start = stored_end(self._log, dataset.name, files)
+    def _records(self, dataset: Dataset, stored: Stored, start: int | None, end: int) -> DataFrame:
+        """The records in [start, end) by one look at the medium; no start: from the first."""
+        tail_start = stored_end(self._log, dataset.name, stored.end)
         below, parts = -1 if start is None else start, []
-        wanted = [f for f in files if f.first_position < end and f.end_position > below]
+        wanted = _within(stored.files, below, end)
         if wanted:
             records = self._read(dataset, wanted)
             if start is not None and wanted[0].first_position < start:
@@ -254,13 +216,12 @@ class Tables:
     def _read(self, dataset: Dataset, files: list[DataFile]) -> DataFrame:
         """The files as one DataFrame, kept until the dataset has others: planning it lists them."""
         paths = tuple(file.path for file in files)
-        schema = schema_of(dataset)
-        known = self._parquet.get((dataset.name, schema))
+        key = (dataset.name, schema_of(dataset))
+        known = self._frames.get(key)
         if known is not None and known[0] == paths:
             return known[1]
-        whole = [str(self._directory / path) for path in paths]
-        records = self._spark.read.schema(schema).parquet(*whole)
-        self._parquet[dataset.name, schema] = (paths, records)
+        records = self._medium.frame(dataset, files)
+        self._frames[key] = (paths, records)
         return records
 
     def _tail(self, dataset: Dataset, start: int, end: int) -> DataFrame:
@@ -284,24 +245,10 @@ class Tables:
             self._growths[key] = Growth(self._spark, dataset, like)
         return self._growths[key]
 
-    def _merge(self, dataset: Dataset, run: Sequence[DataFile], oldest_us: int | None) -> DataFile:
-        whole = [str(self._directory / file.path) for file in run]
-        records = self._spark.read.schema(schema_of(dataset)).parquet(*whole)
-        if oldest_us is not None:
-            records = records.transform(keep_retained, oldest_us)
-        if _merges_keys(dataset):
-            records = records.transform(keep_newest, dataset)
-        first, end = run[0].first_position, run[-1].end_position
-        return self._write(records, dataset, first, end)
 
-    def _write(self, records: DataFrame, dataset: Dataset, first: int, end: int) -> DataFile:
-        return write_file(
-            records, self._directory, dataset.name, first, end, owner=self._manifest.owner
-        )
-
-
-def _merges_keys(dataset: Dataset) -> bool:
-    return bool(dataset.primary_key) and not dataset.routed
+def _within(files: Sequence[DataFile], start: int, end: int) -> list[DataFile]:
+    """Those with records of [start, end)."""
+    return [file for file in files if file.first_position < end and file.end_position > start]
 
 
 def _as_stored(records: DataFrame, dataset: Dataset, as_of_us: int | None) -> DataFrame:
