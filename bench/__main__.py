@@ -22,6 +22,7 @@ BENCHES = {
     "fanout": "WebSocket fan-out per core",
     "clients": "one client with very many subscriptions",
     "matching": "matching records with parameter sets",
+    "beside_duckdb": "matching with a million parameter sets, beside DuckDB",
     "latency": "from publish to subscriber, end to end",
     "sustain": "how much is sustained, beside a plain Spark job",
     "growth": "what a record costs as parameter sets become more",

@@ -118,11 +118,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store_lease_s: Seconds = 5.0  # a cluster silent for so long loses its store to another one
     standby: bool = False  # a cluster waits while another one has the store, and takes its place
 
-    real_time_batch_s: Seconds = 5.0  # after this Spark's real-time query reads subscriptions anew
+    real_time_batch_s: Seconds = 60.0  # after this Spark's real-time query reads subscriptions anew
     real_time_slots: Count = 8  # so many channels run in real-time mode at most; 0: none does
 
     segment_bytes: Size = 16 * 1024 * 1024  # a log segment is closed at this size
-    batch_bytes: Size = 8 * 1024 * 1024  # the most one micro-batch reads from the log
+    batch_bytes: Size = 4 * 1024 * 1024  # the most one micro-batch reads from the log
     flush_interval_s: Seconds = 10.0  # how often the log's tail becomes Parquet
     compact_files: Several = 8  # so many small files of a dataset are merged into one
     result_retention_s: Age = 7 * 24 * 3600.0  # results older than this are dropped

@@ -43,7 +43,7 @@ def query(number: int, *, tried: bool = True) -> StandingQuery:
 
 
 def ask(jobs: Jobs, asked: StandingQuery) -> int:
-    return int(jobs.ask(asked, LONG_S).column("n")[0].as_py())
+    return int(jobs.ask([asked], LONG_S)[0].column("n")[0].as_py())
 
 
 def all_lanes_busy(jobs: Jobs, pool: ThreadPoolExecutor) -> list[Any]:

@@ -37,6 +37,7 @@ NAME = "matches of real-time channels"
 MOST_AT_ONCE = 5000
 WAIT_S = 0.5
 GATHER_S = 0.01  # the first goes at once; what comes soon after is stored together
+MOST_GATHER_S = 0.05  # the more a commit takes, the more should be in the next one
 
 
 class MatchConsumer(Worker):
@@ -89,7 +90,8 @@ class MatchConsumer(Worker):
                 self._commit(topic, messages)
                 self.troubles.clear(NAME)
                 self._measure(consumer, messages)
-                self._stopping.wait(max(0.0, began + GATHER_S - time.monotonic()))
+                if len(messages) <= MOST_AT_ONCE:
+                    self._stopping.wait(_rest_s(time.monotonic() - began))
         finally:
             consumer.close()
 
@@ -174,6 +176,11 @@ class MatchConsumer(Worker):
         kind, written_ms = taken[-1].timestamp() if taken else (0, 0)
         age_s = time.time() - written_ms / 1000 if kind else 0.0
         AGE_SECONDS.set(max(0.0, age_s))
+
+
+def _rest_s(took_s: float) -> float:
+    """How long to gather before the next commit."""
+    return max(GATHER_S - took_s, min(took_s, MOST_GATHER_S))
 
 
 def _end(message: Message) -> int:

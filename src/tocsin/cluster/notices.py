@@ -43,6 +43,7 @@ log = structlog.get_logger()
 NOTICES = Counter("tocsin_notices_total", "Notices sent to brokers", ["broker", "outcome"])
 
 GATHER_S = 0.01  # between two notices to a broker at least
+MOST_GATHER_S = 0.05  # the more a notice takes, the more should be in the next one
 LOOK_S = 0.1  # how long a head may wait of a backend subscription that the broker may not have
 FORGET_S = 5.0  # after which such a one may have come to a broker unheard
 ANSWERED_S = 5.0
@@ -155,18 +156,20 @@ class Notifier:
             known.ask()
 
     async def _deliver(self, known: _Known) -> None:
-        sent_at = -GATHER_S
+        next_at = 0.0
         while True:
             await known.wake.wait()
             # The first goes at once; what comes soon after is told together.
-            await asyncio.sleep(max(0.0, sent_at + GATHER_S - time.monotonic()))
-            sent_at = time.monotonic()
+            await asyncio.sleep(max(0.0, next_at - time.monotonic()))
+            began = time.monotonic()
             known.wake.clear()
             try:
                 await self._tell_news(known)
             except Exception:  # a fault of ours: the broker asks by itself, and the next one goes
                 NOTICES.labels(known.name, "set aside").inc()
                 log.exception("a notice is set aside", broker=known.name)
+            took_s = time.monotonic() - began
+            next_at = began + max(GATHER_S, took_s + min(took_s, MOST_GATHER_S))
 
     async def _tell_news(self, known: _Known) -> None:
         telling = known.begin()

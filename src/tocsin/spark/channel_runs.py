@@ -91,7 +91,8 @@ class ChannelRuns:
         if prepared is None or not sets:
             return
         started_at = self._store.now()
-        answer = self._answering.ask_for(prepared, ask, sets)
+        with prepared.lock:
+            answer = self._answering.ask_for(prepared, ask, sets)
         self._store_matches(prepared, answer.rows)
         gaps = self._gaps(name, answer)
         if gaps:
@@ -194,14 +195,19 @@ class ChannelRuns:
             return backend in (late or ()) or prepared.parameters.holds(backend)
 
         gaps = self._gaps(prepared.channel.name, answer)
+        every = rows
+        if gaps:
+            backends, payloads = zip(*gaps, strict=True)
+            orders = [*([0] * len(gaps)), *rows.orders]
+            every = Rows([*backends, *rows.backends], orders, [*payloads, *rows.payloads])
         records: list[int | None] | None = None
         if prepared.compiled.by_record:
-            records = [*([None] * len(gaps)), *(row.order for row in rows)]
+            records = [*([None] * len(gaps)), *rows.orders]
         continuous = prepared.channel.kind == "continuous"
         must_cover = late is not None and prepared.compiled.by_record
         return self._store.runs.commit_run(
             run,
-            [*gaps, *((row.backend, row.payload) for row in rows)],
+            every,
             records,
             start=RunStart(window.since, covers if must_cover else None),
             quiet=continuous and not (rows or gaps or run.error or run.rows),

@@ -153,7 +153,7 @@ class Dispatcher:
             self._failed(task, error)
         else:
             task.slow = task.slow and time.monotonic() - began > SLOW_S
-            task.retry_at = 0.0
+            task.retry_at = _next_at(task.channel, began)
             task.backoff.reset()
             self._troubles.clear(name)
         finally:
@@ -177,6 +177,13 @@ class Dispatcher:
         if self._troubles.put(name, reason(error)):
             report_trouble("a run could not be made and is tried again", error, name)
         task.retry_at = time.monotonic() + task.backoff.next_s()
+
+
+def _next_at(channel: Channel, began: float) -> float:
+    """A channel in real-time mode runs for its newcomers alone, who leave the other half of the
+    time to everybody else's."""
+    now = time.monotonic()
+    return now + (now - began) if channel.mode == "real-time" else 0.0
 
 
 def report_trouble(what: str, error: Exception, channel: str) -> None:

@@ -26,7 +26,7 @@ class Growth:
         # In one partition, or each key's rows would be brought together by a shuffle.
         grown = known.unionAll(more).coalesce(1).transform(keep_newest, dataset)
         execution = grown._jdf.queryExecution()
-        refuse_lasting(execution)
+        refuse_lasting(execution.executedPlan())
         rdd, schema = execution.toRdd(), grown._jdf.schema()
         self._rows: Any = session._jsparkSession.internalCreateDataFrame(rdd, schema, False)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -55,8 +56,8 @@ Position = int
 
 
 class Batch(Struct, frozen=True):
-    """A batch of a query: when it began, and with which record. It looks at every parameter set
-    that was stored before it began."""
+    """A batch of a query: before when it did not begin, and with which record it does. It looks at
+    every parameter set that was stored by then."""
 
     began_at: float
     start: Position
@@ -68,7 +69,7 @@ class _Running(Struct):
     query: StreamingQuery
     reached: Position
     checkpoint: Path
-    batch: Batch | None = None
+    batch: Batch
 
 
 class _Feed(Struct):
@@ -208,11 +209,12 @@ class RealTime:
             return None if feed is None else self._reached(feed)
 
     def batches(self, name: str) -> dict[Mask, Batch]:
-        """The newest batch that each query of the channel has finished."""
+        """The batch that each query of the channel is at, behind the newest that it has finished.
+        Should it fail, another one begins at the same record."""
         with self._lock:
             feed = self._feeds.get(name)
             queries = {} if feed is None else feed.queries
-            return {mask: run.batch for mask, run in queries.items() if run.batch is not None}
+            return {mask: running.batch for mask, running in queries.items()}
 
     def is_running(self, name: str) -> bool:
         with self._lock:
@@ -271,13 +273,11 @@ class RealTime:
         if progress is None or not progress.sources[0].endOffset:
             return
         (source,) = progress.sources
-        start, end = (
-            self._offset(feed, offset) for offset in (source.startOffset, source.endOffset)
-        )
+        end = self._offset(feed, source.endOffset)
         if end is not None:
             running.reached = max(running.reached, end)
-        if start is not None:
-            running.batch = Batch(_began_at(progress.timestamp), start)
+            ended_at = _began_at(progress.timestamp) + progress.batchDuration / 1000
+            running.batch = Batch(ended_at, end)
 
     def _offset(self, feed: _Feed, text: str | None) -> Position | None:
         offsets = msgspec.json.decode(text or "null")
@@ -292,8 +292,9 @@ class RealTime:
     def _start(self, feed: _Feed, mask: Mask, begin: Position) -> _Running:
         """A checkpoint of its own: Spark wants one, and nobody relies on it."""
         checkpoint = self._directory / f"{feed.channel.name}-{uuid.uuid4().hex[:12]}"
+        first = Batch(time.time(), begin)
         query = self._begin(feed, mask, begin, checkpoint)
-        return _Running(query, begin, checkpoint)
+        return _Running(query, begin, checkpoint, first)
 
     def _begin(self, feed: _Feed, mask: Mask, begin: Position, checkpoint: Path) -> StreamingQuery:
         topic, base = self._kafka.topic(feed.dataset), self._base(feed.dataset)

@@ -28,6 +28,8 @@ from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
+LOOK_S = 2.0  # how often queries are looked after, at least
+
 
 class RealTimeChannels:
     """One thread looks after the queries; runs come from the dispatcher's threads."""
@@ -50,6 +52,7 @@ class RealTimeChannels:
         self._store = store
         self._log = publication_log
         self._batch_s = settings.real_time_batch_s
+        self._batch_bytes = settings.batch_bytes
         self._run_limit_s = settings.run_limit_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="real-time", daemon=True)
@@ -72,8 +75,10 @@ class RealTimeChannels:
         self._newcomers.watch(channel, self._runner.progress(channel).settled)
 
     def watch(self, channel: Channel, compiled: CompiledChannel) -> None:
-        """Start Spark's query where the channel stands. If that raises, it is tried again."""
+        """Start Spark's query where the channel stands, and for those who are there now. If that
+        raises, it is tried again."""
         stands = self._runner.progress(channel).ends[channel.new[0]]
+        self._note_arrivals(channel.name)
         self._queries.watch(channel, compiled, stands)
 
     def unwatch(self, name: str) -> None:
@@ -84,8 +89,8 @@ class RealTimeChannels:
         self._newcomers.expect(name)
 
     def keeps_up(self, name: str, behind_s: float) -> bool:
-        """Spark says how far it is when a batch ends, and that is noted twice in a batch: what is
-        younger than two may have been looked at within milliseconds."""
+        """Spark says how far it is when a batch ends, and that is noted soon after: what is younger
+        than two batches may have been looked at within milliseconds."""
         return self._queries.is_running(name) and behind_s < 2 * self._batch_s
 
     def need_run(self, channel: Channel, end: int) -> bool:
@@ -94,19 +99,24 @@ class RealTimeChannels:
     def run(self, channel: Channel, limit_s: float) -> None:
         """For new subscriptions."""
         name, dataset = channel.name, channel.new[0]
-        settled = self._newcomers.settled(name)
-        self._newcomers.arrived(name, self._store.subscriptions.made_after(name, settled))
+        self._note_arrivals(name)
         snapshot = self._snapshots.take(self._log.cut)
         start, sets = self._newcomers.begin(name)
         end = snapshot.cut.ends.get(dataset, 0)
         if sets and start < end:
+            end = self._snapshots.tables.bound(
+                self._snapshots.dataset(dataset), start, end, self._batch_bytes
+            )
             window = Window(Progress({dataset: start}, 0), Progress({dataset: end}, 0))
             self._runner.run_for(name, Ask(window, snapshot, limit_s), sets)
         self._newcomers.ran(name, sets, end)
 
+    def _note_arrivals(self, name: str) -> None:
+        settled = self._newcomers.settled(name)
+        self._newcomers.arrived(name, self._store.subscriptions.made_after(name, settled))
+
     def _look_after(self) -> None:
-        """A new combination of open parameters takes effect within a batch, too."""
-        while not self._stopping.wait(self._batch_s / 2):
+        while not self._stopping.wait(min(self._batch_s / 2, LOOK_S)):
             try:
                 failed = self._queries.look_after()
                 for channel in self._store.catalog.channels():

@@ -7,11 +7,14 @@ says nothing about any of its queries; each is then asked again by itself, by wh
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from prometheus_client import Histogram
@@ -42,18 +45,25 @@ _SCHEMA = pa.schema(
 )
 
 
+_decode_parts = msgspec.json.Decoder(list[bytes]).decode  # texts of base64
+
+
 class _Ticket:
-    def __init__(self, query: StandingQuery, limit_s: float) -> None:
-        self.query = query
+    def __init__(self, queries: Sequence[StandingQuery], limit_s: float) -> None:
+        self.queries = queries
         self.limit_s = limit_s
         self.called = threading.Event()
         self.leads = False  # it is this one's thread that runs the next job
-        self.rows: pa.Table | None = None
+        self.rows: list[pa.Table] | None = None
         self.error: BaseException | None = None
 
     @property
     def is_done(self) -> bool:
         return self.rows is not None or self.error is not None
+
+    @property
+    def is_tried(self) -> bool:
+        return all(query.is_tried for query in self.queries)
 
 
 class SharedJobs:
@@ -66,10 +76,15 @@ class SharedJobs:
         self._free_lanes = LANES
         self._jobs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
 
-    def ask(self, query: StandingQuery, limit_s: float) -> pa.Table:
-        """BACKEND, ORDER and PAYLOAD of its rows, in that order. Raises what the job did, which
-        may be another query's fault."""
-        ticket = _Ticket(query, limit_s)
+    @cached_property
+    def _encoder(self) -> Any:
+        jvm: Any = self.session._jvm
+        return jvm.com.fasterxml.jackson.databind.ObjectMapper()
+
+    def ask(self, queries: Sequence[StandingQuery], limit_s: float) -> list[pa.Table]:
+        """BACKEND, ORDER and PAYLOAD of each one's rows, in that order. Raises what the job did,
+        which may be another query's fault."""
+        ticket = _Ticket(queries, limit_s)
         with self._lock:
             self._waiting.append(ticket)
             ticket.leads = self._free_lanes > 0
@@ -106,22 +121,24 @@ class SharedJobs:
         with self._lock:
             if own not in self._waiting:
                 return []
-            tickets = [ticket for ticket in self._waiting if ticket.query.is_tried]
-            tickets = tickets[:MOST_QUERIES] if own.query.is_tried else [own]
+            tickets = [ticket for ticket in self._waiting if ticket.is_tried]
+            tickets = _as_many_as_fit(tickets) if own.is_tried else [own]
             self._waiting = [ticket for ticket in self._waiting if ticket not in tickets]
             return tickets
 
     def _run(self, tickets: list[_Ticket]) -> None:
-        SHARED.observe(len(tickets))
         try:
-            rows = self._rows([ticket.query for ticket in tickets], tickets)
+            queries = [query for ticket in tickets for query in ticket.queries]
+            SHARED.observe(len(queries))
+            rows = self._rows(queries, tickets)
         except BaseException as error:
             for ticket in tickets:
                 ticket.error = error
         else:
             for ticket in tickets:
-                ticket.rows = rows[ticket.query.number]
-                ticket.query.is_tried = True
+                ticket.rows = [rows[query.number] for query in ticket.queries]
+                for query in ticket.queries:
+                    query.is_tried = True
         for ticket in tickets:
             ticket.called.set()
 
@@ -135,7 +152,11 @@ class SharedJobs:
         job = self._job(sorted(queries, key=lambda query: query.number))
         with time_limit(self.session, f"channels {names}", limit_s):
             parts = job.collect()
-        batches = [pa.ipc.read_record_batch(pa.py_buffer(part), _SCHEMA) for part in parts]
+            # Py4J decodes bytes one by one, in Python; a text at once.
+            encoded = self._encoder.writeValueAsString(parts)
+        batches = [
+            pa.ipc.read_record_batch(pa.py_buffer(part), _SCHEMA) for part in _decode_parts(encoded)
+        ]
         return _split(pa.Table.from_batches(batches, _SCHEMA), queries)
 
     def _job(self, queries: Sequence[StandingQuery]) -> Any:
@@ -163,6 +184,16 @@ class SharedJobs:
         few = jvm.org.apache.spark.rdd.CoalescedRDD(every, tasks, none, tag)
         session = self.session._jsparkSession
         return session.internalCreateDataFrame(few, queries[0].schema, False).toArrowBatchRdd()
+
+
+def _as_many_as_fit(tickets: Sequence[_Ticket]) -> list[_Ticket]:
+    """The first ones; at least one."""
+    counts = itertools.accumulate(len(ticket.queries) for ticket in tickets)
+    return [
+        ticket
+        for number, (ticket, count) in enumerate(zip(tickets, counts, strict=False))
+        if number == 0 or count <= MOST_QUERIES
+    ]
 
 
 def _split(table: pa.Table, queries: Sequence[StandingQuery]) -> dict[int, pa.Table]:

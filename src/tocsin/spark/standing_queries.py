@@ -7,15 +7,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import BoundedSemaphore, Lock, Thread
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
+from tocsin.protocol import columns
+from tocsin.spark.asking import MATCH
 from tocsin.spark.channels import CompiledChannel, Parameters
+from tocsin.spark.channels.parameters import Layer
 from tocsin.spark.failures import JAVA_IS_GONE, reason
+from tocsin.spark.local import local_relation
 from tocsin.spark.phases import phase
 from tocsin.spark.shared_jobs import SharedJobs
 from tocsin.spark.standing import NotStanding, StandingQuery, standing_session
@@ -27,6 +32,10 @@ MADE_AT_ONCE = 2
 REST_S = 60.0  # for which a channel whose query did not do well is asked by itself
 
 
+_Key = tuple[str, bool, int]
+"""A channel, whether it is asked for some of its parameter sets alone, and for which layer."""
+
+
 class StandingQueries:
     """Thread-safe; one channel is asked by one thread at a time."""
 
@@ -35,7 +44,7 @@ class StandingQueries:
         self._jobs = SharedJobs(self._session)
         self._lock = Lock()
         self._making = BoundedSemaphore(MADE_AT_ONCE)
-        self._queries: OrderedDict[str, StandingQuery] = OrderedDict()
+        self._queries: OrderedDict[_Key, StandingQuery] = OrderedDict()
         self._resting: dict[str, tuple[CompiledChannel, float]] = {}
 
     def rows(
@@ -50,29 +59,33 @@ class StandingQueries:
         name = compiled.channel.name
         if compiled.uses_window or self._rests(compiled):
             return None
+        if any(local_relation(frame) is None for frame in new.values()):
+            return None  # too many for once; the next ones may be fewer
         try:
             with phase("plan"):
-                query = self._query(compiled, parameters, stored, new)
-                query.fill(parameters, stored, new)
+                queries = []
+                for number, layer in enumerate(parameters.layers):
+                    key = name, parameters.subset, number
+                    query = self._query(key, compiled, layer, stored, new)
+                    query.fill(layer, stored, new)
+                    queries.append(query)
             with phase("execute"):
-                return self._jobs.ask(query, limit_s)
+                answers = self._jobs.ask(queries, limit_s)
         except Exception as error:
-            import traceback
-
-            traceback.print_exc()  # DEBUG
             if not isinstance(error, NotStanding):
                 log.info("a standing query is put aside", channel=name, reason=reason(error))
             self.forget(name)
             with self._lock:
                 self._resting[name] = compiled, time.monotonic() + REST_S
             return None
+        return _joined(parameters.layers, answers)
 
     def forget(self, name: str) -> None:
         with self._lock:
-            query = self._queries.pop(name, None)
+            gone = [key for key in self._queries if key[0] == name]
+            queries = [self._queries.pop(key) for key in gone]
             self._resting.pop(name, None)
-        if query is not None:
-            Thread(target=_close, args=(query,), name="forgetting", daemon=True).start()
+        _close_soon(queries)
 
     def _rests(self, compiled: CompiledChannel) -> bool:
         with self._lock:
@@ -81,29 +94,54 @@ class StandingQueries:
 
     def _query(
         self,
+        key: _Key,
         compiled: CompiledChannel,
-        parameters: Parameters,
+        layer: Layer,
         stored: Mapping[str, DataFrame],
         new: Mapping[str, DataFrame],
     ) -> StandingQuery:
-        name = compiled.channel.name
         with self._lock:
-            query = self._queries.get(name)
+            query = self._queries.get(key)
             if query is not None:
-                self._queries.move_to_end(name)
-        if query is not None and query.serves(compiled, parameters):
+                self._queries.move_to_end(key)
+        if query is not None and query.serves(compiled, layer):
             return query
-        self.forget(name)
         with self._making:
-            query = StandingQuery(self._session, compiled, parameters, stored, new)
+            made = StandingQuery(self._session, compiled, layer, stored, new)
         with self._lock:
-            self._queries[name] = query
-            oldest = next(iter(self._queries)) if len(self._queries) > MOST else None
-        if oldest is not None:
-            self.forget(oldest)
-        return query
+            former = self._queries.pop(key, None)
+            self._queries[key] = made
+            gone = [] if former is None else [former]
+            if len(self._queries) > MOST:
+                gone.append(self._queries.popitem(last=False)[1])
+        _close_soon(gone)
+        return made
 
 
-def _close(query: StandingQuery) -> None:
+def _joined(layers: Sequence[Layer], answers: Sequence[pa.Table]) -> pa.Table:
+    """The answers of all layers, in the order to store them."""
+    kept = [
+        answer.filter(
+            pc.invert(
+                pc.is_in(answer.column(columns.BACKEND), pa.array(list(layer.gone), pa.int64()))
+            )
+        )
+        if layer.gone and answer.num_rows
+        else answer
+        for layer, answer in zip(layers, answers, strict=True)
+    ]
+    if len(kept) == 1:
+        return kept[0]
+    order = [(name, "ascending") for name in MATCH]
+    return pa.concat_tables(kept).sort_by(order)
+
+
+def _close_soon(queries: Sequence[StandingQuery]) -> None:
+    if queries:
+        Thread(target=_close, args=(queries,), name="forgetting", daemon=True).start()
+
+
+def _close(queries: Sequence[StandingQuery]) -> None:
     with contextlib.suppress(*JAVA_IS_GONE):
-        query.close()
+        for query in queries:
+            query.close()

@@ -127,34 +127,52 @@ class Trial:
         return texts
 
 
-class _Chosen(Parameters, frozen=True):
-    """Parameter sets that are asked for once, outside of a channel's table."""
-
-
 class SparkQueries:
-    """Queries as Spark computes them."""
+    """Queries as Spark computes them. For one channel it is asked by one thread at a time."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._standing = StandingQueries(spark)
+        self._subsets: dict[str, _Subset] = {}
 
     def parameters(self, prepared: Prepared, sets: Mapping[int, Arguments]) -> Parameters | None:
-        chosen = parameters_of(self._spark, cast(CompiledChannel, prepared.compiled), sets)
-        return None if chosen is None else _Chosen(chosen.by_mask)
+        """Those who are asked for beside all others are often the same as before."""
+        compiled = cast(CompiledChannel, prepared.compiled)
+        name = compiled.channel.name
+        subset = self._subsets.get(name)
+        if subset is None or subset.compiled is not compiled:
+            subset = self._subsets[name] = _Subset(self._spark, compiled)
+        return subset.parameters(sets)
 
     def tries(self, prepared: Prepared, ask: Ask, parameters: Parameters) -> Trial:
         compiled = cast(CompiledChannel, prepared.compiled)
-        standing = None if isinstance(parameters, _Chosen) else self._standing
-        return Trial(self._spark, compiled, ask, parameters, standing)
+        return Trial(self._spark, compiled, ask, parameters, self._standing)
 
     def forget(self, name: str) -> None:
         self._standing.forget(name)
+        self._subsets.pop(name, None)
 
     def blame(self, error: Exception) -> Blame:
         return blame(error)
 
     def reason(self, error: Exception) -> str:
         return reason(error)
+
+
+class _Subset:
+    """Some of a channel's parameter sets, others at times than before."""
+
+    def __init__(self, spark: SparkSession, compiled: CompiledChannel) -> None:
+        self.compiled = compiled
+        self._table = ParameterTable(spark, compiled, subset=True)
+        self._there: set[int] = set()
+
+    def parameters(self, sets: Mapping[int, Arguments]) -> Parameters | None:
+        """None: there are none. What a number stands for never changes."""
+        added = [(number, sets[number]) for number in sets.keys() - self._there]
+        self._table.update(self._table.version + 1, added, self._there - sets.keys())
+        self._there = set(sets)
+        return self._table.current()
 
 
 def parameters_of(

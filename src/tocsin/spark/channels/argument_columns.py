@@ -57,7 +57,7 @@ class ArgumentColumns:
         self.version = self.settled_at = 0
 
     def __len__(self) -> int:
-        return self.settled - len(self._removed) + len(self._added) + len(self._chunked)
+        return self.settled - len(self._removed) + self.came
 
     def __contains__(self, backend: int) -> bool:
         if backend in self._added or backend in self._chunked:
@@ -69,8 +69,13 @@ class ArgumentColumns:
         return len(self._numbers)
 
     @property
+    def came(self) -> int:
+        """How many came since the settlement."""
+        return len(self._added) + len(self._chunked)
+
+    @property
     def changes(self) -> int:
-        return len(self._removed) + len(self._added) + len(self._chunked)
+        return len(self._removed) + self.came
 
     def add(self, backend: int, arguments: Arguments) -> None:
         if backend in self:

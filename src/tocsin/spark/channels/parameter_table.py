@@ -1,14 +1,14 @@
 """A channel's parameter sets as Spark tables kept in memory, refreshed by what changed.
 
 Holds every set's arguments on the driver, in columns (`argument_columns`), so that the tables can
-be built again without asking anyone. Thread-safe; the frames it gave out stay usable until the next
+be built again without asking anyone. Thread-safe; what it gave out stays usable until the next
 refresh.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ from tocsin.spark.channels.argument_columns import ArgumentColumns
 from tocsin.spark.channels.compile import CompiledChannel
 from tocsin.spark.channels.openings import Mask, mask_of
 from tocsin.spark.channels.parameters import (
+    ByMask,
+    Layer,
     Parameters,
     PartParameters,
     add_keys,
@@ -42,9 +44,16 @@ class ParameterTable:
     """One channel's parameter sets. `version` is -1 until the first `replace`."""
 
     def __init__(
-        self, spark: SparkSession, compiled: CompiledChannel, *, small_rows: int = SMALL_ROWS
+        self,
+        spark: SparkSession,
+        compiled: CompiledChannel,
+        *,
+        small_rows: int = SMALL_ROWS,
+        subset: bool = False,
     ) -> None:
+        """`subset`: it will not have all the sets that the channel has."""
         self._spark = spark
+        self._subset = subset
         self._compiled = compiled
         self._small_rows = small_rows
         self._lock = threading.Lock()
@@ -73,8 +82,27 @@ class ParameterTable:
     def current(self) -> Parameters | None:
         """The tables as of the last change; None when there is no parameter set."""
         with self._lock:
-            by_mask = {mask: tables.current() for mask, tables in self._tables.items()}
-            return Parameters(by_mask) if by_mask else None
+            if not self._tables:
+                return None
+            for tables in self._tables.values():
+                tables.refresh()
+            return Parameters(list(self._layers()), self._together, subset=self._subset)
+
+    def _layers(self) -> Iterator[Layer]:
+        """A large table is one by itself. What came to it since is with the small ones, which are
+        looked at anew in each run."""
+        for mask, tables in self._tables.items():
+            if not tables.small:
+                gone = frozenset(tables.sets.removed())
+                yield Layer({mask: tables.settled()}, lasts=True, gone=gone)
+        fresh = {mask: tables.fresh() for mask, tables in self._tables.items()}
+        there = {mask: parts for mask, parts in fresh.items() if parts is not None}
+        if there:
+            yield Layer(there)
+
+    def _together(self) -> ByMask:
+        with self._lock:
+            return {mask: tables.together() for mask, tables in self._tables.items()}
 
     def holds(self, backend: int) -> bool:
         """Whether its parameter set is among them, as of the last change."""
@@ -119,66 +147,98 @@ class _Tables:
         self, sets: ArgumentColumns, pairs: list[tuple[Part, _PartTable]], small_rows: int
     ) -> None:
         self.sets = sets
+        self.small = True
         self._pairs = pairs
         self._small_rows = small_rows
 
-    def current(self) -> tuple[PartParameters, ...]:
+    def refresh(self) -> None:
         sets = self.sets
-        small = len(sets) <= self._small_rows
-        if small or sets.changes > max(REBUILD_ROWS, REBUILD_FRACTION * sets.settled):
+        self.small = len(sets) <= self._small_rows
+        bearable = max(REBUILD_ROWS, REBUILD_FRACTION * sets.settled)
+        if self.small or not sets.settled or sets.changes > bearable:
             sets.settle()
-        return tuple(
-            PartParameters(part, *table.current(small=small)) for part, table in self._pairs
-        )
+
+    def together(self) -> tuple[PartParameters, ...]:
+        """All of them."""
+        return self._of(_PartTable.small if self.small else _PartTable.combined)
+
+    def settled(self) -> tuple[PartParameters, ...]:
+        """Of a large table, all that were there when it was made."""
+        return self._of(_PartTable.settled)
+
+    def fresh(self) -> tuple[PartParameters, ...] | None:
+        """All of a small table, and of a large one those that came since; None: there are none."""
+        if self.small:
+            return self._of(_PartTable.small)
+        return self._of(_PartTable.added) if self.sets.came else None
+
+    def _of(self, table: Callable[[_PartTable], _Table]) -> tuple[PartParameters, ...]:
+        return tuple(PartParameters(part, *table(its)) for part, its in self._pairs)
+
+
+_Table = tuple[DataFrame, dict[str, Any]]
+"""A frame to join with, and its facts."""
 
 
 class _PartTable:
-    """The table of parameter sets that one part joins, or several with the same keys."""
+    """The table of parameter sets that one part joins, or several with the same keys. What was
+    made is kept for as long as the sets are the same."""
 
     def __init__(self, spark: SparkSession, part: Part, sets: ArgumentColumns) -> None:
         self._spark = spark
         self._part = part
         self._sets = sets
-        self._base: DataFrame | None = None
+        self._base: _Table | None = None
         self._base_as_of = -1
-        self._facts: dict[str, Any] = {}
-        self._current: tuple[DataFrame, dict[str, Any]] | None = None
-        self._as_of = -1
+        self._facts: dict[str, Any] = {}  # of the base, as they were gathered
+        self._made: dict[str, _Table] = {}
+        self._made_as_of = -1
 
-    def current(self, *, small: bool) -> tuple[DataFrame, dict[str, Any]]:
-        """The frame to join with, and its facts."""
-        if self._current is None or self._as_of != self._sets.version:
-            if small:
-                self._base = None
-                self._current = self._small()
-            else:
-                if self._base is None or self._base_as_of != self._sets.settled_at:
-                    self._rebuild()
-                self._current = self._combined()
-            self._as_of = self._sets.version
-        return self._current
+    def small(self) -> _Table:
+        """Few sets are made anew at each change and kept on the driver."""
+        self._base = None
+        return self._kept("small", lambda: self._local(self._sets.table))
+
+    def settled(self) -> _Table:
+        if self._base is None or self._base_as_of != self._sets.settled_at:
+            self._base = self._rebuilt()
+            self._base_as_of = self._sets.settled_at
+        return self._base
+
+    def added(self) -> _Table:
+        """Those that came since, on the driver."""
+        return self._kept("added", lambda: self._local(self._sets.added()))
+
+    def combined(self) -> _Table:
+        return self._kept("combined", self._combined)
+
+    def _kept(self, name: str, make: Callable[[], _Table]) -> _Table:
+        if self._made_as_of != self._sets.version:
+            self._made, self._made_as_of = {}, self._sets.version
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
     def _frame(self, columns_: pa.Table) -> DataFrame:
         return typed_frame(self._spark, self._part.parameters, columns_)
 
-    def _small(self) -> tuple[DataFrame, dict[str, Any]]:
-        """Few sets are made anew at each change and kept on the driver."""
-        _, frame, facts = prepare(self._part, self._frame(self._sets.table))
+    def _local(self, columns_: pa.Table) -> _Table:
+        _, frame, facts = prepare(self._part, self._frame(columns_))
         # Without keys it is on the driver already, but for casts that Spark's optimiser folds.
         return frame if self._part.keys is None else localised(frame), facts
 
-    def _rebuild(self) -> None:
+    def _rebuilt(self) -> _Table:
         raw = self._frame(self._sets.table)
         raw = raw.repartition(self._spark.sparkContext.defaultParallelism)
         self._facts = gather_facts(self._part, raw)
+        facts = finish_facts(self._facts)
         # A checkpoint, not a cache: Spark looks caches up by plan, and a view of one is another
         # plan, so each run would parse every parameter set again.
-        self._base = add_keys(self._part, raw, finish_facts(self._facts)).localCheckpoint()
-        self._base_as_of = self._sets.settled_at
+        return add_keys(self._part, raw, facts).localCheckpoint(), facts
 
-    def _combined(self) -> tuple[DataFrame, dict[str, Any]]:
-        assert self._base is not None
-        frame, removed, added = self._base, self._sets.removed(), self._sets.added()
+    def _combined(self) -> _Table:
+        frame, _ = self.settled()
+        removed, added = self._sets.removed(), self._sets.added()
         if removed:
             gone = self._spark.createDataFrame(pa.table({columns.BACKEND: removed}))
             frame = frame.join(F.broadcast(gone), on=columns.BACKEND, how="left_anti").select(

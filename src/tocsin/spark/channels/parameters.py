@@ -5,7 +5,8 @@ Makes one part's table from given sets; `parameter_table` keeps a channel's tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,11 +37,37 @@ class PartParameters(NamedTuple):
     facts: dict[str, Any]
 
 
-class Parameters(Struct, frozen=True):
-    """A channel's parameter sets as `match` joins them: those with the same parameters open
-    together, in a table for each part of their query."""
+ByMask = Mapping[Mask, tuple[PartParameters, ...]]
+"""Those with the same parameters open together, in a table for each part of their query."""
 
-    by_mask: dict[Mask, tuple[PartParameters, ...]]
+
+class Layer(Struct, frozen=True):
+    """Some of a channel's parameter sets. `lasts`: these tables stay as they are for long, so that
+    what a query makes of them is worth keeping; `gone` are then the sets that are in them still."""
+
+    by_mask: ByMask
+    lasts: bool = False
+    gone: frozenset[int] = frozenset()
+
+
+class Parameters:
+    """A channel's parameter sets: all together as `match` joins them, made when they are wanted,
+    or in layers of which each is asked for by itself. `subset`: they are not all that it has."""
+
+    def __init__(
+        self, layers: Sequence[Layer], together: Callable[[], ByMask], *, subset: bool = False
+    ) -> None:
+        self.layers = layers
+        self.subset = subset
+        self._together = together
+
+    @classmethod
+    def of(cls, by_mask: ByMask) -> Parameters:
+        return cls([Layer(by_mask)], lambda: by_mask)
+
+    @cached_property
+    def by_mask(self) -> ByMask:
+        return self._together()
 
 
 def typed_frame(spark: SparkSession, parameters: Sequence[Parameter], table: pa.Table) -> DataFrame:

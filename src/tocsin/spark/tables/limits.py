@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-SMALL_TAIL_BYTES = 1024 * 1024  # less than this is read faster than Spark plans to read it
+from tocsin.spark.local import SMALL_BYTES
+
+SMALL_TAIL_BYTES = SMALL_BYTES  # less than this is read faster than Spark plans to read it
 FLUSH_BYTES = 256 * 1024 * 1024  # log bytes that become one Parquet file at most
 
 

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, select, true, update
+from sqlalchemy import Connection
 
 from tocsin.model import filtered_dataset
 from tocsin.storage.store import schema
+from tocsin.storage.store.numbers import listed
 from tocsin.storage.store.subscription_rows import chunks
 
 _backend = schema.backend_subscriptions
 _frontend = schema.frontend_subscriptions
+_MARKERS = (
+    "SELECT f.id, f.broker, f.marker, b.epoch, b.head, b.channel"  # noqa: S608
+    f" FROM {_frontend.name} f JOIN {_backend.name} b ON f.backend = b.id"
+)
 
 
 def put(
@@ -28,20 +33,11 @@ def put(
     are not there or are of another epoch, each once, in the order given. `ends`: of the logs, by
     dataset. `broker`: only subscriptions that it serves are there."""
     known: dict[int, tuple[str, int, int]] = {}
-    anywhere = true() if broker is None else _frontend.c.broker == broker
     for chunk in chunks(sorted({number for number, _, _ in wanted})):
-        rows = connection.execute(
-            select(
-                _frontend.c.id,
-                _backend.c.epoch,
-                _backend.c.head,
-                _frontend.c.marker,
-                _backend.c.channel,
-            )
-            .join_from(_frontend, _backend, _frontend.c.backend == _backend.c.id)
-            .where(_frontend.c.id.in_(chunk), anywhere)
-        )
-        for number, epoch, head, marker, channel in rows:
+        query = f"{_MARKERS} WHERE f.id IN {listed(chunk)}"
+        for number, at, marker, epoch, head, channel in connection.exec_driver_sql(query).all():
+            if broker is not None and at != broker:
+                continue
             dataset = filtered_dataset(channel)
             known[number] = (epoch, head if dataset is None else ends.get(dataset, 0), marker)
     unknown: dict[int, None] = {}
@@ -56,7 +52,7 @@ def put(
     for number, to in targets.items():
         together.setdefault(to - known[number][2], []).append(number)
     for by, numbers in together.items():
-        moved = {"marker": _frontend.c.marker + by}
         for chunk in chunks(numbers):
-            connection.execute(update(_frontend).where(_frontend.c.id.in_(chunk)).values(moved))
+            moved = f"UPDATE {_frontend.name} SET marker = marker + {by:d}"  # noqa: S608
+            connection.exec_driver_sql(f"{moved} WHERE id IN {listed(chunk)}")
     return list(unknown)
