@@ -110,7 +110,7 @@ def test_records_of_files_that_overlap_are_read_in_their_order(bench: Bench) -> 
     outer = bench.tables.window(REPORTS, 0, end).where(
         f"_position < {ends[0]} OR _position >= {ends[1]}"
     )
-    session = bench.medium._session  # type: ignore[attr-defined]
+    session = bench.medium._session
     moved(outer.coalesce(1), session).write.format("delta").mode("overwrite").option(
         "replaceWhere", f"_position < {ends[0]} OR _position >= {ends[1]}"
     ).save(f"file://{bench.table}")
