@@ -78,6 +78,34 @@ def opening(name: str, *channels: str) -> list[Event]:
     return made
 
 
+async def test_a_record_that_is_not_complete_holds_up_no_other() -> None:
+    sent, uploaded = Sent(), asyncio.Event()
+
+    async def pictured(record: Record) -> Record:
+        await uploaded.wait()
+        return {**record, "photo": "p"}
+
+    publisher = Publisher(sent, lambda record: pictured(record) if record["n"] == 1 else None)
+    for number in (1, 2, 3):
+        publisher.publish("emergencies", {"n": number})
+    await asyncio.sleep(0.01)
+    assert [record for _, records in sent.calls for record in records] == [{"n": 2}, {"n": 3}]
+    assert publisher.busy
+    uploaded.set()
+    await publisher.finished()
+    assert sent.calls[-1] == ("emergencies", [{"n": 1, "photo": "p"}])
+
+
+async def test_what_a_record_lacks_and_cannot_be_had_ends_the_play() -> None:
+    async def refused(record: Record) -> Record:
+        raise ConnectionError("no room for pictures")
+
+    publisher = Publisher(Sent(), refused)
+    publisher.publish("emergencies", {"n": 1})
+    with pytest.raises(ConnectionError):
+        await publisher.finished()
+
+
 async def test_everybody_logs_in_before_subscribing_to_all_they_wish_for() -> None:
     notes = Notes()
     people = {name: Slow(name, notes) for name in ("ann", "bob")}

@@ -92,7 +92,7 @@ class Demo:
             name: Person(name, services.locate, token_for(name), self.watch, self.gallery)
             for name in names
         }
-        self._publisher = Publisher(self._send)
+        self._publisher = Publisher(self._send, self._completed)
         self.player = CityPlayer(trace, self._people, self._publisher)
         self._caches: dict[str, CacheCounts] = {}
         self._phases_s: dict[str, float] = {}
@@ -143,15 +143,16 @@ class Demo:
         )
 
     async def _send(self, dataset: str, records: Sequence[Record]) -> None:
-        records = await asyncio.gather(*(self._pictured(record) for record in records))
         accepted = await self._services.send(dataset, records)
         self.ledger.published(dataset, accepted)
         self._published += accepted
 
+    def _completed(self, record: Record) -> Awaitable[Record] | None:
+        """Worse emergencies come with a picture."""
+        return self._pictured(record) if record.get("severity", 0) >= LEAST_SEVERITY else None
+
     async def _pictured(self, record: Record) -> Record:
-        """Worse emergencies come with a picture: it is uploaded before its report is published."""
-        if record.get("severity", 0) < LEAST_SEVERITY:
-            return record
+        """Its picture is uploaded before the report is published."""
         name = record["report_id"]
         picture = draw(record["type"], f"{self._seed} {name}")
         return {**record, "photo": await self._services.upload(picture, f"{name}.png")}

@@ -19,6 +19,7 @@ IDLE_S = 0.02
 Record = dict[str, Any]
 Act = Callable[[], Awaitable[None]]
 Send = Callable[[str, Sequence[Record]], Awaitable[None]]
+Complete = Callable[[Record], Awaitable[Record] | None]
 
 
 class Timed(NamedTuple):
@@ -29,30 +30,49 @@ class Timed(NamedTuple):
 
 
 class Publisher:
-    """Sends records in order; what comes while a call is under way travels in the next one."""
+    """Sends records in order; what comes while a call is under way travels in the next one. A
+    record that must be completed first (`complete` gives something to wait for) holds up no
+    other."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, complete: Complete = lambda _: None) -> None:
         self._send = send
+        self._complete = complete
+        self._completing: set[asyncio.Task[None]] = set()
         self._waiting: defaultdict[str, list[Record]] = defaultdict(list)
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._failure: Exception | None = None
 
     @property
     def busy(self) -> bool:
-        return bool(self._sending)
+        return bool(self._sending or self._completing)
 
     def publish(self, dataset: str, record: Record) -> None:
         """Take a record; raises what an earlier call failed with."""
         self._check()
+        whole = self._complete(record)
+        if whole is None:
+            self._take(dataset, record)
+            return
+        task = asyncio.create_task(self._take_later(dataset, whole))
+        self._completing.add(task)
+        task.add_done_callback(self._completing.discard)
+
+    async def finished(self) -> None:
+        """Wait until everything is acknowledged; raises what a call failed with."""
+        while self.busy:
+            await asyncio.wait([*self._completing, *self._sending.values()])
+        self._check()
+
+    def _take(self, dataset: str, record: Record) -> None:
         self._waiting[dataset].append(record)
         if dataset not in self._sending:
             self._sending[dataset] = asyncio.create_task(self._drain(dataset))
 
-    async def finished(self) -> None:
-        """Wait until everything is acknowledged; raises what a call failed with."""
-        while self._sending:
-            await asyncio.wait(self._sending.values())
-        self._check()
+    async def _take_later(self, dataset: str, whole: Awaitable[Record]) -> None:
+        try:
+            self._take(dataset, await whole)
+        except Exception as failure:
+            self._failure = failure
 
     def _check(self) -> None:
         if self._failure is not None:
