@@ -167,7 +167,7 @@ class SimulatedBroker:
             if alive():
                 self.do(answered(now=world.now))
 
-        world.later(world.delay_s(), arrive)
+        world.later(world.request_takes_s(self, call), arrive)
         if world.request_is_repeated():
             world.later(world.delay_s() * 3, lambda: self._answer(machine, call))
 
@@ -189,6 +189,8 @@ class SimulatedBroker:
                 return partial(loaded, upto=upto)
             case AttachSubscriber(arrival, subscriber):
                 connection = self.world.arriving.get((self.name, arrival, self.incarnation))
+                if connection in machine.core.table.connections:
+                    connection = None  # it was welcomed: this request is late, or comes again
                 subscriptions = cluster.attach(subscriber, self.name, connection)
                 return partial(machine.attached, number, subscriptions)
             case CreateSubscription(_, subscriber, interest):
