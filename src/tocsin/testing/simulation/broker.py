@@ -189,9 +189,8 @@ class SimulatedBroker:
                 return partial(loaded, upto=upto)
             case AttachSubscriber(arrival, subscriber):
                 connection = self.world.arriving.get((self.name, arrival, self.incarnation))
-                if connection in machine.core.table.connections:
-                    connection = None  # it was welcomed: this request is late, or comes again
-                subscriptions = cluster.attach(subscriber, self.name, connection)
+                late = connection in machine.core.table.connections  # or repeated: it was welcomed
+                subscriptions = cluster.attach(subscriber, self.name, None if late else connection)
                 return partial(machine.attached, number, subscriptions)
             case CreateSubscription(_, subscriber, interest):
                 assert isinstance(interest.arguments, dict)
