@@ -345,6 +345,7 @@ class ClusterWorld(World):
 
     def quieten(self) -> None:
         """No more faults, and nobody publishes or subscribes: what was promised comes true."""
+        self._raise_broken()
         self.faulty = False
         self.partitions.heal()
         self._make_room()
@@ -364,7 +365,12 @@ class ClusterWorld(World):
                 return
         self._check_all()
 
+    def _raise_broken(self) -> None:
+        if self.process.broken is not None:
+            raise self.process.broken
+
     def _check_all(self) -> None:
+        self._raise_broken()
         promise(self.process.alive, "the cluster did not come back")
         self.cluster.look()
         for request in self.publishers.requests:
