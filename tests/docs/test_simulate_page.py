@@ -8,7 +8,7 @@ import pytest
 
 from docs.printed import PAGES, run_as_printed
 from tocsin.testing.simulation import KINDS
-from tocsin.testing.simulation.cluster import HAPPENS
+from tocsin.testing.simulation.faults import HAPPENS
 from tocsin.testing.simulation.mutants import MUTANTS
 
 PAGE = "how-to/simulate.md"

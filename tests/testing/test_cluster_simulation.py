@@ -13,7 +13,8 @@ from collections import Counter
 import pytest
 
 from tocsin.testing.simulation import KINDS
-from tocsin.testing.simulation.cluster import HAPPENS, ClusterWorld
+from tocsin.testing.simulation.cluster import ClusterWorld
+from tocsin.testing.simulation.faults import HAPPENS
 from tocsin.testing.simulation.mutants import MUTANTS, hunt
 
 ONE = os.environ.get("TOCSIN_SEED")

@@ -167,7 +167,7 @@ class SimulatedBroker:
             if alive():
                 self.do(answered(now=world.now))
 
-        world.later(world.delay_s(), arrive)
+        world.later(world.request_takes_s(self, call), arrive)
         if world.request_is_repeated():
             world.later(world.delay_s() * 3, lambda: self._answer(machine, call))
 
@@ -189,7 +189,8 @@ class SimulatedBroker:
                 return partial(loaded, upto=upto)
             case AttachSubscriber(arrival, subscriber):
                 connection = self.world.arriving.get((self.name, arrival, self.incarnation))
-                subscriptions = cluster.attach(subscriber, self.name, connection)
+                late = connection in machine.core.table.connections  # or repeated: it was welcomed
+                subscriptions = cluster.attach(subscriber, self.name, None if late else connection)
                 return partial(machine.attached, number, subscriptions)
             case CreateSubscription(_, subscriber, interest):
                 assert isinstance(interest.arguments, dict)

@@ -17,6 +17,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from tocsin.broker.machine.effects import ClusterCall, LoadSubscriptions
 from tocsin.broker.machine.events import NewHead
 from tocsin.cluster.broker_news import BrokerNews
 from tocsin.errors import NotFound, Unavailable
@@ -29,6 +30,7 @@ from tocsin.testing.simulation.client import SimulatedClient
 from tocsin.testing.simulation.cluster_process import ClusterProcess
 from tocsin.testing.simulation.created import created
 from tocsin.testing.simulation.disk import SimulatedDisk
+from tocsin.testing.simulation.faults import FAULTS
 from tocsin.testing.simulation.history import HistoryChecker
 from tocsin.testing.simulation.memory import in_memory
 from tocsin.testing.simulation.observed import ObservedCluster
@@ -38,34 +40,6 @@ from tocsin.testing.simulation.questions import INTERESTS, POISON, SparkIsGone
 from tocsin.testing.simulation.world import World
 
 KINDS = ("a", "b", "c")
-FAULTS = ("crash", "power", "disk", "network", "clock", "spark", "brokers", "rot", "restore")
-HAPPENS = (
-    "crash",
-    "crash in the middle",
-    "crash at a commit",
-    "power cut",
-    "lost write",
-    "torn write",
-    "lost sector",
-    "flipped bit",
-    "full disk",
-    "full store",
-    "failed sync",
-    "slow sync",
-    "restored store",
-    "clock step",
-    "Spark gone",
-    "overlong query",
-    "broker crash",
-    "one-way partition",
-    "two-way partition",
-    "lost notice",
-    "late notice",
-    "repeated notice",
-    "repeated request",
-    "repeated frame",
-)
-"""What the faults do, by the names under which it is counted."""
 HEALING_S = 120.0  # within which everything must have come true
 
 
@@ -97,6 +71,7 @@ class ClusterWorld(World):
     def _new_cluster(self) -> ObservedCluster:
         self.happened = Counter[str]()  # faults, by kind
         self.disk = SimulatedDisk(self.random, self.happened)
+        self.disk.fails = self._sync_failed
         self.process = ClusterProcess(self, self.directory, self.disk)
         return ObservedCluster(process=self.process)
 
@@ -124,6 +99,14 @@ class ClusterWorld(World):
     def open_at(self, connection: int, direction: str) -> float:
         ends = [end.name for end in self._pipes.get(connection, ())]
         return self.partitions.open_at(*ends[:: 1 if direction == "up" else -1]) if ends else 0.0
+
+    def request_takes_s(self, broker: SimulatedBroker, call: ClusterCall) -> float:
+        """A broker that loads may have to wait; somebody comes to it meanwhile, and is moved."""
+        if not (isinstance(call, LoadSubscriptions) and self.faulty and self.random.random() < 0.5):
+            return super().request_takes_s(broker, call)
+        takes_s = self.random.expovariate(0.5)
+        self.later(self.random.uniform(0.5, 1.0) * takes_s, lambda: self._somebody_leaves(broker))
+        return takes_s
 
     def request_passes(self, broker: SimulatedBroker) -> bool:
         return self.partitions.passes(broker.name, CLUSTER) and super().request_passes(broker)
@@ -198,6 +181,19 @@ class ClusterWorld(World):
             client = self.random.choice(self.clients)
             self.to_broker(client, ("subscribe", self.random.choice(fresh)))
 
+    def _somebody_leaves(self, broker: SimulatedBroker) -> None:
+        """Who has come to that broker."""
+        frontends, came = self.cluster.frontends.values(), self.cluster.served
+        here = [f.id for f in frontends if f.broker == broker.name and f.subscriber in came]
+        others = [other.name for other in self.brokers if other is not broker]
+        if here and not self.closed:
+            self._move(self.random.choice(here), self.random.choice(others))
+
+    def _move(self, subscription: int, broker: str) -> None:
+        """By a statement."""
+        with suppress(NotFound, Unavailable):  # it has just ended; the cluster is down
+            self.cluster.move(subscription, broker)
+
     # -- what happens -----------------------------------------------------------------------------
 
     def publish(self, backend: int) -> None:
@@ -233,9 +229,7 @@ class ClusterWorld(World):
             client.forget(number)
             self.to_broker(client, ("unsubscribe", number))
         elif draw < 0.75 and self.cluster.frontends:
-            subscription = choose(sorted(self.cluster.frontends))
-            with suppress(NotFound):  # it has just ended
-                self.cluster.move(subscription, broker.name)
+            self._move(choose(sorted(self.cluster.frontends)), broker.name)
         elif draw < 0.85:
             client.stalled = not client.stalled
             client.go_on()
@@ -259,7 +253,7 @@ class ClusterWorld(World):
                 process.crash_at_commit = random.randrange(5)
         elif kind == "disk":
             draw = random.random()
-            if draw < 0.5:
+            if draw < 0.4:
                 disk.room = random.randrange(500)
                 process.store_full = random.random() < 0.5
                 self.later(random.expovariate(0.5), self._make_room)
@@ -278,7 +272,6 @@ class ClusterWorld(World):
             self.later(random.random(), broker.start)
         elif kind == "rot" and process.alive:
             self._rot()
-
         elif kind == "restore" and process.alive:
             self._back_up_or_restore()
 
@@ -289,6 +282,15 @@ class ClusterWorld(World):
             self.cluster.restored()
         else:
             self.process.back_up()
+
+    def _sync_failed(self) -> None:
+        if self.random.random() < 0.7:
+            self.later(self.random.expovariate(1.0), self._reset)
+
+    def _reset(self) -> None:
+        """The machine, by an operator who reads of input and output errors."""
+        if self._now("disk") and self.process.alive:
+            self.process.fall(power=True)
 
     def _make_room(self) -> None:
         self.disk.room, self.process.store_full = None, False
@@ -343,6 +345,7 @@ class ClusterWorld(World):
 
     def quieten(self) -> None:
         """No more faults, and nobody publishes or subscribes: what was promised comes true."""
+        self._raise_broken()
         self.faulty = False
         self.partitions.heal()
         self._make_room()
@@ -362,7 +365,12 @@ class ClusterWorld(World):
                 return
         self._check_all()
 
+    def _raise_broken(self) -> None:
+        if self.process.broken is not None:
+            raise self.process.broken
+
     def _check_all(self) -> None:
+        self._raise_broken()
         promise(self.process.alive, "the cluster did not come back")
         self.cluster.look()
         for request in self.publishers.requests:

@@ -77,6 +77,7 @@ class ClusterProcess:
         self.incarnation = 0
         self.crash_at_commit: int | None = None
         self.store_full = False
+        self.broken: BrokenPromise | None = None  # while something took its time
         self.starts = self.repairs = self.failed_runs = self.overlong = self.runs_made = (
             self.commits
         ) = 0
@@ -319,7 +320,11 @@ class ClusterProcess:
         incarnation = self.incarnation
         self.around.committed()
         agenda = self.around.agenda
-        agenda.run(agenda.now + delay_s)
+        try:
+            agenda.run(agenda.now + delay_s)
+        except BrokenPromise as broken:  # the caller may take it for a failure of its own
+            self.broken = self.broken or broken
+            raise
         if incarnation != self.incarnation:
             raise Crashed
 

@@ -42,7 +42,7 @@ class _File:
 class SimulatedDisk(Disk):
     """`crash_in`: the operation at which the process dies; `dies_writing`: the next write does.
     `room`: bytes that may be written; None: no limit. `slow_s`: what a sync takes; `waits` lets the
-    world go on for so long."""
+    world go on for so long; `fails`: a sync does."""
 
     def __init__(self, random: Random, happened: Counter[str] | None = None) -> None:
         self._random = random
@@ -58,6 +58,7 @@ class SimulatedDisk(Disk):
         self.failing_syncs = 0
         self.slow_s = 0.0
         self.waits: Callable[[float], None] = lambda _: None
+        self.fails: Callable[[], None] = lambda: None
         self.syncs = 0
 
     # -- what the log asks ------------------------------------------------------------------------
@@ -108,6 +109,7 @@ class SimulatedDisk(Disk):
             self._happened["failed sync"] += 1
             file.dropped.append((len(file.sure), os.fstat(self._open[handle][0]).st_size))
             file.steps.clear()
+            self.fails()
             raise OSError(errno.EIO, "Input/output error")
         file.sure = file.kept(self._open[handle][1].read_bytes())
         file.steps.clear()

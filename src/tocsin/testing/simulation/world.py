@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tocsin.broker.machine.effects import CloseStream, OpenStream, PageEffect
+from tocsin.broker.machine.effects import CloseStream, ClusterCall, OpenStream, PageEffect
 from tocsin.broker.machine.events import NewHead
 from tocsin.model import Departure
 from tocsin.overlay.routing import Relink, Send
@@ -115,6 +115,10 @@ class World:
     def open_at(self, connection: int, direction: str) -> float:
         """When a connection carries something again."""
         return 0.0
+
+    def request_takes_s(self, broker: SimulatedBroker, call: ClusterCall) -> float:
+        """Until the cluster does what it is asked."""
+        return self.delay_s()
 
     def request_passes(self, broker: SimulatedBroker) -> bool:
         """Whether the cluster is reached by it now."""
