@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from tocsin.storage.store import schema
+
 _AT_ONCE = 5000  # rows of one statement, whose text a server bounds
 
 
@@ -25,4 +27,4 @@ def given(columns: Sequence[str], rows: Sequence[Sequence[int]]) -> Iterator[str
 
 
 def _digits(number: int) -> str:
-    return f"{number:d}"
+    return f"{schema.checked_number(number):d}"

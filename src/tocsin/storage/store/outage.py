@@ -72,8 +72,8 @@ class CircuitBreaker:
         with self._changed:
             if self._ended:
                 return
+            self.end(error)  # before another thread looks
         log.error("the store is lost for good", reason=str(error))
-        self.end(error)
         self.on_end(error)
 
     def _pause(self, seconds: float) -> bool:
