@@ -94,6 +94,17 @@ def _must(field: str, value: float, above: float | None, usage: str) -> None:
 
 
 def _wrong(field: str, value: float, usage: str) -> InvalidInput:
-    option = field.removesuffix("_bytes") if field == "memory_bytes" else field
-    option = option.replace("_", "-")
+    option = OPTIONS.get(field, field.replace("_", "-"))
     return InvalidInput(f"{option} is {value:g}", field=option, hint=usage)
+
+
+OPTIONS = {
+    "records_per_s": "records",
+    "record_bytes": "record-size",
+    "result_bytes": "result-size",
+    "keep_records_s": "keep-records",
+    "keep_results_s": "keep-results",
+    "fresh_s": "fresh",
+    "memory_bytes": "memory",
+}
+"""Of the command line, where it calls a field otherwise."""

@@ -12,7 +12,7 @@ It predicts from prices of single things; no throughput that was measured goes i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -73,117 +73,161 @@ class Outcome(Struct, frozen=True):
         return float("inf")
 
 
-class _Process:
-    """Work in the order in which it came; `then` is what happens when a piece is done."""
+Then = Callable[[list[Batch], float], None]
+"""What happens when a piece of work is done: to these batches, at that time."""
+
+
+class _Thread:
+    """Work in the order in which it came."""
 
     def __init__(self) -> None:
-        self._pieces: deque[tuple[float, list[Batch], str]] = deque()
+        self._pieces: deque[tuple[float, list[Batch], Then | None]] = deque()
         self._left_s = 0.0  # of the first piece
         self.wanted_s = 0.0  # of all of them
         self.used_s = 0.0
 
-    def add(self, work_us: float, batches: list[Batch], then: str) -> None:
+    def add(self, work_us: float, batches: list[Batch], then: Then | None) -> None:
         if not self._pieces:
             self._left_s = work_us / 1e6
         self._pieces.append((work_us / 1e6, batches, then))
         self.wanted_s += work_us / 1e6
 
-    def work(self, given_s: float) -> Iterable[tuple[list[Batch], str]]:
-        """What is done by then."""
+    def work(self, given_s: float, now_s: float) -> None:
+        done = []
         while self._pieces and self._left_s <= given_s + 1e-12:
             given_s -= self._left_s
             self._spend(self._left_s)
-            _, batches, then = self._pieces.popleft()
+            done.append(self._pieces.popleft())
             self._left_s = self._pieces[0][0] if self._pieces else 0.0
-            yield batches, then
         if self._pieces:
             self._left_s -= given_s
             self._spend(given_s)
+        for _, batches, then in done:
+            if then is not None:
+                then(batches, now_s)
 
     def _spend(self, spent_s: float) -> None:
         self.used_s += spent_s
         self.wanted_s = max(0.0, self.wanted_s - spent_s)
 
 
+class _Process:
+    """One core at most, which its threads share: `intake` takes what comes in, `rest` does what
+    follows. So a run's commit waits for no queue of publishers, as it does not in Python."""
+
+    def __init__(self) -> None:
+        self.threads = {"intake": _Thread(), "rest": _Thread()}
+
+    def add(self, work_us: float, batches: list[Batch], then: Then | None) -> None:
+        self.threads["rest"].add(work_us, batches, then)
+
+    @property
+    def wanted_s(self) -> float:
+        return sum(thread.wanted_s for thread in self.threads.values())
+
+    @property
+    def used_s(self) -> float:
+        return sum(thread.used_s for thread in self.threads.values())
+
+    def work(self, given_s: float, now_s: float) -> None:
+        wants = {name: thread.wanted_s for name, thread in self.threads.items()}
+        for name, share_s in _shares(wants, given_s, 0.0).items():
+            if name:
+                self.threads[name].work(share_s, now_s)
+
+
 class _Pipeline:
+    """The stations of a record, each of which hands it to the next."""
+
     def __init__(self, costs: Costs, trial: Trial) -> None:
         self._costs = costs
         self._trial = trial
-        self.processes = {name: _Process() for name in (*costs.processes, "publisher", "client")}
+        self.processes = {name: _Process() for name in (*STATIONS, *costs.processes)}
         self._arrived: list[Batch] = []
         self._in_turn = costs.profile == "embedded"
         self._running = False
-        self._wait_until: tuple[float, list[Batch]] | None = None
-
-    def send(self, batch: Batch) -> None:
-        self._give("publisher", [batch], "sent", self._costs.of("publisher").us_per_record)
+        self._starting: list[tuple[float, list[Batch]]] = []
 
     def step(self, now_s: float) -> None:
-        trial, costs = self._trial, self._costs
-        for name, process in self.processes.items():  # what ticks by itself
-            process.add(1e6 * STEP_S * costs.of(name).idle_cores, [], "")
-        wants = {name: min(STEP_S, process.wanted_s) for name, process in self.processes.items()}
-        given = _shares(wants, STEP_S * trial.cores, STEP_S * trial.others_cores)
         for name, process in self.processes.items():
-            for batches, then in list(process.work(given[name])):
-                self._done(then, batches, now_s + STEP_S)
-        if self._wait_until is not None and self._wait_until[0] <= now_s:
-            batches, self._wait_until = self._wait_until[1], None
-            self._look(batches)
-        if not self._running and self._arrived:
-            self._begin(now_s)
+            process.add(1e6 * STEP_S * self._costs.of(name).idle_cores, [], None)
+        wants = {name: min(STEP_S, process.wanted_s) for name, process in self.processes.items()}
+        given = _shares(wants, STEP_S * self._trial.cores, STEP_S * self._trial.others_cores)
+        for name, process in self.processes.items():
+            process.work(given[name], now_s + STEP_S)
+        while self._starting and self._starting[0][0] <= now_s:
+            self._look(self._starting.pop(0)[1])
+        if self._arrived and not self._running:
+            batches, self._arrived = self._arrived, []
+            self._running = self._in_turn
+            self._starting.append((now_s + self._costs.run_wait_s, batches))
 
-    def _begin(self, now_s: float) -> None:
-        batches, self._arrived = self._arrived, []
-        self._running = self._in_turn
-        self._wait_until = now_s + self._costs.run_wait_s, batches
+    def send(self, batch: Batch) -> None:
+        self._give("publisher", [batch], self._take)
+
+    def _take(self, batches: list[Batch], _: float) -> None:
+        work_us = self._us("cluster", batches, run=False, results=False)
+        self.processes["cluster"].threads["intake"].add(work_us, batches, self._taken)
+
+    def _taken(self, batches: list[Batch], _: float) -> None:
+        self._give("Kafka", batches, None)
+        self._arrived += batches
 
     def _look(self, batches: list[Batch]) -> None:
-        java = self._costs.of("Java")
-        records, results = _records(batches), self._results(batches)
-        work_us = java.us_of_run(self._trial.sets)
-        work_us += records * java.us_per_record + results * java.us_per_result
-        self.processes["Java"].add(work_us, batches, "looked at")
+        self._give("Java", batches, self._commit, run=True, results=True)
+        if "PostgreSQL" in self._costs.processes:
+            self._give("PostgreSQL", batches, None, run=True, results=True)
 
-    def _done(self, then: str, batches: list[Batch], now_s: float) -> None:
-        costs, results = self._costs, self._results(batches)
-        if then == "sent":
-            self._give("cluster", batches, "taken", costs.of("cluster").us_per_record)
-            for server in ("Kafka",):
-                if server in self.processes:
-                    self._give(server, batches, "", costs.of(server).us_per_record)
-        elif then == "taken":
-            self._arrived += batches
-        elif then == "looked at":
-            cluster = costs.of("cluster")
-            work_us = cluster.us_of_run(self._trial.sets) + results * cluster.us_per_result
-            self.processes["cluster"].add(work_us, batches, "committed")
-            if "PostgreSQL" in self.processes:
-                database = costs.of("PostgreSQL")
-                work_us = database.us_of_run(self._trial.sets) + results * database.us_per_result
-                self.processes["PostgreSQL"].add(work_us, batches, "")
-        elif then == "committed":
-            self._running = False
-            broker = costs.of("broker")
-            work_us = broker.us_of_run(self._trial.sets) + results * broker.us_per_result
-            deliveries = results * self._trial.deliveries_per_result
-            work_us += deliveries * broker.us_per_delivery
-            self.processes["broker"].add(work_us, batches, "told")
-        elif then == "told":
-            deliveries = results * self._trial.deliveries_per_result
-            client = costs.of("client").us_per_delivery
-            self.processes["client"].add(deliveries * client, batches, "came")
-            markers = costs.of("cluster").us_per_delivery
-            self.processes["cluster"].add(deliveries * markers, batches, "")
-        elif then == "came":
-            for batch in batches:
-                batch.came_s = now_s
+    def _commit(self, batches: list[Batch], _: float) -> None:
+        work_us = self._us("cluster", batches, run=True, results=True, records=False)
+        self.processes["cluster"].add(work_us, batches, self._committed)
 
-    def _give(self, process: str, batches: list[Batch], then: str, us_each: float) -> None:
-        self.processes[process].add(_records(batches) * us_each, batches, then)
+    def _committed(self, batches: list[Batch], _: float) -> None:
+        self._running = False
+        work_us = self._us("broker", batches, run=True, results=True) + self._told_us(
+            "broker", batches
+        )
+        self.processes["broker"].add(work_us, batches, self._told)
 
-    def _results(self, batches: list[Batch]) -> float:
-        return _records(batches) * self._trial.results_per_record
+    def _told(self, batches: list[Batch], _: float) -> None:
+        self.processes["client"].add(self._told_us("client", batches), batches, self._came)
+        self.processes["cluster"].add(self._told_us("cluster", batches), batches, None)
+
+    def _came(self, batches: list[Batch], now_s: float) -> None:
+        for batch in batches:
+            batch.came_s = now_s
+
+    def _give(
+        self,
+        process: str,
+        batches: list[Batch],
+        then: Then | None,
+        *,
+        run: bool = False,
+        results: bool = False,
+    ) -> None:
+        work_us = self._us(process, batches, run=run, results=results)
+        self.processes[process].add(work_us, batches, then)
+
+    def _us(
+        self, process: str, batches: list[Batch], *, run: bool, results: bool, records: bool = True
+    ) -> float:
+        price, count = self._costs.of(process), sum(batch.records for batch in batches)
+        work_us = price.us_of_run(self._trial.sets) if run else 0.0
+        if records:
+            work_us += count * price.us_per_record
+        if results:
+            work_us += count * self._trial.results_per_record * price.us_per_result
+        return work_us
+
+    def _told_us(self, process: str, batches: list[Batch]) -> float:
+        """Of what each delivery costs it."""
+        deliveries = self._trial.results_per_record * self._trial.deliveries_per_result
+        records = sum(batch.records for batch in batches)
+        return records * deliveries * self._costs.of(process).us_per_delivery
+
+
+STATIONS = ("publisher", "cluster", "Kafka", "Java", "broker", "client")
 
 
 def simulate(costs: Costs, trial: Trial) -> Outcome:
@@ -217,7 +261,3 @@ def _shares(wants: Mapping[str, float], all_s: float, others_s: float) -> dict[s
         given[name] = min(want_s, left_s / (len(waiting) - position))
         left_s -= given[name]
     return given
-
-
-def _records(batches: list[Batch]) -> int:
-    return sum(batch.records for batch in batches)
