@@ -19,7 +19,7 @@ from contextlib import ExitStack
 import msgspec
 
 from bench.capacity import checking
-from bench.capacity.measuring import Sizes, loads_and_climb, record
+from bench.capacity.measuring import Sizes, loads_and_climb, parts_alone, record
 from bench.capacity.tables import tables as tables
 from bench.findings import RESULTS, Finding
 from bench.sustain.sides import Servers
@@ -58,6 +58,7 @@ def run(quick: bool, say: Callable[[str], None]) -> list[Finding]:
 
 
 def measure(profile: str, sizes: Sizes, say: Callable[[str], None]) -> tuple[Costs, list[Finding]]:
+    alone = parts_alone(sizes, say)
     with ExitStack() as stack:
         servers = None
         if profile == "company":
@@ -68,7 +69,7 @@ def measure(profile: str, sizes: Sizes, say: Callable[[str], None]) -> tuple[Cos
             asyncio.run(loads_and_climb(profile, sizes, sets, servers, say))
             for sets in (sizes.few, sizes.many, sizes.between)
         ]
-        costs = record(profile, sizes, systems, say)
+    costs = record(profile, sizes, systems, alone)
     findings = []
     for system in sorted(systems, key=lambda system: system.sets):
         findings += checking.findings(costs, system.sets, system.climb)

@@ -19,7 +19,7 @@ from tocsin.testing.fake_cluster import FakeCluster
 from tocsin.testing.fake_subscriptions import Backend, Frontend
 
 CHANNEL = "floods"
-MANY = 20_000
+MANY = 10_000
 SHARED_BY = 10
 TEXT = "x" * 200
 

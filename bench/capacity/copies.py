@@ -12,7 +12,7 @@ from bench.control import Helper
 from bench.forward import MODULE, ROWS, _ask, _until
 
 SETS = 1000
-BROKERS = ("bench-a", "bench-b", "bench-c")
+BROKERS = ("bench_a", "bench_b", "bench_c")
 
 
 def us_per_copy(runs: int) -> float:

@@ -20,12 +20,17 @@ def by_process(roots: Sequence[tuple[str, int]]) -> dict[str, float]:
         if not psutil.pid_exists(pid):  # a client that was there for some loads
             continue
         root = psutil.Process(pid)
-        sums[name] = sums.get(name, 0.0) + root.memory_info().rss
+        sums[name] = sums.get(name, 0.0) + _share(root)
         for child in root.children(recursive=True):
             own = "Java" if child.name() == "java" else name
-            used = _of_java(child) if own == "Java" else child.memory_info().rss
+            used = _of_java(child) if own == "Java" else _share(child)
             sums[own] = sums.get(own, 0.0) + used
     return sums
+
+
+def _share(process: psutil.Process) -> float:
+    """What is shared by processes is divided among them: PostgreSQL's share most of theirs."""
+    return float(process.memory_full_info().pss)
 
 
 def _of_java(process: psutil.Process) -> float:

@@ -124,7 +124,7 @@ def read(file: Path) -> Costs:
 def decode(content: bytes, name: str) -> Costs:
     try:
         costs = msgspec.json.decode(content, type=Costs)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise _refused(name, str(error)) from None
     if costs.version != VERSION:
         raise _refused(name, f"they have version {costs.version}, and this is version {VERSION}")
