@@ -65,6 +65,16 @@ def test_a_small_plan_worked_by_hand() -> None:
     assert made.highest_rate == pytest.approx((700_000 - 65_250) / 60, rel=1e-3)
 
 
+def test_results_to_a_second_broker_cost_the_cluster_a_copy() -> None:
+    """Two brokers with 1,250 connections each; of 4 subscribers of a set all are at the same one in
+    an eighth of all cases: 500 results make 500 · 1.875 copies."""
+    made = plan(SMALL, costs(), replace(MACHINE, connections_per_broker=1250))
+    assert part(made, "brokers").processes == 2
+    assert part(made, "cluster").cores == pytest.approx(0.0575 + 500 * 0.875 * 10e-6)
+    assert part(made, "cluster").amount("out") == pytest.approx(500 * 1.875 * 400)
+    assert part(made, "brokers").amount("in") == pytest.approx(500 * 1.875 * 400)
+
+
 def test_a_formula_shows_its_numbers() -> None:
     [cores, *_] = part(plan(SMALL, costs(), MACHINE), "cluster").formulas
     assert str(cores) == (

@@ -55,9 +55,9 @@ def test_one_process_takes_no_more_than_one_core() -> None:
 
 
 def test_others_on_the_machine_take_their_share() -> None:
-    """One core, and another process that wants all of it: half is left."""
+    """One core, of which others use a half."""
     made = of(cluster=ProcessCosts(us_per_record=1000), java=ProcessCosts())
-    shared = replace(QUIET, records_per_s=500, seconds=2.0, cores=1, others_cores=1.0)
+    shared = replace(QUIET, records_per_s=500, seconds=2.0, cores=1, others_cores=0.5)
     alone = replace(shared, others_cores=0.0)
     assert simulate(made, alone).latency_s(1.0) < 0.1
     assert simulate(made, shared).busy_cores["cluster"] == pytest.approx(0.5, rel=0.05)

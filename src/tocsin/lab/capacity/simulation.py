@@ -20,6 +20,7 @@ from tocsin.lab.capacity.costs import Costs
 
 STEP_S = 0.002
 BATCH_S = 0.05  # how often publishers send
+LEAST_FREE = 0.02  # of the cores, however busy others are
 LATE_S = 15.0  # so long after the last record is waited for what still comes
 
 
@@ -32,9 +33,14 @@ class Trial(Struct, frozen=True, kw_only=True):
     cores: float
     """Of the machine."""
     others_cores: float = 0.0
+    """What others used of them while everybody wanted some: it is not to be had."""
     results_per_record: float = 1.0
     deliveries_per_result: float = 1.0
     late_s: float = LATE_S
+
+    @property
+    def free_cores(self) -> float:
+        return max(LEAST_FREE * self.cores, self.cores - self.others_cores)
 
 
 class Batch(Struct):
@@ -131,9 +137,8 @@ class _Process:
 
     def work(self, given_s: float, now_s: float) -> None:
         wants = {name: thread.wanted_s for name, thread in self.threads.items()}
-        for name, share_s in _shares(wants, given_s, 0.0).items():
-            if name:
-                self.threads[name].work(share_s, now_s)
+        for name, share_s in _shares(wants, given_s).items():
+            self.threads[name].work(share_s, now_s)
 
 
 class _Pipeline:
@@ -152,7 +157,7 @@ class _Pipeline:
         for name, process in self.processes.items():
             process.add(1e6 * STEP_S * self._costs.of(name).idle_cores, [], None)
         wants = {name: min(STEP_S, process.wanted_s) for name, process in self.processes.items()}
-        given = _shares(wants, STEP_S * self._trial.cores, STEP_S * self._trial.others_cores)
+        given = _shares(wants, STEP_S * self._trial.free_cores)
         for name, process in self.processes.items():
             process.work(given[name], now_s + STEP_S)
         while self._starting and self._starting[0][0] <= now_s:
@@ -184,14 +189,14 @@ class _Pipeline:
 
     def _committed(self, batches: list[Batch], _: float) -> None:
         self._running = False
-        work_us = self._us("broker", batches, run=True, results=True) + self._told_us(
+        work_us = self._us("broker", batches, run=True, results=True) + self._deliveries_us(
             "broker", batches
         )
-        self.processes["broker"].add(work_us, batches, self._told)
+        self.processes["broker"].add(work_us, batches, self._deliver)
 
-    def _told(self, batches: list[Batch], _: float) -> None:
-        self.processes["client"].add(self._told_us("client", batches), batches, self._came)
-        self.processes["cluster"].add(self._told_us("cluster", batches), batches, None)
+    def _deliver(self, batches: list[Batch], _: float) -> None:
+        self.processes["client"].add(self._deliveries_us("client", batches), batches, self._came)
+        self.processes["cluster"].add(self._deliveries_us("cluster", batches), batches, None)
 
     def _came(self, batches: list[Batch], now_s: float) -> None:
         for batch in batches:
@@ -220,7 +225,7 @@ class _Pipeline:
             work_us += count * self._trial.results_per_record * price.us_per_result
         return work_us
 
-    def _told_us(self, process: str, batches: list[Batch]) -> float:
+    def _deliveries_us(self, process: str, batches: list[Batch]) -> float:
         """Of what each delivery costs it."""
         deliveries = self._trial.results_per_record * self._trial.deliveries_per_result
         records = sum(batch.records for batch in batches)
@@ -253,10 +258,10 @@ def simulate(costs: Costs, trial: Trial) -> Outcome:
     return Outcome(batches, {name: spent / trial.seconds for name, spent in used.items()})
 
 
-def _shares(wants: Mapping[str, float], all_s: float, others_s: float) -> dict[str, float]:
+def _shares(wants: Mapping[str, float], all_s: float) -> dict[str, float]:
     """CPU time for each, evenly: who wants less than its share leaves the rest to the others."""
-    left_s, waiting = all_s, sorted([*wants.items(), ("", others_s)], key=lambda want: want[1])
-    given = {}
+    waiting = sorted(wants.items(), key=lambda want: want[1])
+    left_s, given = all_s, {}
     for position, (name, want_s) in enumerate(waiting):
         given[name] = min(want_s, left_s / (len(waiting) - position))
         left_s -= given[name]
