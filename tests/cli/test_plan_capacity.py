@@ -14,7 +14,7 @@ from lab.capacity.made import costs
 from tocsin.cli import main
 from tocsin.cli.values import count_from, rate_from, share_from
 from tocsin.errors import InvalidInput
-from tocsin.lab.capacity.costs import PROFILES, encode, reference
+from tocsin.lab.capacity.costs import Costs, encode, reference
 
 Say = Callable[..., tuple[int, str, str]]
 WISH = ("--subscribers", "20k", "--records", "100/s")
@@ -66,14 +66,35 @@ def test_a_wish_beyond_a_wall_is_told_so_and_what_would_move_it(say: Say) -> Non
     assert any(limit["passed"] for limit in cluster["limits"])
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_costs_come_with_the_package_and_are_named_as_such(say: Say, profile: str) -> None:
-    code, out, _ = say(*WISH, "--profile", profile)
+def test_costs_come_with_the_package_and_are_named_as_such(say: Say) -> None:
+    code, out, _ = say(*WISH)
     assert code == 0
-    assert f"costs: a reference that comes with Tocsin, {profile}, measured 20" in out
-    plain = json.loads(say(*WISH, "--profile", profile, "--json")[1])
+    assert "costs: a reference that comes with Tocsin, embedded, measured 20" in out
+    plain = json.loads(say(*WISH, "--json")[1])
     assert plain["costs"]["reference"] is True
-    assert plain["costs"]["machine"]["cores"] == reference(profile).machine.cores
+    assert plain["costs"]["machine"]["cores"] == reference("embedded").machine.cores
+
+
+def test_a_profile_without_a_reference_says_how_to_measure_it(say: Say) -> None:
+    code, out, err = say(*WISH, "--profile", "company")
+    assert (code, out) == (1, "")
+    assert "no costs of the profile company come with the package" in err
+    assert "python -m bench.capacity --profile company" in err
+
+
+def test_costs_that_say_little_are_told_as_such(say: Say) -> None:
+    assert "note:" not in _notes(say, costs())
+    busy = replace(costs(), machine=replace(costs().machine, others_cores=1.7))
+    assert "was busy with other work" in _notes(say, busy)
+    java = replace(costs().of("Java"), bytes_per_set=0)
+    blind = replace(costs(), processes={**costs().processes, "Java": java})
+    assert "Spark needs more than is shown" in _notes(say, blind)
+
+
+def _notes(say: Say, given: Costs) -> str:
+    Path("given.json").write_bytes(encode(given))
+    sizes = ("--record-size", "300B", "--result-size", "300B")
+    return say(*WISH, *sizes, "--costs", "given.json")[1]
 
 
 def test_larger_records_than_were_measured_with_are_told(say: Say) -> None:

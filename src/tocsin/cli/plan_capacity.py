@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tocsin.lab.capacity.model import Plan
     from tocsin.lab.capacity.parts import Limit, Part
 
+BUSY = 0.25  # of a machine's cores
 FAR_LARGER = 2.0  # than the records and results that costs were measured with
 
 
@@ -196,6 +197,15 @@ def _notes(planned: Plan, having: Having) -> list[str]:
         f"{machine.cores} cores ({machine.system}, Python {machine.python}); others used "
         f"{machine.others_cores:.1f} of them"
     ]
+    if machine.others_cores > BUSY * machine.cores:
+        notes.append(
+            "note: that machine was busy with other work, so these costs are rough: measure "
+            "your own on a quiet one (python -m bench capacity)"
+        )
+    if not costs.of("Java").bytes_per_set:
+        notes.append(
+            "note: no memory for a parameter set was seen in Java: Spark needs more than is shown"
+        )
     for name, size, measured in (
         ("records", load.record_bytes, costs.record_bytes),
         ("results", load.result_bytes, costs.result_bytes),

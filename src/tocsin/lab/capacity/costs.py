@@ -107,7 +107,14 @@ SERVERS = {"company": {"Kafka", "PostgreSQL"}, "embedded": set[str]()}
 def reference(profile: str) -> Costs:
     """The costs that come with the package."""
     name = f"{profile}.json"
-    return decode((files("tocsin.lab.capacity") / "reference" / name).read_bytes(), name)
+    file = files("tocsin.lab.capacity") / "reference" / name
+    if not file.is_file():
+        raise InvalidInput(
+            f"no costs of the profile {profile} come with the package",
+            field="costs",
+            hint=f"measure them: python -m bench.capacity --profile {profile} --costs FILE",
+        )
+    return decode(file.read_bytes(), name)
 
 
 def read(file: Path) -> Costs:
