@@ -67,7 +67,8 @@ def size_from(text: str, field: str) -> int:
     except InvalidInput as error:
         raise InvalidInput(error.message, field=field, hint="such as 2KB or 32GB") from None
     if not size_bytes:
-        raise InvalidInput(f"{text!r} is no bytes at all", field=field, hint="such as 2KB")
+        what = field.removesuffix("-size")
+        raise InvalidInput(f"a {what} of {text!r}", field=field, hint="such as 2KB or 32GB")
     return size_bytes
 
 
