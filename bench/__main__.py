@@ -29,6 +29,7 @@ BENCHES = {
     "channels": "many continuous channels on one dataset",
     "runs": "runs of channels: from the log to committed results",
     "real_time": "real-time mode beside micro-batches and the embedded profile",
+    "capacity": "what each single thing costs, and whether a simulation with these prices is right",
     "consumer_logs": "consumer logs in Kafka, shared and copied",
     "lab": "simulated events and requests a second",
     "survival": "message caches simulated, and their models",

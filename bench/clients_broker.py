@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 
+import psutil
 import structlog
 import uvloop
 
@@ -29,7 +30,7 @@ async def main(secret: str, cluster_url: str) -> None:
     await broker.start()
     answer(url=broker.ws_url)
     async for _ in orders():
-        answer(cpu_s=time.process_time())
+        answer(cpu_s=time.process_time(), rss_bytes=psutil.Process().memory_info().rss)
     await broker.stop()
 
 

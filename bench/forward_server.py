@@ -58,10 +58,11 @@ async def _obey(made: Cluster) -> None:
         if "sets" in order:
             store.catalog.create_dataset(Dataset("reports", ()))
             store.catalog.create_channel(CHANNEL)
-            store.catalog.put_broker(BROKER, "http://127.0.0.1:1")
-            wishes = [Wish("me", CHANNEL.name, {"n": n}, BROKER) for n in range(order["sets"])]
-            subscribed = await asyncio.to_thread(store.subscriptions.subscribe_all, wishes)
-            backends = [one.backend.id for one, _ in subscribed]
+            for name in order.get("brokers", [BROKER]):  # each has somebody for every set
+                store.catalog.put_broker(name, "http://127.0.0.1:1")
+                wishes = [Wish(name, CHANNEL.name, {"n": n}, name) for n in range(order["sets"])]
+                subscribed = await asyncio.to_thread(store.subscriptions.subscribe_all, wishes)
+                backends = [one.backend.id for one, _ in subscribed]
             await made.notifier.start()  # it knows the broker from now on
         elif "rows" in order:
             run, size = next(runs), order["rows"]
@@ -80,11 +81,11 @@ def _commit(made: Cluster, name: str, rows: list[tuple[int, bytes]]) -> None:
     made._committed(CHANNEL, committed)
 
 
-async def broker(cluster_url: str, folder: str) -> None:
+async def broker(cluster_url: str, folder: str, name: str = BROKER) -> None:
     os.chdir(folder)
     settings = Settings(
         secret=SECRET,
-        broker_name=BROKER,
+        broker_name=name,
         cluster_url=cluster_url,
         coordinator_url="http://127.0.0.1:1",
         broker_port=0,

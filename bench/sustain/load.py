@@ -107,14 +107,21 @@ TARGETS: dict[str, type[Any]] = {"cluster": Cluster, "files": Files, "topic": To
 class Play:
     """One step."""
 
-    def __init__(self, target: Target, shape: Shape, sets: int, held: int) -> None:
+    def __init__(
+        self, target: Target, shape: Shape, sets: int, held: int, listened_sets: int
+    ) -> None:
         self._target = target
         self._shape = shape
         self._sets = sets
-        self._held = held  # only the first so many sets have somebody who listens
+        self._held = held  # records concern only the first so many sets
+        self._listened_sets = listened_sets
         self._sent_ms: list[float] = []
         self.of_first = 0
         """Records that match the first set."""
+        self.matching = 0
+        """Records that match a set that there is; of so many sets there may be fewer."""
+        self.listened = 0
+        """Records that match one of the first sets, to which somebody listens."""
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def run(self, first: int, rate: float, seconds: float) -> list[float]:
@@ -132,6 +139,8 @@ class Play:
             await asyncio.sleep(max(0, due_us - clock_us()) / 1e6)
             self._send(records, due_us)
             self.of_first += asked.count(0)
+            self.matching += sum(number < self._sets for number in asked)
+            self.listened += sum(number < self._listened_sets for number in asked)
             done = upto
         while self._waiting:
             await asyncio.gather(*self._waiting)
@@ -151,13 +160,19 @@ async def main(kind: str, *given: str) -> None:
     target: Target = TARGETS[kind](*given)
     answer(ready=True)
     async for order in orders():
-        play = Play(target, SHAPES[order["shape"]], order["sets"], order["held"])
+        shape, held = SHAPES[order["shape"]], order["held"]
+        play = Play(target, shape, order["sets"], held, order.get("listened", held))
         try:
             sent_ms = await play.run(order["first"], order["rate"], order["seconds"])
         except Exception as error:
             answer(error=repr(error))
             continue
-        answer(send_p99_ms=float(np.percentile(sent_ms, 99)), of_first=play.of_first)
+        answer(
+            send_p99_ms=float(np.percentile(sent_ms, 99)),
+            of_first=play.of_first,
+            matching=play.matching,
+            listened=play.listened,
+        )
 
 
 if __name__ == "__main__":

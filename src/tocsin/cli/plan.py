@@ -1,20 +1,20 @@
-"""`tocsin plan`: how large must caches be?"""
+"""`tocsin plan`: how large must caches be, and how many machines does it take?"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import Struct
 
-from tocsin.cli.commands import group
+from tocsin.cli.commands import Command, group
 from tocsin.cli.lab_survival import Curve, Output, figure, interval, policies_named, share
 from tocsin.cli.lab_trace import in_words
 from tocsin.cli.output import err, out, show_table
+from tocsin.cli.plan_capacity import capacity
 from tocsin.cli.progress import Watch
-from tocsin.cli.values import bytes_from, listed, seconds_from
+from tocsin.cli.values import listed, rate_from, seconds_from, share_from, size_from
 from tocsin.errors import InvalidInput
 from tocsin.lab.workloads.messages import MOST_CLIENTS, MessageLoad
 
@@ -66,7 +66,9 @@ class Check(Struct, frozen=True, kw_only=True):
 def register(app: typer.Typer) -> None:
     # Whatever begins with a dash and is no option is a value, and we say what is wrong with it.
     loose = {"ignore_unknown_options": True}
-    group(app, "plan", "How large must caches be?", {"survive": survive}, context_settings=loose)
+    commands: dict[str, Command] = {"survive": survive, "capacity": capacity}
+    about = "How large must caches be? How many machines does it take?"
+    group(app, "plan", about, commands, context_settings=loose)
 
 
 def survive(
@@ -85,8 +87,8 @@ def survive(
     if word != "for":
         raise InvalidInput(f"{word!r} is not “for”", field="for", hint="plan survive 99% for 1h")
     messages = load.messages()
-    wish = Wish(share=_share(part), for_s=seconds_from(long, "for"), load=messages)
-    size_bytes = _size(check.message_size)
+    wish = Wish(share=share_from(part, "share"), for_s=seconds_from(long, "for"), load=messages)
+    size_bytes = size_from(check.message_size, "message-size")
     policies = policies_named(listed(check.policy))
     with Watch(err) as watch:
         watch.begin("asking the model", 0)
@@ -131,10 +133,11 @@ def _table(wish: Wish, best: Checked, others: Sequence[Answer], size_bytes: int,
 
 def _conclude(wish: Wish, best: Checked, message_size: str, long: str) -> None:
     slots = best.answer.slots
+    memory = in_words(slots * size_from(message_size, "message-size"))
     met = best.survives.value >= wish.share
     out.print(
         f"{best.answer.policy.text} with {slots:,} slots at each broker "
-        f"({in_words(slots * _size(message_size))} for messages of {message_size}): "
+        f"({memory} for messages of {message_size}): "
         f"{interval(best.survives, share)} of {len(best.lives.survival_s):,} simulated messages "
         f"survive {long}{'' if met else ', fewer than were asked for'}",
         soft_wrap=True,
@@ -174,28 +177,8 @@ def _plain(
     }
 
 
-def _share(text: str) -> float:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
-    if match is None:
-        raise InvalidInput(f"{text!r} is not a share", field="share", hint="such as 99%")
-    return float(match[1]) / (100.0 if match[2] else 1.0)
-
-
 def _rate(text: str) -> float:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:/\s*([smhd]))?\s*", text)
-    if match is None:
-        raise InvalidInput(f"{text!r} is not a rate", field="rate", hint="such as 0.8/s or 50/m")
-    rate = float(match[1]) / {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2] or "s"]
+    rate = rate_from(text, "rate")
     if rate <= 0:
         raise InvalidInput(f"nothing is published at {text}", field="rate", hint="more than 0")
     return rate
-
-
-def _size(text: str) -> int:
-    try:
-        size_bytes = bytes_from(text)
-    except InvalidInput as error:
-        raise InvalidInput(error.message, field="message-size", hint="such as 2KB") from None
-    if not size_bytes:
-        raise InvalidInput(f"a message of {text!r}", field="message-size", hint="such as 2KB")
-    return size_bytes

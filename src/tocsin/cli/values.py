@@ -27,6 +27,51 @@ def seconds_from(text: str, field: str) -> float:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
 
 
+_MULTIPLES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
+_NUMBER = r"\s*(\d+(?:\.\d+)?)\s*"
+
+
+def count_from(text: str, field: str) -> float:
+    """10M, 50k, 1.5M, 300 → a number. A small m may mean thousandths or millions: it is refused."""
+    match = re.fullmatch(_NUMBER + r"([kKMG]?)\s*", text)
+    if match is None:
+        raise InvalidInput(
+            f"{text!r} is not a number", field=field, hint="such as 300, 50k or 10M (millions)"
+        )
+    return float(match[1]) * _MULTIPLES[match[2]]
+
+
+def rate_from(text: str, field: str) -> float:
+    """50k/s, 0.8/s, 50/m, 2M/h → so many a second."""
+    match = re.fullmatch(_NUMBER + r"([kKMG]?)\s*(?:/\s*([smhd]))?\s*", text)
+    if match is None:
+        raise InvalidInput(
+            f"{text!r} is not a rate", field=field, hint="such as 0.8/s, 50/m or 20k/s"
+        )
+    per_s = {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[3] or "s"]
+    return float(match[1]) * _MULTIPLES[match[2]] / per_s
+
+
+def share_from(text: str, field: str, example: str = "99%") -> float:
+    """99 % or 0.99 → 0.99."""
+    match = re.fullmatch(_NUMBER + r"(%?)\s*", text)
+    if match is None:
+        raise InvalidInput(f"{text!r} is not a share", field=field, hint=f"such as {example}")
+    return float(match[1]) / (100.0 if match[2] else 1.0)
+
+
+def size_from(text: str, field: str) -> int:
+    """2KB, 64GB → bytes; not nothing."""
+    try:
+        size_bytes = bytes_from(text)
+    except InvalidInput as error:
+        raise InvalidInput(error.message, field=field, hint="such as 2KB or 32GB") from None
+    if not size_bytes:
+        what = field.removesuffix("-size")
+        raise InvalidInput(f"a {what} of {text!r}", field=field, hint="such as 2KB or 32GB")
+    return size_bytes
+
+
 def listed(given: list[str] | None) -> list[str] | None:
     """Commas separate, but not those in the brackets of `threshold(0.2,0.8)`."""
     if given is None:
