@@ -53,7 +53,7 @@ class SharingScheduler(LoadScopeScheduling):  # type: ignore[misc]  # xdist's ty
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0]
         shared = _shared(Path(__file__).parents[1] / file)
-        if shared == "spark" and "delta" in nodeid:  # half of what takes long: a Java more pays for itself
+        if shared == "spark" and "delta" in nodeid:  # long: they pay for a Java of their own
             return "delta"
         return shared or file
 
