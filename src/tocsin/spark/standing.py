@@ -5,7 +5,7 @@ and starts the same job again, without analysing, optimising or compiling anythi
 for what keeps nothing of these rows from one job to the next, so a plan must have neither shuffle
 nor broadcast of them: each table is one partition, and whatever is joined or grouped is so in one
 task. Many parameter sets that stay the same for long are the exception: their hash table is made
-once, with the query, and what a run costs does not depend on how many they are.
+once, with the query, and not in each run.
 
 Knows nothing of runs. One use of a standing query at a time, which is the caller's to see to.
 """
