@@ -23,6 +23,7 @@ from tocsin.spark.jars import (
 )
 from tocsin.spark.java import find_java, require_java
 from tocsin.spark.java_environment import java_sees_what_is_allowed
+from tocsin.spark.java_names import keep_names
 from tocsin.spark.jdbc import jdbc_of
 from tocsin.spark.tables.session import delta_conf
 from tocsin.storage.log.kafka import is_kafka
@@ -65,6 +66,7 @@ def build_session(settings: Settings, *, app_name: str = "tocsin") -> SparkSessi
         builder = builder.config(key, value)
     with java_sees_what_is_allowed():
         spark = builder.getOrCreate()
+    keep_names(spark._jvm)
     spark.sparkContext.setLogLevel("ERROR")
     _quieten(spark)
     for name in _LOGGERS:
