@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from operator import methodcaller
@@ -40,6 +40,7 @@ class _Append(NamedTuple):
     dataset: str
     records: Sequence[Record]
     key: str | None
+    size_bytes: int
     future: Future[Appended]
 
 
@@ -109,8 +110,7 @@ class PublicationLog:
                     if b"\n" in part:
                         raise InvalidInput("a record must be one line of JSON", field=dataset)
         future: Future[Appended] = Future()
-        self._put(_Append(dataset, records, key, future), size_bytes)
-        future.add_done_callback(lambda _: self._let_go(size_bytes))
+        self._put(_Append(dataset, records, key, size_bytes, future), size_bytes)
         return future
 
     def open_dataset(self, name: str, primary_key: Sequence[str] = ()) -> int:
@@ -192,7 +192,8 @@ class PublicationLog:
             self._waiting_bytes += size_bytes
             self._queue.put(item)
 
-    def _let_go(self, size_bytes: int) -> None:
+    def _let_go(self, items: Iterable[_Append | _Command]) -> None:
+        size_bytes = sum(item.size_bytes for item in items if isinstance(item, _Append))
         with self._gate:
             self._waiting_bytes -= size_bytes
 
@@ -223,7 +224,7 @@ class PublicationLog:
             if item is None:
                 running = False
             elif not item.future.set_running_or_notify_cancel():
-                continue  # the publisher went away before anything was written
+                self._let_go([item])  # the publisher went away before anything was written
             elif isinstance(item, _Append):
                 waiting.append(item)
             else:
@@ -246,6 +247,7 @@ class PublicationLog:
             outcomes += self._write(batch)
         if outcomes:
             self._show_ends()
+            self._let_go(waiting)
         for future, outcome in outcomes:
             if isinstance(outcome, Exception):
                 future.set_exception(outcome)
@@ -369,9 +371,7 @@ def _batches(waiting: list[_Append], most_bytes: int) -> Iterator[dict[str, list
                 later.append(item)
                 continue
             batch.setdefault(item.dataset, []).append(item)
-            for record, extra in map(_parts, item.records):
-                size_bytes += len(record) + len(extra or b"") + _LINE_BYTES
-            sizes[item.dataset] = size_bytes
+            sizes[item.dataset] = size_bytes + item.size_bytes
         yield batch
         waiting = later
 
