@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -33,6 +36,13 @@ settings.register_profile(
     "shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("shared-machine")
+
+MEMORY = Path("/dev/shm")
+ENOUGH_BYTES = 4 * 1024**3
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
+    # Servers and stores sync all the time, and would wait for a disk that others use as well. What
+    # disks do when they are full or fail has tests of its own.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)  # for processes, and for this one
 
 
 SLOW = {"spark", "real_servers", "s3", "spark_cluster"}
