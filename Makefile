@@ -10,8 +10,8 @@ WITH_JAVA = JAVA_HOME="$$(cat .venv/tocsin-java)"
 unexport PYTHONDONTWRITEBYTECODE
 heading = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help setup servers demo demo-kafka test quick differential check pytest bench lint format \
-	pin clean
+.PHONY: help setup classes servers demo demo-kafka test quick differential check pytest bench lint \
+	format pin clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,20 +19,25 @@ help: ## list these targets
 setup: ## install everything into .venv; find or install Java
 	@scripts/setup
 
-demo: setup ## a city's emergencies reach 400 subscribers (ARGS="--seconds 30 …")
+# Not needed, and made beside the checks where there are any.
+classes: setup
+	@$(WITH_JAVA) $(BIN)/python -m tocsin.spark.class_archive 2>>.venv/tocsin-setup.log || \
+		echo "Spark's classes were not kept; it will start as slowly as ever"
+
+demo: setup classes ## a city's emergencies reach 400 subscribers (ARGS="--seconds 30 …")
 	@$(WITH_JAVA) $(BIN)/tocsin demo $(ARGS)
 
-demo-kafka: setup ## the same city on Kafka and PostgreSQL, installed and started for it
+demo-kafka: setup classes ## the same city on Kafka and PostgreSQL, installed and started for it
 	@$(WITH_JAVA) $(BIN)/tocsin demo --profile company $(ARGS)
 
 test: setup ## format, lint, types, import directions, all tests (ARGS=tests/cli …)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync check servers
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync check servers classes
 	@$(MAKE) --no-print-directory pytest
 
 quick: setup ## the tests that need no Spark, server or process, within a minute or so (ARGS=…)
 	@$(BIN)/python -m pytest -n 3 --dist loadfile -m quick $(ARGS)
 
-differential: setup ## random channels beside what their queries say (ARGS="--seeds 5000")
+differential: setup classes ## random channels beside what their queries say (ARGS="--seeds 5000")
 	@cd tests && JAVA_HOME="$$(cat ../.venv/tocsin-java)" \
 		../$(BIN)/python -m spark.channels.differential $(ARGS)
 
@@ -53,9 +58,9 @@ servers: setup ## install Kafka, PostgreSQL, MariaDB, S3 and nginx for tests, as
 
 pytest: setup
 	$(call heading,tests (pytest))
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-bench: setup ## every speed claim, measured here and now
+bench: setup classes ## every speed claim, measured here and now
 	@$(WITH_JAVA) $(BIN)/python -m bench $(ARGS)
 
 lint: setup check ## the checks of `make test` without the tests

@@ -15,6 +15,7 @@ import pytest
 
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.postgresql import PostgreSQL
+from tocsin.settings import SHORT_LIVED_JAVA
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "company.md"
 
@@ -36,6 +37,7 @@ def test_printed_command_starts_a_system_on_servers(
     environment = {key: text for key, text in os.environ.items() if not key.startswith("TOCSIN_")}
     ports = ("CLUSTER_PORT", "COORDINATOR_PORT", "BROKER_PORT", "BROKER_WS_PORT")
     environment |= {f"TOCSIN_{name}": "0" for name in ports}
+    environment |= {"TOCSIN_JAVA_OPTIONS": SHORT_LIVED_JAVA, "TOCSIN_WARM_UP": "false"}
     last = block[2].strip().splitlines()[-1]
     with subprocess.Popen(
         [sys.executable, "-m", *words],
