@@ -41,6 +41,7 @@ class RealTimeChannels:
     ) -> None:
         self._queries = queries
         self._newcomers = Newcomers()
+        queries.before_begin = self._note_arrivals  # it looks at them from its first batch on
         self._runner = runner
         self._steps = steps
         self._snapshots = snapshots

@@ -93,9 +93,11 @@ class Queries:
         self._ends = ends
         self._masks = masks
         self._troubles = troubles
+        self.before_begin: Callable[[str], None] = lambda _: None  # a query with this channel
         self._watched: dict[str, _Watched] = {}
         self._running: dict[int, Running] = {}
-        self._lock = threading.RLock()  # of both; not held while Spark is asked
+        self._serving: dict[str, Running] = {}  # by channel: asked for at every record
+        self._lock = threading.RLock()  # of all three; not held while Spark is asked
 
     def why_not(self, compiled: CompiledChannel) -> str:
         """Why the channel must run in micro-batches; empty if it need not."""
@@ -126,7 +128,8 @@ class Queries:
     def release(self, name: str) -> None:
         """A channel may have this name that is not the one which queries know by it."""
         with self._lock:
-            numbers = [n for n, running in self._running.items() if name in running.channels]
+            serving = self._serving.get(name)
+            numbers = [n for n, running in self._running.items() if running is serving]
         for number in numbers:
             self._end(number)
 
@@ -220,10 +223,7 @@ class Queries:
 
     def _query_of(self, name: str) -> Running | None:
         with self._lock:
-            if name not in self._watched:
-                return None
-            every = self._running.values()
-            return next((running for running in every if name in running.channels), None)
+            return self._serving.get(name) if name in self._watched else None
 
     def _by_dataset(self) -> dict[str, list[str]]:
         datasets: dict[str, list[str]] = {}
@@ -259,6 +259,7 @@ class Queries:
             if running is None:
                 return
             for name in running.channels:
+                self._serving.pop(name, None)
                 if name in self._watched:
                     its = self._watched[name]
                     its.begin = max(its.begin, running.reached)
@@ -272,19 +273,20 @@ class Queries:
         self._end(number)
         if error is not None and blame(error) in (Blame.QUERY, Blame.MEMORY):
             log.warning("a real-time query failed", channels=len(names), reason=reason(error))
-            self._set_apart(self._culprits(running, names) or dict.fromkeys(names, error))
+            culprits = self._culprits(running.text, running.dataset, running.reached)
+            self._set_apart(culprits or dict.fromkeys(names, error))
             return {}
         return dict.fromkeys(names, "nobody knows why" if error is None else reason(error))
 
-    def _culprits(self, running: Running, names: Sequence[str]) -> dict[str, Exception]:
-        """The channels that the query fails on; none, if that cannot be seen."""
-        end = self._ends().get(running.dataset, 0)
+    def _culprits(self, text: SharedText, dataset: str, start: Position) -> dict[str, Exception]:
+        """The channels that the query fails on from here on; none, if that cannot be seen."""
+        end = max(start, self._ends().get(dataset, 0))
 
         def failure(channels: Sequence[str]) -> Exception | None:
-            text = SharedText([m for m in running.text.members if m.channel in channels])
-            return self._streaming.failure(text, running.dataset, running.reached, end)
+            its = SharedText([m for m in text.members if m.channel in channels])
+            return self._streaming.failure(its, dataset, start, end)
 
-        return find_culprits(names, failure)
+        return find_culprits(text.channels, failure)
 
     def _set_apart(self, failures: dict[str, Exception]) -> None:
         """Ordinary runs find out what a channel fails on, and take it past."""
@@ -354,12 +356,21 @@ class Queries:
         if len(watched) < len(text.channels):
             return  # dropped just now
         for its in watched:
+            self.before_begin(its.channel.name)
             its.begin = self._position(its)
         begin = min(its.begin for its in watched)
-        running = self._streaming.start(text, dataset, begin)
+        try:
+            running = self._streaming.start(text, dataset, begin)
+        except Exception as error:
+            if blame(error) is not Blame.QUERY:
+                raise
+            culprits = self._culprits(text, dataset, begin)
+            self._set_apart(culprits or dict.fromkeys(text.channels, error))
+            return
         with self._lock:
             number = 1 + max(self._running, default=0)
             self._running[number] = running
+            self._serving |= dict.fromkeys(text.channels, running)
             same = all(self._watched.get(its.channel.name) is its for its in watched)
         log.info("a real-time query began", dataset=dataset, channels=len(watched), at=begin)
         if not same:  # one was dropped, and may be made anew under its name

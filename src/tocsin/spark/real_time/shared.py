@@ -48,7 +48,7 @@ class SharedText:
         probes = dict.fromkeys(_probe_of(form.key) for form in self.forms)
         self._probes = {probe: number for number, probe in enumerate(probes)}
 
-    @property
+    @cached_property
     def channels(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(member.channel for member in self.members))
 
