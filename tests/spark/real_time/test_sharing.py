@@ -47,6 +47,7 @@ def test_query_begins_anew_when_that_repeats_little() -> None:
 def test_channel_far_behind_catches_up_before_it_joins_others() -> None:
     here = {"a": 10 * MOST_BEHIND, "b": 10 * MOST_BEHIND - 5, "slow": 3}
     assert side_by_side(here) == {"a", "b"}
+    assert side_by_side({"a": 10 * MOST_BEHIND, "slow": 3}) == {"a"}
     assert side_by_side({"new": 10 * MOST_BEHIND, "a": 7, "b": 9}) == {"new", "a", "b"}
     assert side_by_side({}) == set()
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 
 import structlog
-from msgspec import Struct
 
 from tocsin.errors import InvalidInput, is_bug
 from tocsin.model import Channel
@@ -20,7 +19,7 @@ from tocsin.spark.channels import CompiledChannel, Mask
 from tocsin.spark.failures import Blame, blame, reason
 from tocsin.spark.real_time.culprits import find_culprits
 from tocsin.spark.real_time.joining import MakeMember
-from tocsin.spark.real_time.members import Form, Member
+from tocsin.spark.real_time.members import Form
 from tocsin.spark.real_time.newcomers import Batch
 from tocsin.spark.real_time.shared import SharedText
 from tocsin.spark.real_time.sharing import (
@@ -31,44 +30,11 @@ from tocsin.spark.real_time.sharing import (
     why_not,
 )
 from tocsin.spark.real_time.streaming import Position, Running, Streaming, discard
+from tocsin.spark.real_time.watched import Watched
 
 log = structlog.get_logger()
 
 NOTHING_OPEN: Mask = frozenset()
-SUSPECT_S = 60.0  # a channel that failed stays out of queries so long, and twice as long each time
-MOST_SUSPECT_S = 3600.0
-
-
-class _Watched(Struct):
-    """A channel, and what it is in a query. `begin`: all below was looked at, by queries or before
-    one took it up. `refused`: why it cannot be in one."""
-
-    channel: Channel
-    compiled: CompiledChannel
-    members: tuple[Member, ...] = ()
-    stale: bool = True  # its subscriptions may leave open what none did
-    begin: Position = 0
-    refused: str = ""
-    failures: int = 0
-    failed_at: float = 0.0  # by the steady clock
-    failure: str = ""
-
-    @property
-    def dataset(self) -> str:
-        (name,) = self.compiled.new
-        return name
-
-    @property
-    def forms(self) -> set[Form]:
-        return {member.form for member in self.members}
-
-    @property
-    def suspect_s(self) -> float:
-        """How long it is still kept apart."""
-        if not self.failures:
-            return 0.0
-        long = min(SUSPECT_S * 2.0 ** (self.failures - 1), MOST_SUSPECT_S)
-        return max(0.0, self.failed_at + long - time.monotonic())
 
 
 class Queries:
@@ -94,7 +60,7 @@ class Queries:
         self._masks = masks
         self._troubles = troubles
         self.before_begin: Callable[[str], None] = lambda _: None  # a query with this channel
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, Watched] = {}
         self._running: dict[int, Running] = {}
         self._serving: dict[str, Running] = {}  # by channel: asked for at every record
         self._lock = threading.RLock()  # of all three; not held while Spark is asked
@@ -117,7 +83,7 @@ class Queries:
         """From now on the channel is in a query, as soon as one can begin with it."""
         self.release(channel.name)
         with self._lock:
-            self._watched[channel.name] = _Watched(channel, compiled)
+            self._watched[channel.name] = Watched(channel, compiled)
 
     def unwatch(self, name: str) -> None:
         """A query may go on looking for its parameter sets, which are no more."""
@@ -205,8 +171,9 @@ class Queries:
             return apart
         if watched.refused:
             return f"{apart}: {watched.refused}"
-        if watched.suspect_s:
-            return f"{apart} for {watched.suspect_s:.0f} s: it failed: {watched.failure}"
+        suspect_s = watched.suspect_s(time.monotonic())
+        if suspect_s:
+            return f"{apart} for {suspect_s:.0f} s: it failed: {watched.failure}"
         if len(self._running) >= self._slots:
             return f"{apart}: all {self._slots} real-time slots are taken"
         return f"{apart} until the next one begins"
@@ -249,7 +216,7 @@ class Queries:
             or any(has_room(text.forms, [form]) for text in texts)
         )
 
-    def _position(self, watched: _Watched) -> Position:
+    def _position(self, watched: Watched) -> Position:
         return max(watched.begin, self._stands(watched.channel))
 
     def _end(self, number: int) -> None:
@@ -295,12 +262,10 @@ class Queries:
             for name, error in failures.items():
                 its = self._watched.get(name)
                 if its is not None:
-                    lasting = now - its.failed_at < 2 * MOST_SUSPECT_S
-                    its.failures = its.failures + 1 if lasting else 1
-                    its.failed_at, its.failure = now, reason(error)
+                    its.fail(reason(error), now)
                     log.warning(
                         "a channel failed in real-time mode and is kept apart for a while",
-                        channel=name, reason=its.failure, seconds=round(its.suspect_s),
+                        channel=name, reason=its.failure, seconds=round(its.suspect_s(now)),
                     )  # fmt: skip
 
     def _arrange(self, dataset: str, names: Sequence[str]) -> None:
@@ -322,17 +287,18 @@ class Queries:
             elif set(text.members) != set(running[number].text.members):
                 self._begin_anew(number, running[number], text)
 
-    def _fit(self, name: str) -> _Watched | None:
+    def _fit(self, name: str) -> Watched | None:
         """A channel that may be in a query."""
         with self._lock:
             watched = self._watched.get(name)
             stale = watched is not None and watched.stale
-        if watched is None or watched.suspect_s:
+        if watched is None or watched.suspect_s(time.monotonic()):
             return None
         if stale:
             watched.stale = False
             try:
-                masks = {NOTHING_OPEN, *self._used_masks(watched)}
+                used = self._masks(name) if watched.openable else set()
+                masks = {NOTHING_OPEN, *used}
                 in_order = sorted(masks, key=lambda mask: (len(mask), sorted(mask)))
                 members = (self._member(watched.compiled, mask) for mask in in_order)
                 watched.members, watched.refused = tuple(members), ""
@@ -342,11 +308,6 @@ class Queries:
                 watched.stale = True
                 raise
         return None if watched.refused else watched
-
-    def _used_masks(self, watched: _Watched) -> set[Mask]:
-        needed = watched.compiled.openings.needed
-        openable = any(parameter.name not in needed for parameter in watched.channel.parameters)
-        return self._masks(watched.channel.name) if openable else set()
 
     def _begin(self, dataset: str, text: SharedText) -> None:
         if len(self._running) >= self._slots:

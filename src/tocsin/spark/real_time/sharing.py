@@ -70,5 +70,5 @@ def side_by_side(positions: Mapping[str, int]) -> set[str]:
     """The channels that may begin together. The others catch up by themselves first."""
     if not positions:
         return set()
-    least = statistics.median_low(positions.values()) - MOST_BEHIND
+    least = statistics.median_high(positions.values()) - MOST_BEHIND
     return {name for name, position in positions.items() if position >= least}
