@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,12 @@ class PlayedSpark:
         self.running: list[Running] = []
         self.bad: set[str] = set()
         self.away = False
+        self.while_starting: Callable[[], None] = lambda: None
 
     def start(self, text: SharedText, dataset: str, begin: int) -> Running:
         if self.away:
             raise OSError("Kafka is away")
+        self.while_starting()
         self.began.append((set(text.channels), begin))
         at = Batch(time.time(), begin)
         query: Any = PlayedQuery()
@@ -157,6 +159,24 @@ def test_new_channel_joins_when_that_repeats_little() -> None:
     assert bench.look() == [({"a", "b"}, 99_800)]
     assert bench.queries.reached("a") == 99_900  # whatever it repeats
     assert names_of(bench.spark.running) == [{"a", "b"}]
+
+
+def test_query_that_begins_anew_leaves_its_channels_to_no_ordinary_runs() -> None:
+    bench = Bench()
+    bench.watch("a")
+    bench.look()
+    bench.spark.running[0].started_at -= 60
+    bench.watch("b")
+    served: list[bool] = []
+    bench.spark.while_starting = lambda: served.append(bench.queries.serves("a"))
+    bench.look()
+    assert served == [True]
+    assert bench.queries.serves("b")
+    bench.watch("c")
+    bench.spark.running[1].started_at -= 60
+    bench.spark.away = True
+    bench.look()
+    assert not bench.queries.serves("a")  # nothing took its place
 
 
 def test_parameters_that_a_subscription_opens_are_a_member_more() -> None:

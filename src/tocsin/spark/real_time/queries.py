@@ -67,9 +67,9 @@ class Queries:
 
     def why_not(self, compiled: CompiledChannel) -> str:
         """Why the channel must run in micro-batches; empty if it need not."""
-        reason = why_not(compiled)
-        if reason:
-            return reason
+        refusal = why_not(compiled)
+        if refusal:
+            return refusal
         try:
             member = self._member(compiled, NOTHING_OPEN)
         except InvalidInput as error:
@@ -227,10 +227,15 @@ class Queries:
                 return
             for name in running.channels:
                 self._serving.pop(name, None)
+            self._note_reached(running)
+        discard(running)
+
+    def _note_reached(self, running: Running) -> None:
+        with self._lock:
+            for name in running.channels:
                 if name in self._watched:
                     its = self._watched[name]
                     its.begin = max(its.begin, running.reached)
-        discard(running)
 
     def _ended(self, number: int, running: Running) -> dict[str, str]:
         """What becomes of the channels of a query that is no more; and why they have to wait. From
@@ -304,13 +309,17 @@ class Queries:
                 watched.members, watched.refused = tuple(members), ""
             except InvalidInput as error:
                 watched.refused = str(error)
-            except Exception:
-                watched.stale = True
-                raise
+            except Exception as error:
+                if not is_bug(error):
+                    watched.stale = True
+                    raise
+                log.exception("a channel cannot share a query", channel=name)
+                watched.refused = f"it cannot share a query: {error}"
         return None if watched.refused else watched
 
-    def _begin(self, dataset: str, text: SharedText) -> None:
-        if len(self._running) >= self._slots:
+    def _begin(self, dataset: str, text: SharedText, number: int = 0) -> None:
+        """`number`: of the query whose place it takes."""
+        if not number and len(self._running) >= self._slots:
             return  # `describe` tells; channels run ordinarily
         with self._lock:
             watched = [self._watched[name] for name in text.channels if name in self._watched]
@@ -329,7 +338,10 @@ class Queries:
             self._set_apart(culprits or dict.fromkeys(text.channels, error))
             return
         with self._lock:
-            number = 1 + max(self._running, default=0)
+            number = number or 1 + max(self._running, default=0)
+            if number in self._running:
+                for name in self._running[number].channels:
+                    self._serving.pop(name, None)
             self._running[number] = running
             self._serving |= dict.fromkeys(text.channels, running)
             same = all(self._watched.get(its.channel.name) is its for its in watched)
@@ -341,9 +353,15 @@ class Queries:
         age_s = time.monotonic() - running.started_at
         batch_age_s = time.time() - running.batch.began_at
         repeated = self._ends().get(running.dataset, 0) - running.reached
-        if may_begin_anew(age_s, batch_age_s, repeated):
-            self._end(number)
-            self._begin(running.dataset, text)
+        if not may_begin_anew(age_s, batch_age_s, repeated):
+            return
+        discard(running)  # it still counts as serving its channels: that is a matter of a second
+        self._note_reached(running)
+        try:
+            self._begin(running.dataset, text, number)
+        finally:
+            if self._running.get(number) is running:  # nothing took its place
+                self._end(number)
 
     def _report(self, stopped: dict[str, str]) -> None:
         with self._lock:

@@ -124,8 +124,8 @@ class Streaming:
         now is raised."""
         try:
             lines = log_lines(self._trying, self._config.reader, dataset, start, end)
-            found = self._matches(self._trying, text, dataset, lines)
-            largest = found.agg(F.max(F.octet_length(columns.PAYLOAD))).first()
+            joined = self._matches(self._trying, text, dataset, lines)
+            largest = joined.agg(F.max(F.octet_length(columns.PAYLOAD))).first()
         except Exception as error:
             if blame(error) in (Blame.QUERY, Blame.MEMORY):
                 return error
