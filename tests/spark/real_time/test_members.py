@@ -1,7 +1,5 @@
 """What channels have in common in a query that they share."""
 
-# ruff: noqa: S608 - writing queries is what it is for
-
 from __future__ import annotations
 
 import pytest
