@@ -1,8 +1,9 @@
 """Many continuous channels on one dataset: how long until the last result of a record is there.
 
-Real processes with default settings, 200 records a second. One record in forty is what somebody
-asks for, and gives a result in each channel; the others are looked at by every channel for nothing.
-The baseline is the same system with a single channel.
+Real processes with default settings, 200 records a second: on files and, in real-time mode, on
+Kafka and PostgreSQL. One record in forty is what somebody asks for, and gives a result in each
+channel; the others are looked at by every channel for nothing. The baseline is the same system with
+a single channel.
 """
 
 from __future__ import annotations
@@ -22,8 +23,18 @@ from bench.control import Helper
 from bench.findings import Finding, latency
 from bench.sustain.cpu import OTHERS, Cpu, difference
 from bench.sustain.shapes import SHAPES
-from bench.sustain.sides import FIRST_LATE_S, LOOK_S, application, load_generator, require_jars
+from bench.sustain.sides import (
+    FIRST_LATE_S,
+    LOOK_S,
+    Servers,
+    application,
+    load_generator,
+    require_jars,
+)
 from bench.sustain.subscribing import Subscribing, subscribed_system
+from tocsin.dev.kafka import Kafka
+from tocsin.dev.postgresql import PostgreSQL
+from tocsin.dev.throwaway import Throwaway
 from tocsin.settings import Settings
 
 RECORDS_PER_S = 200
@@ -33,12 +44,25 @@ SHAPE = SHAPES["equality"]
 
 
 def run(quick: bool, say: Callable[[str], None]) -> list[Finding]:
+    findings = _compared("embedded", None, quick, say)
+    with Throwaway() as servers:
+        say("starting Kafka and PostgreSQL")
+        company = Servers(servers.start(Kafka), servers.start(PostgreSQL))
+        findings += _compared("company", company, quick, say)
+    return findings
+
+
+def _compared(
+    profile: str, servers: Servers | None, quick: bool, say: Callable[[str], None]
+) -> list[Finding]:
     channels, seconds, warm_up_s = (20, 8.0, 15.0) if quick else (100, 30.0, 60.0)
-    say(f"{channels} channels")
-    ours = asyncio.run(_measure(channels, seconds, warm_up_s))
-    say("one channel")
-    theirs = asyncio.run(_measure(1, seconds, warm_up_s))
-    claim = f"{channels} channels, {RECORDS_PER_S} records/s, until the last result"
+    if servers is not None:
+        warm_up_s += Settings().real_time_batch_s  # until then ordinary runs serve, too
+    say(f"{profile}: {channels} channels")
+    ours = asyncio.run(_measure(channels, seconds, warm_up_s, servers))
+    say(f"{profile}: one channel")
+    theirs = asyncio.run(_measure(1, seconds, warm_up_s, servers))
+    claim = f"{profile}: {channels} channels, {RECORDS_PER_S} records/s, until the last result"
     return [
         latency(
             claim,
@@ -59,14 +83,17 @@ class Measured(Struct):
     """Of each process, per record."""
 
 
-async def _measure(channels: int, seconds: float, warm_up_s: float) -> Measured:
+async def _measure(
+    channels: int, seconds: float, warm_up_s: float, servers: Servers | None
+) -> Measured:
     require_jars()
     names = [f"c{number}" for number in range(channels)]
     wanted: list[Subscribing] = [("bench", name, SHAPE.arguments(0, KINDS)) for name in names]
     statements = [SHAPE.dataset(), *map(SHAPE.channel, names)]
     with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as place, ExitStack() as helpers:
         folder = Path(place)
-        async with subscribed_system(Settings(data=folder), statements, wanted) as system:
+        settings = Settings(data=folder) if servers is None else servers.settings(folder)
+        async with subscribed_system(settings, statements, wanted) as system:
             client = await application(helpers, system, "bench")
             generator = await load_generator(helpers, system)
             cpu = Cpu([(name, system.pid(name)) for name in system.names])

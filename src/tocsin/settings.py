@@ -119,7 +119,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     standby: bool = False  # a cluster waits while another one has the store, and takes its place
 
     real_time_batch_s: Seconds = 60.0  # after this Spark's real-time query reads subscriptions anew
-    real_time_slots: Count = 8  # so many channels run in real-time mode at most; 0: none does
+    real_time_slots: Count = 8  # queries in real-time mode, each of one dataset; 0: none
 
     segment_bytes: Size = 16 * 1024 * 1024  # a log segment is closed at this size
     batch_bytes: Size = 4 * 1024 * 1024  # the most one micro-batch reads from the log

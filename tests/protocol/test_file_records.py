@@ -21,7 +21,7 @@ from tocsin.lab.trace.writing import EventWriter
 from tocsin.model import Column, Dataset
 from tocsin.protocol import backup, columns, consumer_log, log_line, match, trace
 from tocsin.spark.log_lines import are_all_there, keep_positions, keep_records
-from tocsin.spark.real_time import match_columns
+from tocsin.spark.real_time.streaming import match_columns
 from tocsin.spark.records import parse
 from tocsin.storage.log import open_log, open_reader
 from tocsin.storage.log.port import Appended
@@ -136,8 +136,9 @@ def test_a_match_is_read_as_ever() -> None:
 @pytest.mark.spark
 def test_spark_writes_a_match_as_ever(spark: SparkSession) -> None:
     payload = '{"type":"flood","severity":3}'
-    row = {columns.BACKEND: [7], columns.ORDER: [480], columns.PAYLOAD: [payload]}
-    matches = spark.createDataFrame(pa.table(row)).select(*match_columns("alerts"))
+    row = {columns.CHANNEL: ["alerts"], columns.BACKEND: [7]}
+    row |= {columns.ORDER: [480], columns.PAYLOAD: [payload]}
+    matches = spark.createDataFrame(pa.table(row)).select(*match_columns())
     (message,) = matches.collect()
     assert message.key == "7"
     assert f"{message.value}\n".encode() == golden(f"match.v{match.VERSION}.jsonl")

@@ -140,7 +140,7 @@ def describe_channel(cluster: Cluster, channel: Channel) -> StatementResult:
         ["backend subscriptions", cluster.store.subscriptions.count_parameter_sets(channel.name)],
     ]
     rows += [list(pair) for pair in cluster.deliveries.describe(channel)]
-    rows += [list(pair) for pair in cluster.engine.describe(channel.name)]
+    rows += [list(pair) for pair in cluster.engine.describe(channel)]
     rows += _health_of(cluster, channel)
     rows += [["overruns", cluster.engine.overruns(channel.name)], ["query", channel.query]]
     return StatementResult("describe channel", channel.name, ["name", "value"], rows)

@@ -18,6 +18,12 @@ KEY = "__key"  # BIGINT: a key of the index by which records find the set
 KEY_NUMBER = "__at"  # INT: the number of that key among the set's keys, from 0
 _PARAMETER = "__p_"  # with the parameter's name: its value, of the declared type
 
+# Of the table of parameter sets that channels in real-time mode share
+CHANNEL = "__channel"  # STRING: the set's channel; also whose match it is
+FORM = "__form"  # INT: the number of the form that its query has among those of the members
+MEMBER = "__member"  # INT: the number of the member that it belongs to
+ARGUMENTS = "__arguments"  # MAP<STRING,STRING>: the set as the store has it
+
 # Of a channel's rows
 _CELL = "__n"  # BIGINT, with a number: the key of a grid cell on which two datasets are joined
 PROBE_KEY = "__k"  # BIGINT: a key of the index under which a record looks for sets

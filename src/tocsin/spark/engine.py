@@ -21,7 +21,7 @@ from prometheus_client import Gauge
 from pyspark.sql import SparkSession
 
 from tocsin.clock import Clock
-from tocsin.errors import InvalidInput, NotFound, SettingError, TocsinError, Unavailable, is_bug
+from tocsin.errors import InvalidInput, NotFound, SettingError, TocsinError, Unavailable
 from tocsin.model import Arguments, Channel, Dataset, Mode
 from tocsin.service.trouble import Trouble, Troubles
 from tocsin.settings import Settings
@@ -30,13 +30,14 @@ from tocsin.spark.answering import Bury
 from tocsin.spark.channels import CompiledChannel
 from tocsin.spark.channels.openings import Mask, mask_of
 from tocsin.spark.dispatcher import Dispatcher
-from tocsin.spark.failures import reason
 from tocsin.spark.housekeeping import Housekeeping
 from tocsin.spark.java_process import JavaProcess, forget_session
 from tocsin.spark.jdbc import jdbc_of
 from tocsin.spark.lag import Lag, lag_of
-from tocsin.spark.real_time import RealTime, RealTimeConfig
-from tocsin.spark.real_time_channels import RealTimeChannels
+from tocsin.spark.real_time.channels import RealTimeChannels
+from tocsin.spark.real_time.joining import Members, sharing_session
+from tocsin.spark.real_time.queries import Queries
+from tocsin.spark.real_time.streaming import Streaming, StreamingConfig
 from tocsin.spark.runner import Runner
 from tocsin.spark.session import build_session, runs_in_real_time
 from tocsin.spark.snapshot import Snapshots
@@ -107,7 +108,7 @@ class Engine:
         )
         self._query_troubles = Troubles()  # by channel, of Spark's own queries
         self._troubles = Troubles()  # of all else
-        self._real_time = self._in_real_time()
+        self._real_time = self._in_real_time(reader)
         self._catalog_lock = threading.Lock()  # one channel is taken up or dropped at a time
         self._dispatcher = Dispatcher(
             self._run,
@@ -152,7 +153,7 @@ class Engine:
             clock=self._clock,
         )
 
-    def _in_real_time(self) -> RealTimeChannels | None:
+    def _in_real_time(self, reader: Reader) -> RealTimeChannels | None:
         settings = self._settings
         jdbc = jdbc_of(settings.store)
         if jdbc is None or not runs_in_real_time(settings):
@@ -163,16 +164,23 @@ class Engine:
         shutil.rmtree(checkpoints, ignore_errors=True)  # of queries that are no more
         directory = checkpoints / str(self._store.lease.number)  # a former leader may still write
         address = KafkaAddress.parse(settings.log)
-        config = RealTimeConfig(
+        config = StreamingConfig(
             address,
             jdbc,
             directory,
             batch_s=settings.real_time_batch_s,
-            slots=settings.real_time_slots,
+            reader=reader,
             base=KafkaReader(address).base,
         )
-        queries = RealTime(
-            self._spark, config, self._store.catalog.dataset, self._open_in, self._query_troubles
+        session = sharing_session(self._spark)
+        queries = Queries(
+            Streaming(session, config, self._store.catalog.dataset),
+            Members(session).make,
+            settings.real_time_slots,
+            lambda channel: self._runner.progress(channel).ends.get(channel.new[0], 0),
+            self._log.ends,
+            self._open_in,
+            self._query_troubles,
         )
         return RealTimeChannels(
             queries, self._runner, self._steps, self._snapshots, self._store, self._log, settings
@@ -262,6 +270,8 @@ class Engine:
             mode=mode,
             mode_reason=why,
         )
+        if self._real_time is not None:
+            self._real_time.release(channel.name)
         self._store.catalog.create_channel(channel)
         try:
             with self._catalog_lock:
@@ -305,8 +315,11 @@ class Engine:
             with contextlib.suppress(KeyError):  # it was never counted
                 gauge.remove(name)
 
-    def describe(self, name: str) -> list[tuple[str, str]]:
-        return self._runner.describe(name)
+    def describe(self, channel: Channel) -> list[tuple[str, str]]:
+        described = self._runner.describe(channel.name)
+        if self._real_time is not None and channel.mode == "real-time":
+            described.insert(0, ("real-time query", self._real_time.describe(channel.name)))
+        return described
 
     def overruns(self, name: str) -> int:
         return self._dispatcher.overruns(name)
@@ -364,12 +377,7 @@ class Engine:
             return
         self._troubles.clear(name)
         if self._real_time is not None and channel.mode == "real-time":
-            try:
-                self._real_time.watch(channel, compiled)
-            except Exception as error:  # whoever looks after the queries tries again
-                if is_bug(error):
-                    log.exception("a real-time query could not be started", channel=name)
-                self._query_troubles.put(name, reason(error))
+            self._real_time.watch(channel, compiled)
 
     def _activate(self, channel: Channel, compiled: CompiledChannel) -> None:
         real_time = self._real_time if channel.mode == "real-time" else None
@@ -407,7 +415,7 @@ class Engine:
             return
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         if channel.mode == "real-time" and self._real_time is not None:
-            self._real_time.run(channel, limit_s)
+            self._real_time.run(channel, compiled, limit_s)
         else:
             self._steps.take(channel, compiled, limit_s)
 

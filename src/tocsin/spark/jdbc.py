@@ -1,6 +1,8 @@
-"""The store as Spark reads it: the subscriptions of a channel through JDBC."""
+"""The store as Spark reads it: the subscriptions of channels through JDBC."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from msgspec import Struct
 from sqlalchemy.engine import URL, make_url
@@ -13,17 +15,18 @@ class Jdbc(Struct, frozen=True):
     driver: str
     properties: dict[str, str]
 
-    def parameter_sets(self, channel: str) -> dict[str, str]:
-        """Options for `spark.read.format("jdbc")`: id and arguments of its backend subscriptions,
-        but those set aside. A channel's name needs no quoting: it is a plain word."""
-        table = schema.backend_subscriptions
+    def parameter_sets(self, channels: Iterable[str]) -> dict[str, str]:
+        """Options for `spark.read.format("jdbc")`: id, channel and arguments of their backend
+        subscriptions, but those set aside. A channel's name needs no quoting: it is a plain
+        word."""
+        table, names = schema.backend_subscriptions, ", ".join(f"'{name}'" for name in channels)
         return {
             "url": self.url,
             "driver": self.driver,
             **self.properties,
             "fetchsize": "20000",
-            "query": f"SELECT id, arguments FROM {table.name}"  # noqa: S608
-            f" WHERE channel = '{channel}' AND failure IS NULL",
+            "query": f"SELECT id, channel, arguments FROM {table.name}"  # noqa: S608
+            f" WHERE channel IN ({names}) AND failure IS NULL",
         }
 
 

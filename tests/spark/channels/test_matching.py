@@ -24,10 +24,9 @@ from tocsin.spark.channels import (
     plain_query,
     run_plain,
 )
-from tocsin.spark.channels.argument_columns import columns_of
-from tocsin.spark.channels.matching import payloads, rows
-from tocsin.spark.channels.parameters import prepare, typed_frame
 from tocsin.spark.local import localised
+from tocsin.spark.real_time.joining import Members, matches, sharing_session
+from tocsin.spark.real_time.shared import SharedText
 from tocsin.spark.records import schema_of
 from tocsin.sql import parse_one
 from tocsin.sql.statements import CreateChannel
@@ -429,7 +428,7 @@ BALL = "lat DOUBLE, lon DOUBLE, km DOUBLE"
         ("sev > 3", ""),
     ],
 )
-def test_records_that_stream_find_the_same_parameter_sets_by_a_hash_join(
+def test_records_in_real_time_find_the_same_parameter_sets_by_a_hash_join(
     spark: SparkSession, where: str, parameters: str
 ) -> None:
     query = f"SELECT id FROM NEW reports WHERE {where}"  # noqa: S608
@@ -437,10 +436,11 @@ def test_records_that_stream_find_the_same_parameter_sets_by_a_hash_join(
     names = [parameter.name for parameter in channel.channel.parameters]
     sets = [{name: one[name] for name in names} for one in SPREAD]
     records = frame(spark, RECORDS)
-    part = channel.streaming_part(frozenset())
-    given = columns_of(part.parameters, range(1, len(sets) + 1), sets)
-    ready = prepare(part, typed_frame(spark, part.parameters, given))
-    found = payloads(rows(spark, channel, [ready], {}, {"reports": records}, None))
+    session = sharing_session(spark)
+    text = SharedText([Members(session).make(channel, frozenset())])
+    stored = [(n, "c", json.dumps(given)) for n, given in enumerate(sets, 1)]
+    frames = session.createDataFrame(stored, "id BIGINT, channel STRING, arguments STRING")
+    found = matches(session, text, frames, records)
     streamed = found.orderBy("__backend", "__order").collect()
     expected = results(spark, channel, table(spark, channel, sets), records)
     assert [(row["__backend"], json.loads(row["payload"])) for row in streamed] == expected

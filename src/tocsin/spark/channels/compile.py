@@ -70,12 +70,7 @@ class CompiledChannel(Struct, frozen=True):
             self.known_parts[mask] = self._make(mask)
         return self.known_parts[mask]
 
-    def streaming_part(self, mask: Mask) -> Part:
-        """For records that come one by one; of a channel with one part."""
-        (part,) = self._make(mask, streaming=True)
-        return part
-
-    def _make(self, mask: Mask, *, streaming: bool = False) -> tuple[Part, ...]:
+    def _make(self, mask: Mask) -> tuple[Part, ...]:
         given = tuple(
             parameter for parameter in self.channel.parameters if parameter.name.lower() not in mask
         )
@@ -87,7 +82,6 @@ class CompiledChannel(Struct, frozen=True):
                 given,
                 self.datasets,
                 even=even,
-                streaming=streaming,
             )
             for tree in self.trees
         )

@@ -82,14 +82,15 @@ def of_records(node: exp.Expr) -> bool:
     )
 
 
-def links_by_equality(condition: exp.Expr) -> bool:
+def equal_sides(condition: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+    """The record's side of an equality that links, and that of the parameters."""
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
-        return False
+        return None
     left, right = condition.left, condition.right
-    return any(
-        has_parameter(side) and of_parameters(side) and of_records(other)
-        for side, other in ((left, right), (right, left))
-    )
+    for side, other in ((left, right), (right, left)):
+        if has_parameter(side) and of_parameters(side) and of_records(other):
+            return other, side
+    return None
 
 
 def _text(node: exp.Expr) -> str:

@@ -22,7 +22,7 @@ from tocsin.spark.channels.query import (
 )
 from tocsin.spark.channels.views import run_sql
 
-_JSON = {
+JSON_OPTIONS = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
     "timeZone": "UTC",
@@ -94,7 +94,7 @@ def payloads(frame: DataFrame) -> DataFrame:
 
 def as_json(frame: DataFrame, names: Sequence[str]) -> Column:
     """Each row as the JSON object that subscribers get."""
-    return F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)), _JSON)
+    return F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)), JSON_OPTIONS)
 
 
 def run_plain(spark: SparkSession, query: PlainQuery, views: Mapping[str, DataFrame]) -> DataFrame:

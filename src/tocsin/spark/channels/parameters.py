@@ -5,7 +5,7 @@ Makes one part's table from given sets; `parameter_table` keeps a channel's tabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,7 +25,6 @@ from tocsin.spark.channels.ranges import choose_bounds
 from tocsin.spark.channels.views import run_sql
 
 _encode = msgspec.json.Encoder().encode
-_ARGUMENTS = "__a"
 _TABLE = f"{PARAMETERS_MARKER} AS {PARAMETERS}"
 
 
@@ -81,20 +80,6 @@ def typed_frame(spark: SparkSession, parameters: Sequence[Parameter], table: pa.
         outputs.append(value)
     names = [columns.BACKEND, *(columns.parameter_column(p.name) for p in parameters)]
     return spark.createDataFrame(table.select(names)).select(*outputs)
-
-
-def typed_parameters(sets: DataFrame, parameters: Iterable[Parameter]) -> DataFrame:
-    """As `typed_frame`, from a frame of `id` and `arguments` that Spark reads by itself."""
-    wanted = list(parameters)
-    outputs = [F.col("id").cast("bigint").alias(columns.BACKEND)]
-    if wanted:
-        kinds = (parameter.type if parameter.type in ARROW else "STRING" for parameter in wanted)
-        schema = ", ".join(f"`{p.name}` {kind}" for p, kind in zip(wanted, kinds, strict=True))
-        sets = sets.select("id", F.from_json("arguments", schema).alias(_ARGUMENTS))
-    for parameter in wanted:
-        value = F.col(f"{_ARGUMENTS}.`{parameter.name}`").cast(parameter.type)
-        outputs.append(value.alias(columns.parameter_column(parameter.name)))
-    return sets.select(*outputs)
 
 
 def gather_facts(part: Part, frame: DataFrame) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from tocsin.spark.channels.links import (
     Index,
     column_types,
     conjuncts,
+    equal_sides,
     has_parameter,
-    links_by_equality,
     near_index,
     parameters_of,
     range_index,
@@ -72,15 +72,13 @@ def make_part(
     datasets: Mapping[str, Dataset],
     *,
     even: bool = False,
-    streaming: bool = False,
 ) -> Part:
     """The query in the fastest form it can take; the tree is used up. `even`: exactly the query's
-    own columns and ours, since others stand beside it in a union. `streaming`: records come one by
-    one, and the parameter sets are sent to them instead of they to the sets."""
+    own columns and ours, since others stand beside it in a union."""
     uneven = "in a union it needs a plain list of columns"
     shape = shape_of(tree, uneven if even and _is_uneven(tree) else None)
     if shape.form != "lateral":
-        return _joined(query, shape, parameters, datasets, streaming)
+        return _joined(query, shape, parameters, datasets)
     keyed = _keyed_lateral(query, shape, parameters, datasets)
     if keyed is not None:
         return keyed
@@ -107,7 +105,6 @@ def _joined(
     shape: Shape,
     parameters: tuple[Parameter, ...],
     datasets: Mapping[str, Dataset],
-    streaming: bool,
 ) -> Part:
     """The flat and the grouped form."""
     select = shape.select
@@ -117,17 +114,15 @@ def _joined(
         not_streamable = "it groups its rows"
     by_record = _is_by_record(select, shape)
     conditions = [*shape.moved, *conjuncts(_popped(select, "where"))]
-    index, strategy, why = _strategy(conditions, parameters, shape, datasets, streaming)
+    index, strategy, why = _strategy(conditions, parameters, shape, datasets)
     cells, keyed, reaches = join_by_cells(conditions, shape.tables, datasets)
     if cells:
         strategy += ", datasets joined on grid cells"
     conditions += cells
     if index is not None:
         conditions.append(_probe(select, index))
-    elif streaming and strategy != "hash join":  # real-time mode has no other
-        conditions.append(snippet(_always_equal(shape)))
     _join_parameters(select, shape, conditions)
-    _hint(select, [PARAMETERS] if streaming else shape.new_aliases)
+    _hint(select, shape.new_aliases)
     return Part(
         _limited(_probed(_finished(query, select), index), shape),
         shape.form,
@@ -189,12 +184,6 @@ def _probed(sql: str, index: Index | None) -> str:
     return sql.replace(_PROBE_MARKER, probe)
 
 
-def _always_equal(shape: Shape) -> str:
-    """Records and parameter sets on its two sides, so that no optimiser sees through it."""
-    backend, position = f"{PARAMETERS}.{columns.BACKEND}", f"`{shape.leading}`.`{columns.POSITION}`"
-    return f"IF({backend} < 0, 0, 1) = IF({position} < 0, 0, 1)"
-
-
 def _popped(select: exp.Select, part: str) -> exp.Expr | None:
     clause = select.args.get(part)
     if clause is None:
@@ -213,11 +202,10 @@ def _strategy(
     parameters: tuple[Parameter, ...],
     shape: Shape,
     datasets: Mapping[str, Dataset],
-    streaming: bool = False,
 ) -> tuple[Index | None, str, str]:
-    equal = any(map(links_by_equality, conditions))
+    equal = any(equal_sides(condition) is not None for condition in conditions)
     for condition in conditions:
-        index = near_index(condition, streaming=streaming)
+        index = near_index(condition)
         if index is not None and not (index.probes and shape.parameters_first):
             also = " and equality" if equal else ""
             return index, f"hash join on grid cells{also}", "near() links records and parameters"

@@ -1,8 +1,6 @@
-"""Which channels run in real-time mode, and that Spark takes what we give it there."""
+"""Which channels run in real-time mode, and how Java reaches what it needs there."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +8,11 @@ from tocsin.errors import SettingError
 from tocsin.model import Column, Dataset
 from tocsin.service.trouble import Troubles
 from tocsin.settings import Settings
-from tocsin.spark.channels import compile_channel
+from tocsin.spark.channels import CompiledChannel, Mask, compile_channel
 from tocsin.spark.jdbc import jdbc_of
-from tocsin.spark.real_time import RealTime, RealTimeConfig
+from tocsin.spark.real_time.members import Member, make_member
+from tocsin.spark.real_time.queries import Queries
+from tocsin.spark.real_time.sharing import why_not
 from tocsin.spark.session import runs_in_real_time
 from tocsin.sql import parse_one
 from tocsin.sql.statements import CreateChannel
@@ -32,28 +32,33 @@ DATASETS = {
 }
 
 
-def why_not(query: str, *, slots: int = 8, delivers: str = "") -> str:
+def compiled(query: str, *, delivers: str = "", name: str = "c") -> CompiledChannel:
     kinds = {"t": "STRING", "m": "INT", "a": "DOUBLE"}
     used = ", ".join(f"{name} {kinds[name]}" for name in kinds if f":{name}" in query)
-    asked = parse_one(f"CREATE CONTINUOUS CHANNEL c({used}) {delivers} AS {query}")
+    asked = parse_one(f"CREATE CONTINUOUS CHANNEL {name}({used}) {delivers} AS {query}")
     assert isinstance(asked, CreateChannel)
-    jdbc = jdbc_of("postgresql+psycopg://u@h/d")
-    assert jdbc is not None
-    real_time = RealTime(
-        None,  # type: ignore[arg-type]  # it is not asked
-        RealTimeConfig(
-            KafkaAddress.parse("kafka://127.0.0.1:9092"),
-            jdbc,
-            Path(),
-            batch_s=5.0,
-            slots=slots,
-            base=lambda _: 0,
-        ),
-        DATASETS.__getitem__,
+    return compile_channel(asked, DATASETS)
+
+
+def reason_against(query: str, *, delivers: str = "") -> str:
+    return why_not(compiled(query, delivers=delivers))
+
+
+def member(compiled: CompiledChannel, mask: Mask) -> Member:
+    return make_member(compiled, mask, lambda equalities, *_: ["STRING"] * len(equalities))
+
+
+def queries(*, slots: int) -> Queries:
+    nobody = None
+    return Queries(
+        nobody,  # type: ignore[arg-type]  # it is not asked
+        member,
+        slots,
+        lambda _: 0,
+        dict,
         lambda _: set(),
         Troubles(),
     )
-    return real_time.why_not(compile_channel(asked, DATASETS))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def why_not(query: str, *, slots: int = 8, delivers: str = "") -> str:
     ],
 )
 def test_query_that_looks_at_one_record_at_a_time_runs_in_real_time(query: str) -> None:
-    assert why_not(query) == ""
+    assert reason_against(query) == ""
 
 
 @pytest.mark.parametrize(
@@ -81,7 +86,7 @@ def test_query_that_looks_at_one_record_at_a_time_runs_in_real_time(query: str) 
 def test_admission_that_counts_sees_all_matches_of_a_record_together(
     delivers: str, reason: str
 ) -> None:
-    found = why_not("SELECT id FROM NEW reports WHERE type = :t", delivers=delivers)
+    found = reason_against("SELECT id FROM NEW reports WHERE type = :t", delivers=delivers)
     assert reason in found
     assert bool(reason) == bool(found)
 
@@ -106,14 +111,23 @@ def test_admission_that_counts_sees_all_matches_of_a_record_together(
     ],
 )  # fmt: skip
 def test_other_queries_run_in_micro_batches_and_say_why(query: str, reason: str) -> None:
-    told = why_not(query)
+    told = reason_against(query)
     assert told
     assert reason in told
 
 
-def test_channels_beyond_the_slots_run_in_micro_batches() -> None:
-    query = "SELECT id FROM NEW reports r WHERE r.type = :t"
-    assert "slots" in why_not(query, slots=0)
+def test_slots_are_taken_by_datasets_and_not_by_channels() -> None:
+    first = compiled("SELECT id FROM NEW reports r WHERE r.type = :t", name="first")
+    more = compiled("SELECT upper(type) AS kind FROM NEW reports WHERE sev >= :m", name="more")
+    elsewhere = compiled("SELECT name FROM NEW shelters WHERE name = :t", name="elsewhere")
+    assert "slots" in queries(slots=0).why_not(first)
+    made = queries(slots=1)
+    assert made.why_not(first) == ""
+    made.watch(first.channel, first)
+    assert made.why_not(more) == ""
+    assert "all 1 real-time slots are taken" in made.why_not(elsewhere)
+    made.unwatch("first")
+    assert made.why_not(elsewhere) == ""
 
 
 @pytest.mark.parametrize(

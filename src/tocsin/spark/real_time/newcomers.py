@@ -14,9 +14,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from tocsin.model import Arguments, Channel
 from tocsin.spark.channels.openings import Mask, mask_of
-from tocsin.spark.real_time import Batch
+
+
+class Batch(Struct, frozen=True):
+    """A batch of a query: before when it did not begin, and with which record it does. It looks at
+    every parameter set that was stored by then."""
+
+    began_at: float
+    start: int
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Channels in real-time mode as the engine sees them: Spark's own queries, and what goes on beside
-them. Ordinary runs serve new subscriptions until such a query looks at them, and take a channel
-past what its query failed on.
+them. Ordinary runs serve new subscriptions until such a query looks at them, and channels that no
+query serves now: new ones, and those that failed in one.
 """
 
 from __future__ import annotations
@@ -8,15 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-import structlog
-
 from tocsin.model import Channel
 from tocsin.settings import Settings
 from tocsin.spark.channels import CompiledChannel
 from tocsin.spark.dispatcher import report_trouble
-from tocsin.spark.failures import reason
-from tocsin.spark.newcomers import Newcomers
-from tocsin.spark.real_time import RealTime
+from tocsin.spark.real_time.newcomers import Newcomers
+from tocsin.spark.real_time.queries import Queries
 from tocsin.spark.runner import Runner
 from tocsin.spark.snapshot import Snapshots
 from tocsin.spark.steps import Steps
@@ -26,8 +23,6 @@ from tocsin.storage.log import PublicationLog
 from tocsin.storage.store.progress import Progress
 from tocsin.storage.store.store import Store
 
-log = structlog.get_logger()
-
 LOOK_S = 2.0  # how often queries are looked after, at least
 
 
@@ -36,7 +31,7 @@ class RealTimeChannels:
 
     def __init__(
         self,
-        queries: RealTime,
+        queries: Queries,
         runner: Runner,
         steps: Steps,
         snapshots: Snapshots,
@@ -46,6 +41,7 @@ class RealTimeChannels:
     ) -> None:
         self._queries = queries
         self._newcomers = Newcomers()
+        queries.before_begin = self._note_arrivals  # it looks at them from its first batch on
         self._runner = runner
         self._steps = steps
         self._snapshots = snapshots
@@ -53,11 +49,12 @@ class RealTimeChannels:
         self._log = publication_log
         self._batch_s = settings.real_time_batch_s
         self._batch_bytes = settings.batch_bytes
-        self._run_limit_s = settings.run_limit_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="real-time", daemon=True)
         self.why_not: Callable[[CompiledChannel], str] = queries.why_not
         self.passed: Callable[[], dict[str, int]] = queries.passed
+        self.describe: Callable[[str], str] = queries.describe
+        self.release: Callable[[str], None] = queries.release
 
     def start(self) -> None:
         self._thread.start()
@@ -75,11 +72,8 @@ class RealTimeChannels:
         self._newcomers.watch(channel, self._runner.progress(channel).settled)
 
     def watch(self, channel: Channel, compiled: CompiledChannel) -> None:
-        """Start Spark's query where the channel stands, and for those who are there now. If that
-        raises, it is tried again."""
-        stands = self._runner.progress(channel).ends[channel.new[0]]
-        self._note_arrivals(channel.name)
-        self._queries.watch(channel, compiled, stands)
+        """One of Spark's queries takes it up as soon as one can begin with it."""
+        self._queries.watch(channel, compiled)
 
     def unwatch(self, name: str) -> None:
         self._newcomers.unwatch(name)
@@ -87,6 +81,7 @@ class RealTimeChannels:
 
     def subscribed(self, name: str) -> None:
         self._newcomers.expect(name)
+        self._queries.subscribed(name)
 
     def keeps_up(self, name: str, behind_s: float) -> bool:
         """Spark says how far it is when a batch ends, and that is noted soon after: what is younger
@@ -94,10 +89,18 @@ class RealTimeChannels:
         return self._queries.is_running(name) and behind_s < 2 * self._batch_s
 
     def need_run(self, channel: Channel, end: int) -> bool:
-        return self._newcomers.need_run(channel.name, end)
+        if self._queries.serves(channel.name):
+            return self._newcomers.need_run(channel.name, end)
+        return self._stands(channel) < end
 
-    def run(self, channel: Channel, limit_s: float) -> None:
-        """For new subscriptions."""
+    def run(self, channel: Channel, compiled: CompiledChannel, limit_s: float) -> None:
+        """For new subscriptions; for all, while no query serves the channel."""
+        if self._queries.serves(channel.name):
+            self._run_for_newcomers(channel, limit_s)
+        else:
+            self._steps.take(channel, compiled, limit_s)
+
+    def _run_for_newcomers(self, channel: Channel, limit_s: float) -> None:
         name, dataset = channel.name, channel.new[0]
         self._note_arrivals(name)
         snapshot = self._snapshots.take(self._log.cut)
@@ -111,6 +114,9 @@ class RealTimeChannels:
             self._runner.run_for(name, Ask(window, snapshot, limit_s), sets)
         self._newcomers.ran(name, sets, end)
 
+    def _stands(self, channel: Channel) -> int:
+        return self._runner.progress(channel).ends.get(channel.new[0], 0)
+
     def _note_arrivals(self, name: str) -> None:
         settled = self._newcomers.settled(name)
         self._newcomers.arrived(name, self._store.subscriptions.made_after(name, settled))
@@ -118,12 +124,10 @@ class RealTimeChannels:
     def _look_after(self) -> None:
         while not self._stopping.wait(min(self._batch_s / 2, LOOK_S)):
             try:
-                failed = self._queries.look_after()
+                self._queries.look_after()
                 for channel in self._store.catalog.channels():
-                    if channel.mode == "real-time" and channel.name not in failed:
+                    if channel.mode == "real-time":
                         self._note_progress(channel)
-                for name, error in failed.items():
-                    self._recover(name, error)
             except Exception as error:  # Kafka or the store is away: the next round may find them
                 if not self._stopping.is_set():
                     report_trouble(
@@ -135,17 +139,6 @@ class RealTimeChannels:
         if reached is None:
             return
         settled = self._newcomers.hand_over(channel.name, self._queries.batches(channel.name))
-        ends = {channel.new[0]: reached}
-        self._runner.move(channel, Progress(ends, self._runner.progress(channel).at_us, settled))
-
-    def _recover(self, name: str, error: Exception) -> None:
-        """A record or an argument stopped Spark's query: ordinary runs find out which, and take
-        the channel past it."""
-        log.warning("a channel's real-time query failed", channel=name, reason=reason(error))
-        channel, compiled = self._store.catalog.channel(name), self._runner.compiled(name)
-        if compiled is None:
-            return
-        (dataset,) = channel.new
-        while self._runner.progress(channel).ends[dataset] < self._log.ends().get(dataset, 0):
-            self._steps.take(channel, compiled, self._run_limit_s)
-        self.watch(channel, compiled)
+        at_us = self._runner.progress(channel).at_us
+        ends = {channel.new[0]: max(reached, self._stands(channel))}
+        self._runner.move(channel, Progress(ends, at_us, settled))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from tocsin.model import ANY, Channel, Parameter
-from tocsin.spark.newcomers import Newcomers
-from tocsin.spark.real_time import Batch
+from tocsin.spark.real_time.newcomers import Batch, Newcomers
 
 CHANNEL = Channel("c", "continuous", (Parameter("t", "STRING"),), "", ("r",), ("r",))
 FLOOD = {"t": "flood"}
