@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from random import Random
 
 import httpx
 import msgspec
@@ -33,10 +34,11 @@ Send = Callable[[str], Awaitable[httpx.Response]]
 
 
 class Addresses:
-    def __init__(self, given: str, field: str = "address") -> None:
-        """`given`: separated by commas."""
+    def __init__(self, given: str, field: str = "address", spread: Random | None = None) -> None:
+        """`given`: separated by commas. `spread`: callers begin anywhere, so that they are not all
+        at the first of several that serve alike, as gateways do."""
         self.all = tuple(_checked(part.strip(), field) for part in given.split(","))
-        self._at = 0
+        self._at = 0 if spread is None else spread.randrange(len(self.all))
 
     def __str__(self) -> str:
         return ", ".join(self.all)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import Counter
 
@@ -26,6 +26,38 @@ from tocsin.storage.log import Appended, PublicationLog
 
 ACCEPTED = Counter("tocsin_records_accepted_total", "Records taken into the log", ["dataset"])
 REJECTED = Counter("tocsin_records_rejected_total", "Records that did not fit", ["dataset"])
+
+
+class _Part(NamedTuple):
+    counter: Counter
+    count: int
+    future: Future[Appended]
+
+
+class Appending:
+    """A request on its way into the log: what fits, and the dead letters of the rest."""
+
+    def __init__(self, name: str, end: int, parts: list[_Part]) -> None:
+        self._name = name
+        self._end = end
+        self._parts = parts
+
+    @property
+    def futures(self) -> list[Future[Appended]]:
+        return [part.future for part in self._parts]
+
+    def end(self) -> int:
+        """The dataset's end behind it, when all its futures are done. Raises what kept it out."""
+        outcomes = [_outcome(part.future) for part in self._parts]
+        _raise_failures(outcomes)
+        end = self._end
+        for part, done in zip(self._parts, outcomes, strict=True):
+            assert not isinstance(done, BaseException)
+            if not done.again:
+                part.counter.labels(self._name).inc(part.count)
+            if part.counter is ACCEPTED:
+                end = done.end
+        return end
 
 
 class Intake:
@@ -68,29 +100,25 @@ class Intake:
     async def append(self, name: str, records: Sorted, key: str | None) -> int:
         """The dataset's end behind them, when all are durable. What the log has taken under this
         key before is not taken again."""
-        good, letters, appending = records.good, records.letters, []
+        appending = self.begin(name, records, key)
+        waiting = (asyncio.wrap_future(future) for future in appending.futures)
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return appending.end()
+
+    def begin(self, name: str, records: Sorted, key: str | None) -> Appending:
+        """The same, not waited for."""
+        good, letters, parts = records.good, records.letters, []
         if good:
             attached = attachments_of(self._dataset(name))
             future = self._begun(name, good, key)
             if attached:
                 future.add_done_callback(partial(self._logged, good))
-            appending.append((ACCEPTED, len(good), future))
+            parts.append(_Part(ACCEPTED, len(good), future))
         if letters:
             # A key of their own: there were times when others could publish to the dead letters.
             future = self._begun(DEAD_LETTERS.name, letters, key and f"{key}-refused")
-            appending.append((REJECTED, records.refused, future))
-        end = self._log.ends().get(name, 0)
-        outcomes = await asyncio.gather(
-            *(asyncio.wrap_future(future) for _, _, future in appending), return_exceptions=True
-        )
-        _raise_failures(outcomes)
-        for (counter, count, _), done in zip(appending, outcomes, strict=True):
-            assert not isinstance(done, BaseException)
-            if not done.again:
-                counter.labels(name).inc(count)
-            if counter is ACCEPTED:
-                end = done.end
-        return end
+            parts.append(_Part(REJECTED, records.refused, future))
+        return Appending(name, self._log.ends().get(name, 0), parts)
 
     def _begun(self, name: str, records: list[Encoded], key: str | None) -> Future[Appended]:
         """A log that takes no more refuses at once; the other half of a request may be taken."""
@@ -106,6 +134,12 @@ class Intake:
         stay held until the next start."""
         if done.exception() is None:
             self._sorter.let_go(good)
+
+
+def _outcome(future: Future[Appended]) -> Appended | BaseException:
+    if future.cancelled():
+        return asyncio.CancelledError()
+    return future.exception() or future.result()
 
 
 def _raise_failures(outcomes: Sequence[Appended | BaseException]) -> None:

@@ -18,7 +18,7 @@ from tocsin.storage.store.names import missing
 
 _Named = TypeVar("_Named", Dataset, Channel)
 
-_SEES_ALL = frozenset({"admin", "broker"})
+_SEES_ALL = frozenset({"admin", "broker", "gateway"})
 
 
 def credentials_of(identity: Identity | None) -> Credentials | None:
