@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from cluster.sparkless import SECRET
+from cluster.sparkless import SECRET, SparklessCluster
 from tocsin.gateway.service import Gateway, app
 from tocsin.service.hosting import hosting
 from tocsin.service.serving import listen, port_of
@@ -33,17 +33,19 @@ async def gateway_before(cluster_url: str, **changes: Any) -> AsyncIterator[Gate
 
 
 @contextlib.asynccontextmanager
-async def door_of(cluster: Any, door: str) -> AsyncIterator[str]:
-    """The address by which publishers reach the cluster: its own, or that of a gateway before it,
-    with the cluster's limits."""
+async def through(cluster: SparklessCluster, door: str) -> AsyncIterator[SparklessCluster]:
+    """The cluster as it is called by its own door, or by that of a gateway before it, which has the
+    same limits."""
     if door == "cluster":
-        yield cluster.url
+        yield cluster
         return
-    settings = cluster.settings
+    settings, own = cluster.settings, cluster.url
     limits = {
         "body_limit_bytes": settings.body_limit_bytes,
         "record_limit_bytes": settings.record_limit_bytes,
         "request_records": settings.request_records,
     }
-    async with gateway_before(cluster.url, **limits) as gateway:
-        yield gateway.url
+    async with gateway_before(own, **limits) as gateway:
+        cluster.url = gateway.url
+        yield cluster
+        cluster.url = own
