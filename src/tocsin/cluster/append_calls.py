@@ -18,6 +18,7 @@ from starlette.responses import Response
 from tocsin.cluster.cluster import Cluster
 from tocsin.cluster.intake import Appending
 from tocsin.errors import InvalidInput, TocsinError, is_bug
+from tocsin.intake.dead_letters import Encoded
 from tocsin.intake.sorting import Sorted
 from tocsin.model import attachments_of
 from tocsin.protocol.appends import (
@@ -82,9 +83,12 @@ class AppendCalls:
         dataset = self._catalog.dataset(name)
         if dataset.created_at != append.created_at or attachments_of(dataset):
             return _STALE
-        self._throttle.take(identity, len(append.good) + append.refused, append.size_bytes)
+        self._throttle.require(identity, append.size_bytes or 1)
+        records = len(append.good) + append.refused
+        if records:  # else somebody asks, whose body cannot be read
+            self._throttle.take(identity, records, append.size_bytes)
         good = [(record.declared, record.extra) for record in append.good]
-        letters = [(letter, None) for letter in append.letters]
+        letters: list[Encoded] = [(letter, None) for letter in append.letters]
         key = append.key or None
         return self._cluster.intake.begin(name, Sorted(good, append.refused, [], letters), key)
 

@@ -30,7 +30,7 @@ REJECTED = Counter("tocsin_records_rejected_total", "Records that did not fit", 
 
 class _Part(NamedTuple):
     counter: Counter
-    count: int
+    records: int
     future: Future[Appended]
 
 
@@ -54,7 +54,7 @@ class Appending:
         for part, done in zip(self._parts, outcomes, strict=True):
             assert not isinstance(done, BaseException)
             if not done.again:
-                part.counter.labels(self._name).inc(part.count)
+                part.counter.labels(self._name).inc(part.records)
             if part.counter is ACCEPTED:
                 end = done.end
         return end

@@ -76,7 +76,7 @@ class Publishing:
             records, key = await self._checked(call, dataset, body)
         except TocsinError as wrong:
             # Whether they may publish at all comes first: what they may not know of is not there.
-            asking = _request(call, dataset, _NOTHING, None, 0)
+            asking = _request(call, dataset, _NOTHING, None, len(body))
             if await self._taken(dataset, asking) is None:
                 return None
             raise wrong

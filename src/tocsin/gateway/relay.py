@@ -120,7 +120,7 @@ class Relay:
         self._waiting: deque[_Waiting] = deque()
         self._bytes = 0
         self._bytes_of: dict[str, int] = {}
-        self._some = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.away: TocsinError | None = None  # why the last call reached nobody who leads
 
@@ -148,7 +148,7 @@ class Relay:
         self._take(checked.subject, waiting.size_bytes)
         try:
             self._waiting.append(waiting)
-            self._some.set()
+            self._arrived.set()
             async with asyncio.timeout(self._patience_s):
                 outcome = await asyncio.shield(waiting.outcome)
         except TimeoutError:
@@ -174,17 +174,17 @@ class Relay:
     def _given_up(self, waiting: _Waiting) -> TocsinError:
         """Nobody led for so long, or nobody answered."""
         reason = waiting.reason or Unavailable("the cluster has not answered in time")
-        told = Unavailable(reason.message, hint="send it again in a moment")
+        refusal = Unavailable(reason.message, hint="send it again in a moment")
         if waiting.queued:
             self._waiting.remove(waiting)
-            return Unconfirmed.after(told) if waiting.in_doubt else told
-        return Unconfirmed.after(told)  # a call has it
+            return Unconfirmed.after(refusal) if waiting.in_doubt else refusal
+        return Unconfirmed.after(refusal)  # a call has it
 
     async def _run(self) -> None:
         while True:
             if not self._waiting:
-                self._some.clear()
-                await self._some.wait()
+                self._arrived.clear()
+                await self._arrived.wait()
             batch = self._next()
             if batch and not await self._hand_on(batch):
                 await asyncio.sleep(self._backoff.next_s())
@@ -226,9 +226,9 @@ class Relay:
         CALLS.labels("answered").inc()
         self.away = None
         self._backoff.reset()
-        return self._told(batch, outcomes)
+        return self._settle(batch, outcomes)
 
-    def _told(self, batch: list[_Waiting], outcomes: list[AppendOutcome]) -> bool:
+    def _settle(self, batch: list[_Waiting], outcomes: list[AppendOutcome]) -> bool:
         later: list[_Waiting] = []
         for waiting, outcome in zip(batch, outcomes, strict=True):
             error = None if outcome.error is UNSET else error_of(outcome.error)
