@@ -106,7 +106,10 @@ class Leader:
         answer = await asking.ask(lambda at: asking.client.get(at + path, headers=headers))
         if answer.is_success:
             self.refused = None
-            return msgspec.json.decode(answer.content, type=Dataset)
+            try:
+                return msgspec.json.decode(answer.content, type=Dataset)
+            except msgspec.DecodeError as error:
+                raise Unavailable(f"the cluster's answer was not understood: {error}") from None
         failure = error_of(answer)
         if isinstance(failure, NotFound | Unavailable):
             raise failure

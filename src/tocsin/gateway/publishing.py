@@ -15,7 +15,7 @@ from tocsin.gateway.relay import Checked, Relay
 from tocsin.intake.body_limits import Limits
 from tocsin.intake.formats import Format, format_of_content_type, read
 from tocsin.intake.keys import request_key
-from tocsin.intake.large_bodies import LargeBodies, is_small
+from tocsin.intake.large_bodies import SMALL_BYTES, LargeBodies, is_small
 from tocsin.intake.sorting import MOST_LETTERS, Elsewhere, Sorted, Sorter
 from tocsin.model import Dataset, attachments_of
 from tocsin.protocol.appends import Append, EncodedRecord
@@ -136,4 +136,10 @@ def _request(
         size_bytes,
         UNSET if key is None else key,
     )
-    return Checked(append=append, token=call.token or "", subject=call.identity.subject)
+    held_bytes = size_bytes if size_bytes <= SMALL_BYTES else 0  # larger ones are counted already
+    return Checked(
+        append=append,
+        token=call.token or "",
+        subject=call.identity.subject,
+        held_bytes=held_bytes,
+    )

@@ -64,10 +64,11 @@ class Checked(Struct, frozen=True, kw_only=True):
     append: Append
     token: str
     subject: str
+    held_bytes: int = 0  # besides, while it waits
 
     @property
     def size_bytes(self) -> int:
-        """That it holds while it waits."""
+        """In a call."""
         append = self.append
         count = len(append.good) + len(append.letters)
         good = sum(len(record.declared) + len(record.extra or b"") for record in append.good)
@@ -145,7 +146,8 @@ class Relay:
     async def append(self, checked: Checked) -> AppendOutcome:
         """What became of it: it is durable, or stale. Raises what kept it out."""
         waiting = _Waiting(checked, checked.size_bytes)
-        self._take(checked.subject, waiting.size_bytes)
+        held_bytes = waiting.size_bytes + checked.held_bytes
+        self._take(checked.subject, held_bytes)
         try:
             self._waiting.append(waiting)
             self._arrived.set()
@@ -155,7 +157,7 @@ class Relay:
             raise self._given_up(waiting) from None
         finally:
             waiting.outcome.cancel()  # whoever has it in a call finds that nobody waits
-            self._take(checked.subject, -waiting.size_bytes)
+            self._take(checked.subject, -held_bytes)
         if outcome.error is UNSET:
             return outcome
         raise error_of(outcome.error)

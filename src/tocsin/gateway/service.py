@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 BODIES = 4  # so many of the largest size wait at once; half of them of one publisher
 LOOK_EVERY_S = 2.0
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Gateway:
