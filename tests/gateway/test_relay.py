@@ -157,7 +157,12 @@ async def test_while_nobody_leads_requests_wait_and_are_taken_once_in_their_orde
     key: str | None,
 ) -> None:
     leader = Leader()
-    leader.before = [raising(NotTaken(Standby("another leads")))] * 3
+
+    async def another_leads() -> None:
+        await asyncio.sleep(0.012)  # some come while it is asked
+        raise NotTaken(Standby("another leads"))
+
+    leader.before = [another_leads] * 3
     async with relaying(leader) as relay:
         tasks = []
         for n in range(5):
@@ -296,4 +301,19 @@ async def test_a_publisher_who_leaves_before_the_call_is_not_handed_on() -> None
         leaving.cancel()
         await staying
         assert relay.held_bytes == 0
+    assert leader.taken == [b"b"]
+
+
+async def test_a_gateway_whose_call_hangs_holds_up_no_other() -> None:
+    leader = Leader()
+
+    async def for_ever() -> None:
+        await asyncio.Event().wait()
+
+    leader.before = [for_ever]
+    async with relaying(leader) as hanging, relaying(leader) as other:
+        stuck = asyncio.create_task(hanging.append(request("a")))
+        await asyncio.sleep(0.02)
+        await other.append(request("b"))
+        stuck.cancel()
     assert leader.taken == [b"b"]

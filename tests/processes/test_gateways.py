@@ -18,6 +18,7 @@ import pytest
 
 from tocsin.client import Client
 from tocsin.client.cluster import Cluster
+from tocsin.dev.certificates import make_certificates
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.errors import TocsinError
@@ -116,8 +117,13 @@ async def publishing(settings: Settings) -> AsyncIterator[tuple[System, Publishi
             yield system, load, admin
 
 
-async def test_gateways_and_the_cluster_are_killed_under_load(profile: Settings) -> None:
-    """The cluster is started again."""
+async def test_gateways_and_the_cluster_are_killed_under_load(
+    profile: Settings, tmp_path: Path
+) -> None:
+    """The cluster is started again. In files alone every link speaks TLS."""
+    if not profile.log:
+        made = make_certificates(tmp_path / "certificates")
+        profile = msgspec.structs.replace(profile, **made.settings())
     async with publishing(profile) as (system, load, admin):
         for victim in ("gateway", "gateway_2", "cluster", "gateway"):
             await system.kill(victim)
