@@ -63,6 +63,8 @@ class Leader:
             self.under_way -= 1
 
     def _take(self, append: Append) -> AppendOutcome:
+        if not append.good:
+            return AppendOutcome()
         (record,) = append.good
         given = self.outcomes.pop(record.declared, None)
         if isinstance(given, AppendOutcome):
@@ -150,6 +152,15 @@ async def test_without_a_key_a_lost_answer_leaves_doubt_and_is_not_asked_for_aga
             await relay.append(request("without", key=None))
         await keyed
     assert sorted(leader.taken) == [b"keyed", b"without"]
+
+
+async def test_who_only_asks_may_always_be_asked_for_again() -> None:
+    leader = Leader()
+    leader.behind = [Lost(AWAY)]
+    asking = Checked(append=Append("reports", 1.0, 0), token="token", subject="ann")
+    async with relaying(leader) as relay:
+        assert await relay.append(asking) == AppendOutcome()
+    assert len(leader.calls) == 2
 
 
 @pytest.mark.parametrize("key", ["", None])

@@ -78,7 +78,8 @@ class Passing:
         if body is None and _is_held(call):
             body = await call.bytes()
         request, client = call.request, self._http.client
-        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        query = f"?{request.url.query}" if request.url.query else ""
+        path = request.scope["raw_path"].decode("ascii") + query  # %2F is no slash
         headers = [("accept-encoding", "identity"), *_kept(request.headers.items(), _NOT_PASSED)]
 
         async def send(at: str) -> httpx.Response:

@@ -88,8 +88,10 @@ class _Waiting:
         self.outcome: asyncio.Future[AppendOutcome] = asyncio.get_running_loop().create_future()
 
     @property
-    def keyed(self) -> bool:
-        return self.checked.append.key is not UNSET
+    def repeatable(self) -> bool:
+        """The log knows it again, or it only asks."""
+        append = self.checked.append
+        return append.key is not UNSET or not (append.good or append.letters)
 
     def done(self, outcome: AppendOutcome) -> None:
         if not self.outcome.done():
@@ -236,7 +238,7 @@ class Relay:
             error = None if outcome.error is UNSET else error_of(outcome.error)
             doubt = isinstance(error, NotLeading | Unconfirmed)
             waiting.in_doubt = waiting.in_doubt or doubt
-            if isinstance(error, Standby) or (doubt and waiting.keyed):
+            if isinstance(error, Standby) or (doubt and waiting.repeatable):
                 waiting.reason = error
                 later.append(waiting)
             elif error is not None:
@@ -260,7 +262,7 @@ class Relay:
         for waiting in batch:
             waiting.in_doubt = waiting.in_doubt or in_doubt
             waiting.reason = reason
-            if waiting.in_doubt and not waiting.keyed:
+            if waiting.in_doubt and not waiting.repeatable:
                 waiting.fail(Unavailable(reason.message))
             else:
                 later.append(waiting)
