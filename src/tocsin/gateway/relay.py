@@ -88,10 +88,18 @@ class _Waiting:
         self.outcome: asyncio.Future[AppendOutcome] = asyncio.get_running_loop().create_future()
 
     @property
+    def asks(self) -> bool:
+        """It has nothing that could be taken."""
+        return not (self.checked.append.good or self.checked.append.letters)
+
+    @property
     def repeatable(self) -> bool:
-        """The log knows it again, or it only asks."""
-        append = self.checked.append
-        return append.key is not UNSET or not (append.good or append.letters)
+        """The log knows it again, if it was taken."""
+        return self.asks or self.checked.append.key is not UNSET
+
+    def doubt(self) -> None:
+        """It may have been taken."""
+        self.in_doubt = not self.asks
 
     def done(self, outcome: AppendOutcome) -> None:
         if not self.outcome.done():
@@ -181,8 +189,9 @@ class Relay:
         refusal = Unavailable(reason.message, hint="send it again in a moment")
         if waiting.queued:
             self._waiting.remove(waiting)
-            return Unconfirmed.after(refusal) if waiting.in_doubt else refusal
-        return Unconfirmed.after(refusal)  # a call has it
+        else:  # a call has it
+            waiting.doubt()
+        return Unconfirmed.after(refusal) if waiting.in_doubt else refusal
 
     async def _run(self) -> None:
         while True:
@@ -237,7 +246,8 @@ class Relay:
         for waiting, outcome in zip(batch, outcomes, strict=True):
             error = None if outcome.error is UNSET else error_of(outcome.error)
             doubt = isinstance(error, NotLeading | Unconfirmed)
-            waiting.in_doubt = waiting.in_doubt or doubt
+            if doubt:
+                waiting.doubt()
             if isinstance(error, Standby) or (doubt and waiting.repeatable):
                 waiting.reason = error
                 later.append(waiting)
@@ -260,7 +270,8 @@ class Relay:
         self.away = reason
         later = []
         for waiting in batch:
-            waiting.in_doubt = waiting.in_doubt or in_doubt
+            if in_doubt:
+                waiting.doubt()
             waiting.reason = reason
             if waiting.in_doubt and not waiting.repeatable:
                 waiting.fail(Unavailable(reason.message))
