@@ -15,6 +15,7 @@ from bench.findings import RESULTS, Finding, as_table, console, save
 
 BENCHES = {
     "log": "group commit of the publication log",
+    "gateways": "publishing one by one, straight to the cluster and through gateways",
     "store": "results and parameter sets written in bulk on each database",
     "tables": "datasets on Delta Lake beside Parquet with our manifest",
     "forward": "from a run's rows to a broker's cache, forward and fetched back",

@@ -9,7 +9,7 @@ import pytest
 
 from backup.system import REPORTS, Silent, back_up, places
 from cluster.sparkless import sparkless
-from tocsin.cluster.formats import RawRecord
+from tocsin.intake.formats import RawRecord
 from tocsin.model import Dataset, KafkaSource
 from tocsin.storage.backup.log_copies import SegmentSource
 from tocsin.storage.backup.making import Backup

@@ -23,7 +23,7 @@ from backup.system import (
     subscribe,
 )
 from cluster.sparkless import SparklessCluster, sparkless
-from tocsin.cluster.formats import RawRecord
+from tocsin.intake.formats import RawRecord
 from tocsin.storage.backup.making import Backup
 from tocsin.storage.content import open_content
 from tocsin.storage.identity import read_mark

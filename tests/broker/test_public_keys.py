@@ -19,8 +19,8 @@ from broker.public_keys import SOON_S, System, system
 from broker.world import take, until
 from cluster.sparkless import ROUTED
 from tocsin.broker.server import Broker
-from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.errors import SettingError, Unauthenticated
+from tocsin.intake.dead_letters import DEAD_LETTERS
 from tocsin.protocol.client import PATH, UNAUTHENTICATED
 from tocsin.protocol.cluster import SUBSCRIBER_TOKEN
 from tocsin.protocol.keys import RevocationChange, Revoked

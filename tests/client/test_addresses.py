@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 
 import httpx
 import pytest
@@ -131,6 +132,34 @@ async def test_who_falls_silent_is_left_as_soon_as_another_serves() -> None:
     async with asyncio.timeout(5):
         await calling
     assert services.asked[-1] == "two"
+
+
+async def test_who_is_well_and_leads_nothing_may_take_its_time() -> None:
+    """As a gateway does while nobody leads: another one would have no answer sooner."""
+    services = Services(one=done, two=done)
+    going_on = asyncio.Event()
+
+    async def slow(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/healthz":
+            return httpx.Response(200, json={"status": "ok", "instance": None})
+        services.asked.append(request.url.host)
+        await going_on.wait()
+        return done()
+
+    client = services.client()
+    client._client = httpx.AsyncClient(transport=httpx.MockTransport(slow))
+    calling = asyncio.create_task(call(client))
+    await asyncio.sleep(0.3)
+    assert not calling.done()
+    going_on.set()
+    await calling
+    assert services.asked == ["one"]
+
+
+def test_callers_begin_at_any_of_several_that_serve_alike() -> None:
+    begun = {Addresses(BOTH, spread=Random(seed)).current for seed in range(20)}
+    assert begun == {"http://one", "http://two"}
+    assert Addresses(BOTH).current == "http://one"
 
 
 async def test_a_single_address_is_asked_as_often_as_it_is_told() -> None:

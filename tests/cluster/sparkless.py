@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tocsin.cluster.cluster import Cluster
-from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.service import app
+from tocsin.intake.formats import RawRecord
 from tocsin.model import Column, Dataset
 from tocsin.service.hosting import hosting, scheme
 from tocsin.service.serving import listen, port_of

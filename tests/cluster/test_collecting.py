@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 
 from cluster.sparkless import sparkless
 from cluster.test_attachments import PHOTO, REPORTS, id_of, photo
-from tocsin.cluster.attachments import AttachmentStore, Mentions, mentioned
+from tocsin.cluster.attachments import AttachmentStore, Mentions
 from tocsin.cluster.attachments.pins import Pins
-from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.intake import Intake
 from tocsin.errors import Unavailable
+from tocsin.intake.formats import RawRecord
+from tocsin.intake.validator import mentioned
 from tocsin.model import Channel, Parameter
 from tocsin.storage.content import Kept
 from tocsin.storage.store.runs import Run

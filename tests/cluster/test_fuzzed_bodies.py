@@ -15,13 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tocsin.broker.server.requests import Malformed, parse
-from tocsin.cluster.body_limits import Limits
-from tocsin.cluster.dead_letters import MOST_BYTES
-from tocsin.cluster.formats import Format, RawRecord, read
-from tocsin.cluster.intake import MOST_LETTERS, Intake
-from tocsin.cluster.json_elements import BrokenArrayError, elements
-from tocsin.cluster.text_lines import text_lines
+from tocsin.cluster.intake import Intake
 from tocsin.errors import StatementError, TocsinError
+from tocsin.intake.body_limits import Limits
+from tocsin.intake.dead_letters import MOST_BYTES
+from tocsin.intake.formats import Format, RawRecord, read
+from tocsin.intake.json_elements import BrokenArrayError, elements
+from tocsin.intake.sorting import MOST_LETTERS
+from tocsin.intake.text_lines import text_lines
 from tocsin.model import Column, Dataset
 from tocsin.sql import parse as parse_statements
 from tocsin.sql import parse_filter

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from cluster.sparkless import ROUTED, SECRET, ContractDriver, SparklessCluster, sparkless
 from contracts.cluster_contract import probe
+from gateway.doors import DOORS, through
 from tocsin.client.transport import tls
 from tocsin.cluster.statements import execute
 from tocsin.errors import Conflict, Forbidden, NotFound
@@ -71,9 +72,11 @@ async def furnished(directory: Path) -> AsyncIterator[SparklessCluster]:
         yield cluster
 
 
-@pytest.fixture(name="cluster")
-async def _cluster(tmp_path: Path) -> AsyncIterator[SparklessCluster]:
-    async with furnished(tmp_path) as cluster:
+@pytest.fixture(name="cluster", params=DOORS)
+async def _cluster(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[SparklessCluster]:
+    async with furnished(tmp_path) as cluster, through(cluster, request.param):
         yield cluster
 
 

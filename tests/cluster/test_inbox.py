@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from tocsin.cluster import inbox as module
-from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.inbox import Claim, Inbox
 from tocsin.cluster.intake import Intake
+from tocsin.intake.dead_letters import DEAD_LETTERS
 from tocsin.model import Column, Dataset
 from tocsin.storage.log import PublicationLog, open_log, open_reader
 

@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tocsin.cluster.dead_letters import DEAD_LETTERS
-from tocsin.cluster.formats import RawRecord, Unreadable
-from tocsin.cluster.intake import Intake, RecordValidator, request_key
+from tocsin.cluster.intake import Intake
 from tocsin.errors import InvalidInput, NotFound, Unavailable, Unconfirmed
+from tocsin.intake.dead_letters import DEAD_LETTERS
+from tocsin.intake.formats import RawRecord, Unreadable
+from tocsin.intake.keys import request_key
+from tocsin.intake.validator import RecordValidator
 from tocsin.model import Column, Dataset
 from tocsin.protocol.publishing import Rejection
 from tocsin.storage.log import Appended, open_log

@@ -19,6 +19,7 @@ import pytest
 
 from cluster.loop_watch import watched_loop
 from cluster.sparkless import SECRET, SparklessCluster, sparkless
+from gateway.doors import DOORS, through
 from tocsin.model import Column, Dataset
 from tocsin.service.tokens import mint
 from tocsin.storage.log import open_reader
@@ -31,9 +32,11 @@ JSON, LINES, CSV = "application/json", "application/x-ndjson", "text/csv"
 PARQUET = "application/vnd.apache.parquet"
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[SparklessCluster]:
-    async with sparkless(tmp_path) as cluster:
+@pytest.fixture(params=DOORS)
+async def cluster(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[SparklessCluster]:
+    async with sparkless(tmp_path) as cluster, through(cluster, request.param):
         await cluster.create_dataset(NOTES)
         yield cluster
 
@@ -205,9 +208,15 @@ async def test_a_dead_letter_keeps_the_beginning_of_a_long_record(
     assert f"it has {len(body)} characters" in letter["reason"]
 
 
-async def test_one_publisher_takes_one_thread_and_half_of_the_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize("door", DOORS)
+async def test_one_publisher_takes_one_thread_and_half_of_the_room(
+    tmp_path: Path, door: str
+) -> None:
     body = b"\n".join(b'{"n":%d}' % n for n in range(50_000))
-    async with sparkless(tmp_path, body_limit_bytes=len(body)) as cluster:
+    async with (
+        sparkless(tmp_path, body_limit_bytes=len(body)) as cluster,
+        through(cluster, door),
+    ):
         await cluster.create_dataset(NOTES)
         answers = await asyncio.gather(*(publish(cluster, body, LINES) for _ in range(4)))
         busy = [answer for answer in answers if answer.status_code == 503]

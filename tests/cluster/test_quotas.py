@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from cluster.sparkless import ContractDriver, SparklessCluster
 from cluster.test_grants import ADMIN, ALL, called, furnished, sql, token, who
 from contracts.cluster_contract import probe
+from gateway.doors import DOORS, through
 from tocsin.cluster.rates import SECOND
 from tocsin.errors import Forbidden, InvalidInput, NotFound, QuotaExceeded, StatementError
 from tocsin.service.tokens import Identity
@@ -30,9 +31,11 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(name="cluster")
-async def _cluster(tmp_path: Path) -> AsyncIterator[SparklessCluster]:
-    async with furnished(tmp_path) as cluster:
+@pytest.fixture(name="cluster", params=DOORS)
+async def _cluster(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[SparklessCluster]:
+    async with furnished(tmp_path) as cluster, through(cluster, request.param):
         cluster.throttle._clock = Clock()
         await sql(cluster, "CREATE ROLE nurses; CREATE ROLE cooks")
         yield cluster

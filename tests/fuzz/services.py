@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cluster.sparkless import SECRET, sparkless
+from gateway.doors import gateway_before
 from tocsin import coordinator
 from tocsin.broker.server import Broker
 from tocsin.client.cluster import Cluster
@@ -29,6 +30,7 @@ class Addresses(Struct, frozen=True):
     cluster: str
     coordinator: str
     broker: str
+    gateway: str
 
     def of(self, service: str) -> str:
         address: str = getattr(self, service)
@@ -78,4 +80,5 @@ async def _services(directory: Path) -> AsyncIterator[Addresses]:
             )
         )
         await until.enter_async_context(broker)
-        yield Addresses(cluster.url, coordinator_url, broker.url)
+        gateway = await until.enter_async_context(gateway_before(cluster.url, **limits))
+        yield Addresses(cluster.url, coordinator_url, broker.url, gateway.url)

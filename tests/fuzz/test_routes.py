@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import schemathesis
 import schemathesis.checks
@@ -29,12 +30,20 @@ CHECKS = [
     schemathesis.checks.content_type_conformance,
 ]
 SCHEMA = schemathesis.checks.response_schema_conformance
-SERVICES = ("cluster", "coordinator", "broker")
+SERVICES = ("cluster", "coordinator", "broker", "gateway")
 
 
 @schemathesis.serializer("application/x-ndjson")
 def lines(_: Any, value: Any) -> bytes:
     return json.dumps(value).encode()
+
+
+@schemathesis.serializer("application/msgpack")
+def message_pack(_: Any, value: Any) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except OverflowError:  # a number that this format has not
+        return json.dumps(value).encode()
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ async def _until_healthy(started: Service) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.fixture(params=["broker", "coordinator", "cluster"])
+@pytest.fixture(params=["broker", "coordinator", "gateway", "cluster"])
 async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
     ports = free_ports(2)
     if "broker" in request.param:
@@ -126,6 +126,11 @@ async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             "tocsin.coordinator", tmp_path, {"coordinator_port": ports[0]}
         ) as coordinator:
             yield coordinator
+    elif request.param == "gateway":
+        place = {"gateway_port": ports[0]}
+        nobody = {"cluster_url": "http://127.0.0.1:1"}
+        async with service("tocsin.gateway", tmp_path, place, **nobody) as gateway:
+            yield gateway
     else:
         async with service(
             "tocsin.cluster.service", tmp_path, {"cluster_port": ports[0]}, warm_up=False

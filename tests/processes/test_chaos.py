@@ -45,7 +45,7 @@ async def test_kafka_and_postgresql_keep_every_promise_whatever_breaks(
             disk=tmp_path / "disk" if mounted else None,
             clocks=None if clocks.missing() else clocks.build(tmp_path / "clocks"),
         )
-        outcome = await play(Course(seconds=20.0, seed=4), settings, place, Printed())
+        outcome = await play(Course(seconds=20.0, seed=4, gateways=2), settings, place, Printed())
     assert outcome.broken == []
     assert outcome.faults
     assert outcome.figures.acknowledged > 50

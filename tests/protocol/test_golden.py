@@ -38,6 +38,8 @@ def test_a_record_is_read_with_a_field_of_a_newer_version(example: Path) -> None
     kind = record_of(example)
     if kind.__struct_config__.forbid_unknown_fields:
         pytest.skip("what people write is refused if it says more than is known")
+    if kind.__struct_config__.array_like:
+        pytest.skip("its fields have places, and no names")
     newer = json.loads(example.read_bytes()) | {"from_a_newer_version": 1}
     record = msgspec.json.decode(json.dumps(newer), type=kind)
     assert json.loads(msgspec.json.encode(record)) == json.loads(example.read_bytes())

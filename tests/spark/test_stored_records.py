@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.table_media import MEDIA, over_every_medium
-from tocsin.cluster.formats import RawRecord
-from tocsin.cluster.intake import RecordValidator
 from tocsin.cluster.log_records import LogRecords
+from tocsin.intake.formats import RawRecord
+from tocsin.intake.validator import RecordValidator
 from tocsin.model import Column, Dataset
 from tocsin.spark.tables import TableLimits, Tables
 from tocsin.storage.log import open_log, open_reader

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tocsin.cluster.formats import RawRecord
-from tocsin.cluster.intake import RecordValidator
 from tocsin.errors import InvalidInput, StatementError
+from tocsin.intake.formats import RawRecord
+from tocsin.intake.validator import RecordValidator
 from tocsin.model import Channel, Column, Dataset, Parameter
 from tocsin.overlay.filters.filter import matches
 from tocsin.protocol.publishing import Rejection

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tocsin import durable
-from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.inbox import Inbox
 from tocsin.cluster.intake import Intake
 from tocsin.errors import SettingError
+from tocsin.intake.dead_letters import DEAD_LETTERS
 from tocsin.model import Column, Dataset
 from tocsin.protocol.keys import Revoked
 from tocsin.service.keys.jwk import SigningKey

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.cluster.formats import RawRecord, read
-from tocsin.cluster.intake import RecordValidator
+from tocsin.intake.formats import RawRecord, read
+from tocsin.intake.validator import RecordValidator
 from tocsin.model import Column, Dataset
 from tocsin.protocol import client as frames
 from tocsin.protocol import numbers

@@ -38,6 +38,7 @@ def chaos(
     standbys: Annotated[
         int, typer.Option(min=0, max=3, help="beside the cluster; needs --profile company")
     ] = 0,
+    gateways: Annotated[int, typer.Option(min=0, max=3, help="which publishers use")] = 0,
     tls: Annotated[bool, typer.Option("--tls", help="TLS on every listener and link")] = False,
     keep: Annotated[bool, typer.Option(help="leave the logs for a look")] = False,
     config: Config = None,
@@ -65,7 +66,13 @@ def chaos(
         if tls:
             settings = _with_certificates(settings, folder / "certificates")
         ensure_jars(settings)
-        course = Course(seconds=minutes * 60, seed=seed, brokers=brokers, standbys=standbys)
+        course = Course(
+            seconds=minutes * 60,
+            seed=seed,
+            brokers=brokers,
+            standbys=standbys,
+            gateways=gateways,
+        )
         outcome = uvloop.run(play(course, settings, place, _Shown()))
         if keep and place.disk is not None:
             shutil.copytree(place.disk / "data" / "logs", folder / "data" / "logs")

@@ -40,13 +40,19 @@ def new(
     broker: Annotated[
         str | None, typer.Option(help="a key for this broker: it signs for it alone")
     ] = None,
+    gateway: Annotated[
+        str | None, typer.Option(help="a key for this gateway: it signs for it alone")
+    ] = None,
 ) -> None:
     """Make a key: a private file for who signs, and a public one for `keys add`."""
     from tocsin.service.keys.jwk import SigningKey
 
-    scopes = None if broker is None else ["broker"]
+    if broker is not None and gateway is not None:
+        raise InvalidInput("a key is a broker's or a gateway's, not of both", field="gateway")
+    scopes = [] if broker is None and gateway is None else ["gateway" if gateway else "broker"]
+    name = gateway or broker
     key = SigningKey.new(
-        algorithm, kid=broker if kid is None else kid, subject=broker, scopes=scopes
+        algorithm, kid=name if kid is None else kid, subject=name, scopes=scopes or None
     )
     private, public = key.write(out_, key.id)
     show_table(["key", "private", "public"], [[key.id, str(private), str(public)]])

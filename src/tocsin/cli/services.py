@@ -1,4 +1,4 @@
-"""Commands that run services: up, cluster, broker, coordinator.
+"""Commands that run services: up, cluster, gateway, broker, coordinator.
 
 What a service needs is imported when its command runs: the client's installation has none of it.
 """
@@ -36,6 +36,7 @@ NOTHING_GRANTED = (
 def register(app: typer.Typer) -> None:
     app.command()(command(up))
     app.command()(command(cluster))
+    app.command()(command(gateway))
     app.command()(command(coordinator))
     app.command()(command(broker))
 
@@ -111,7 +112,7 @@ async def _up(settings: Settings, brokers: int) -> None:
             f"cluster      {system.cluster_url}   (routes: {system.inner_urls['cluster']}/docs)"
         )
         out.print(f"coordinator  {system.coordinator_url}")
-        for name, url in system.broker_urls.items():
+        for name, url in (system.gateway_urls | system.broker_urls).items():
             out.print(f"{name:<12} {url}")
         if settings.authority:
             out.print(f"authority    {settings.authority}", soft_wrap=True)
@@ -178,6 +179,22 @@ def coordinator(
     from tocsin.coordinator import run
 
     settings = settings_from(config, set_, data=data, coordinator_port=port)
+    _serve(run, find_secret(settings))
+
+
+def gateway(
+    name: Annotated[str | None, typer.Option(help="unique name of this gateway")] = None,
+    port: Annotated[int | None, typer.Option(help="REST port")] = None,
+    cluster: Annotated[str | None, typer.Option(help="the cluster's address")] = None,
+    data: Data = None,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Run a gateway: publications are checked here, and handed on to the cluster."""
+    given = {"gateway_name": name, "gateway_port": port, "cluster_url": cluster}
+    settings = settings_from(config, set_, data=data, **given)
+    from tocsin.gateway import run
+
     _serve(run, find_secret(settings))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from random import Random
 
 import httpx
 import msgspec
@@ -33,10 +34,11 @@ Send = Callable[[str], Awaitable[httpx.Response]]
 
 
 class Addresses:
-    def __init__(self, given: str, field: str = "address") -> None:
-        """`given`: separated by commas."""
+    def __init__(self, given: str, field: str = "address", spread: Random | None = None) -> None:
+        """`given`: separated by commas. `spread`: callers begin anywhere, so that they are not all
+        at the first of several that serve alike, as gateways do."""
         self.all = tuple(_checked(part.strip(), field) for part in given.split(","))
-        self._at = 0
+        self._at = 0 if spread is None else spread.randrange(len(self.all))
 
     def __str__(self) -> str:
         return ", ".join(self.all)
@@ -78,7 +80,11 @@ class Addresses:
         call = asyncio.ensure_future(send(address))
         try:
             while not (await asyncio.wait({call}, timeout=SILENT_S))[0]:
-                if other := await self._another(http, address):
+                holds, other = await asyncio.gather(
+                    _holds(http, address), self._other(http, address)
+                )
+                if other is not None and not holds:
+                    self._at = self.all.index(other)
                     raise httpx.ReadTimeout(f"it is silent, and {other} serves")
             return call.result()
         finally:
@@ -86,11 +92,16 @@ class Addresses:
 
     async def _another(self, http: httpx.AsyncClient, silent: str) -> str | None:
         """One that serves, which is the current one from now on."""
+        other = await self._other(http, silent)
+        if other is not None:
+            self._at = self.all.index(other)
+        return other
+
+    async def _other(self, http: httpx.AsyncClient, silent: str) -> str | None:
         others = [address for address in self.all if address != silent]
         answers = await asyncio.gather(*(serves(http, address) for address in others))
         for address, does in zip(others, answers, strict=True):
             if does:
-                self._at = self.all.index(address)
                 return address
         return None
 
@@ -104,11 +115,24 @@ def leads_nowhere(response: httpx.Response) -> bool:
 
 async def serves(http: httpx.AsyncClient, address: str) -> bool:
     """Whether who is there does its work: a cluster leads, others are well."""
-    with contextlib.suppress(httpx.HTTPError, msgspec.DecodeError, TocsinError):
-        answer = await http.get(f"{address}/healthz", timeout=SILENT_S)
-        leads = msgspec.json.decode(answer.content, type=Health).leads
-        return answer.is_success if leads is None else leads
-    return False
+    well, leads = await _health(http, address)
+    return well if leads is None else leads
+
+
+async def _holds(http: httpx.AsyncClient, address: str) -> bool:
+    """Whether who is there is well, and takes its time: a gateway holds what comes while nobody
+    leads, and no other one has an answer sooner. Of clusters it counts who leads, alone."""
+    well, leads = await _health(http, address)
+    return well and leads is None
+
+
+async def _health(http: httpx.AsyncClient, address: str) -> tuple[bool, bool | None]:
+    """Whether who is there says that it is well; of a cluster, whether it leads."""
+    with contextlib.suppress(httpx.HTTPError, msgspec.DecodeError, TocsinError, TimeoutError):
+        async with asyncio.timeout(SILENT_S):
+            answer = await http.get(f"{address}/healthz")
+        return answer.is_success, msgspec.json.decode(answer.content, type=Health).leads
+    return False, None
 
 
 def _checked(address: str, field: str) -> str:

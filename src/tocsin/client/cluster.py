@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -33,7 +34,8 @@ class Cluster:
     def __init__(
         self, url: str, token: Token | None, timeout_s: float = 60.0, authority: str = ""
     ) -> None:
-        self._http = Http(url, token, timeout_s, authority)
+        """`url`: of the cluster, or of gateways; of several of these, any is begun with."""
+        self._http = Http(url, token, timeout_s, authority, spread=Random())
 
     async def close(self) -> None:
         await self._http.close()

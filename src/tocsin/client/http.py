@@ -55,9 +55,14 @@ class Http:
     token."""
 
     def __init__(
-        self, url: str, token: Token | None, timeout_s: float = 30.0, authority: str = ""
+        self,
+        url: str,
+        token: Token | None,
+        timeout_s: float = 30.0,
+        authority: str = "",
+        spread: Random | None = None,
     ) -> None:
-        self._addresses = Addresses(url)
+        self._addresses = Addresses(url, spread=spread)
         self._token = token
         self._client: httpx.AsyncClient = HttpClient(timeout=timeout_s, authority=authority)
 

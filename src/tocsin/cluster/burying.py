@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from tocsin.cluster.dead_letters import dead_letter
+from tocsin.intake.dead_letters import dead_letter
 from tocsin.spark.asking import Record
 
 

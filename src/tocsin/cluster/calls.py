@@ -11,12 +11,8 @@ from msgspec import UNSET
 
 from tocsin.cluster.attachments.calls import refused_upload
 from tocsin.cluster.attachments.multipart_publication import MultipartPublication
-from tocsin.cluster.body_limits import Limits
 from tocsin.cluster.bound import claims_of
 from tocsin.cluster.cluster import Cluster
-from tocsin.cluster.formats import format_of_content_type, read
-from tocsin.cluster.intake import Elsewhere, RecordValidator, request_key
-from tocsin.cluster.large_bodies import is_small
 from tocsin.cluster.records import head_news, result_info
 from tocsin.cluster.statements import execute
 from tocsin.cluster.subscription_calls import DescribedSubscriptions
@@ -25,6 +21,12 @@ from tocsin.errors import (
     InvalidInput,
     TocsinError,
 )
+from tocsin.intake.body_limits import Limits
+from tocsin.intake.formats import format_of_content_type, read
+from tocsin.intake.keys import request_key
+from tocsin.intake.large_bodies import is_small
+from tocsin.intake.sorting import Elsewhere
+from tocsin.intake.validator import RecordValidator
 from tocsin.protocol.cluster import (
     Arrived,
     AttachRequest,

@@ -22,14 +22,11 @@ from tocsin.backoff import Backoff
 from tocsin.clock import Clock, boot_of_machine
 from tocsin.cluster.attachments import AttachmentStore, Mentions
 from tocsin.cluster.burying import letters_of
-from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.deliveries import Deliveries
 from tocsin.cluster.deliveries.ownership import owner_check
 from tocsin.cluster.feeds import Feeds
-from tocsin.cluster.formats import RawRecord, Unreadable
 from tocsin.cluster.inbox import Inbox
-from tocsin.cluster.intake import Elsewhere, Intake
-from tocsin.cluster.large_bodies import LargeBodies
+from tocsin.cluster.intake import Intake
 from tocsin.cluster.log_positions import newest_time, open_dataset
 from tocsin.cluster.notices import Notifier
 from tocsin.cluster.permissions import Permissions
@@ -45,6 +42,10 @@ from tocsin.errors import (
     Unavailable,
     is_bug,
 )
+from tocsin.intake.dead_letters import DEAD_LETTERS
+from tocsin.intake.formats import RawRecord, Unreadable
+from tocsin.intake.large_bodies import LargeBodies
+from tocsin.intake.sorting import Elsewhere
 from tocsin.model import (
     Broker,
     Channel,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tocsin import sql
-from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.errors import Conflict
+from tocsin.intake.dead_letters import DEAD_LETTERS
 from tocsin.model import Grant, Privilege, Subscription
 from tocsin.protocol.publishing import StatementResult
 from tocsin.storage.store.grants import KIND_OF

@@ -19,10 +19,10 @@ import structlog
 from msgspec import Struct
 
 from tocsin import durable
-from tocsin.cluster.dead_letters import DEAD_LETTERS
-from tocsin.cluster.formats import RawRecord, Unreadable, format_of_file, read
-from tocsin.cluster.intake import OWNED, Intake
+from tocsin.cluster.intake import Intake
 from tocsin.errors import InvalidInput, TocsinError
+from tocsin.intake.dead_letters import DEAD_LETTERS, OWNED
+from tocsin.intake.formats import RawRecord, Unreadable, format_of_file, read
 from tocsin.model import Dataset
 from tocsin.protocol.publishing import Rejection
 from tocsin.service.trouble import Troubles

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tocsin.cluster.dead_letters import DEAD_LETTERS
-from tocsin.cluster.intake import OWNED
 from tocsin.errors import Forbidden
+from tocsin.intake.dead_letters import DEAD_LETTERS, OWNED
 from tocsin.model import Channel, Dataset, Privilege
 from tocsin.service.tokens import Identity
 from tocsin.storage.store.grants import Credentials, Grants, Kind, needed_for
@@ -19,7 +18,7 @@ from tocsin.storage.store.names import missing
 
 _Named = TypeVar("_Named", Dataset, Channel)
 
-_SEES_ALL = frozenset({"admin", "broker"})
+_SEES_ALL = frozenset({"admin", "broker", "gateway"})
 
 
 def credentials_of(identity: Identity | None) -> Credentials | None:

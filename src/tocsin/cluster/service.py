@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 from starlette.applications import Starlette
 
+from tocsin.cluster.append_calls import AppendCalls, append_routes
 from tocsin.cluster.attachments.access import AttachmentAccess
 from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes
 from tocsin.cluster.calls import Calls
@@ -81,6 +82,7 @@ def routes(cluster: Cluster) -> list[Route]:
         *_catalog_routes(calls),
         *revocation_routes(RevocationCalls(cluster.verifier.revocations)),
         *_publishing_routes(calls),
+        *append_routes(AppendCalls(cluster)),
         *_broker_routes(calls),
         *_range_routes(calls),
         *_subscription_routes(SubscriptionCalls(cluster), calls.filter),

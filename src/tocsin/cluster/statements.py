@@ -23,9 +23,7 @@ from tocsin.cluster.descriptions import (
     describe_dataset,
     subscription_table,
 )
-from tocsin.cluster.formats import RawRecord
 from tocsin.cluster.grants import create_role, drop_role, grant, revoke, show_grants
-from tocsin.cluster.intake import Elsewhere, key_of
 from tocsin.cluster.quotas import drop_quota, set_quota, show_quotas
 from tocsin.cluster.subscriptions import Wanted
 from tocsin.errors import (
@@ -37,6 +35,9 @@ from tocsin.errors import (
     TocsinError,
     TooLarge,
 )
+from tocsin.intake.formats import RawRecord
+from tocsin.intake.keys import key_of
+from tocsin.intake.sorting import Elsewhere
 from tocsin.model import FILTERED, Dataset, Subscription
 from tocsin.overlay.filters import as_text
 from tocsin.protocol.publishing import StatementResult

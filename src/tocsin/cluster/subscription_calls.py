@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from tocsin.cluster.cluster import Cluster
-from tocsin.cluster.large_bodies import is_small
 from tocsin.cluster.records import subscription_info
 from tocsin.cluster.subscriptions import Wanted, placed
 from tocsin.errors import Forbidden, NotFound
+from tocsin.intake.large_bodies import is_small
 from tocsin.model import Channel, Subscription, filtered_dataset
 from tocsin.protocol.client import SubscriptionInfo, SubscriptionList
 from tocsin.protocol.cluster import SubscriptionRequest

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from tocsin.protocol import (
     VERSION,
+    appends,
     broker,
     client,
     cluster,
@@ -31,7 +32,7 @@ from tocsin.protocol import (
 )
 
 MODULES = (
-    *(client, broker, gap, publishing, cluster, coordinator, link, failure, health, keys),
+    *(client, broker, gap, publishing, appends, cluster, coordinator, link, failure, health, keys),
     queries,
 )
 PAGE, SCHEMA = "protocol.md", "protocol.schema.json"

@@ -182,7 +182,8 @@ class Route(Struct, frozen=True):
     not every route may answer with. `limit_bytes`: the largest body; None: the service's limit, for
     what people publish. A route that is `unchecked` answers whoever asks, whatever version they
     speak, and is not counted. `token_in_query`: a browser that calls it can set no header;
-    everywhere else a token in the address is refused, for addresses are written down."""
+    everywhere else a token in the address is refused, for addresses are written down. What is not
+    `described` passes calls on, and is described where they go."""
 
     method: str
     path: str
@@ -198,6 +199,7 @@ class Route(Struct, frozen=True):
     unchecked: bool = False
     limit_bytes: int | None = MODEST_BYTES
     token_in_query: bool = False
+    described: bool = True
 
 
 def application(
@@ -274,8 +276,9 @@ class _OwnCalls:
             *routes,
         ]
         self.routes = exposure.scoped(self.routes)
-        self._description = msgspec.json.encode(describe(title, self.routes))
-        self._page = page(title, self.routes)
+        described = [route for route in self.routes if route.described]
+        self._description = msgspec.json.encode(describe(title, described))
+        self._page = page(title, described)
 
     async def metrics(self, _: Call) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

@@ -36,6 +36,7 @@ from tocsin.system.supervised import SUPERVISED, Supervised
 PORTS = {
     "cluster": ("cluster_port",),
     "coordinator": ("coordinator_port",),
+    "gateway": ("gateway_port",),
     "broker": ("broker_port", "broker_ws_port"),
 }
 """Where each kind of service listens, by its settings; the first answers HTTP."""
@@ -59,7 +60,7 @@ SAME_FOR_ALL = ServiceEnvironment()
 
 
 class System:
-    """A cluster with its standbys, coordinators and some brokers. Use as an async context
+    """A cluster with its standbys, coordinators, gateways and some brokers. Use as an async context
     manager."""
 
     def __init__(
@@ -81,11 +82,14 @@ class System:
         self.coordinator_urls = {
             name: f"{http}://{host}:{port}" for name, port in coordinators.items()
         }
+        gateways = ports.named("gateway", settings.gateways) if settings.gateways else {}
+        self.gateway_urls = {name: f"{http}://{host}:{port}" for name, port in gateways.items()}
         self.settings = ensure_secret(settings)
         shared = msgspec.structs.replace(
             self.settings,
             cluster_url=self.cluster_url,
             coordinator_url=self.coordinator_url,
+            gateway_url=self.gateway_url or settings.gateway_url,
             standby=settings.standby or settings.standbys > 0,
         )
         self._environment = environment
@@ -98,6 +102,11 @@ class System:
         for name, port in coordinators.items():
             own = msgspec.structs.replace(shared, coordinator_port=port)
             self._add(name, "coordinator", own, self.coordinator_urls[name])
+        for number, (name, port) in enumerate(gateways.items(), 1):
+            own = msgspec.structs.replace(
+                shared, gateway_port=port, gateway_name=f"gateway_{number}"
+            )
+            self._add(name, "gateway", own, self.gateway_urls[name])
         for number in range(1, brokers + 1):
             name = f"broker_{number}"
             own = msgspec.structs.replace(
@@ -134,6 +143,11 @@ class System:
     def coordinator_url(self) -> str:
         """Of all coordinators."""
         return ",".join(self.coordinator_urls.values())
+
+    @property
+    def gateway_url(self) -> str:
+        """Of all gateways; empty: there are none."""
+        return ",".join(self.gateway_urls.values())
 
     async def leader(self) -> str | None:
         """The cluster that leads, by name; None: no one does now, or says so."""

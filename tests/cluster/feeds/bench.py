@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from log.kafka.topic import Topic
-from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.feeds import Feeds
 from tocsin.cluster.intake import Intake
 from tocsin.dev.kafka import Kafka
+from tocsin.intake.dead_letters import DEAD_LETTERS
 from tocsin.model import Column, Dataset, KafkaSource, MessageFormat
 from tocsin.settings import Settings
 from tocsin.storage.log import open_log, open_reader

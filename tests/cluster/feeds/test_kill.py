@@ -20,7 +20,7 @@ import asyncio, sys
 from pathlib import Path
 import msgspec
 from tocsin.cluster.feeds import Feeds, topic
-from tocsin.cluster.dead_letters import DEAD_LETTERS
+from tocsin.intake.dead_letters import DEAD_LETTERS
 from tocsin.cluster.intake import Intake
 from tocsin.model import Dataset
 from tocsin.settings import Settings

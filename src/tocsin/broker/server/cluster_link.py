@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from random import Random
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -22,11 +23,11 @@ from msgspec import Raw, Struct
 from tocsin.broker.machine import events
 from tocsin.broker.machine.effects import Fetch
 from tocsin.broker.machine.events import LogPart, NewHead, RangeAnswer, StreamLine
-from tocsin.broker.server.cluster_http import ClusterHttp
 from tocsin.broker.server.metrics import FETCH
 from tocsin.broker.server.pages.page_bytes import Coming
 from tocsin.broker.server.subscribing import Subscribing
 from tocsin.client.addresses import leads_nowhere
+from tocsin.client.cluster_http import ClusterHttp
 from tocsin.client.http import NOT_SENT, error_of
 from tocsin.errors import (
     InvalidInput,
@@ -173,8 +174,10 @@ class ClusterLink:
         name: str,
         timeout_s: float = 10.0,
         authority: str = "",
+        gateway_url: str = "",
     ) -> None:
-        """`url`: of the cluster, or several, of which one leads."""
+        """`url`: of the cluster, or several, of which one leads. `gateway_url`: where publications
+        are handed on instead, if there are gateways."""
         self.notice_secret: str | None = None  # signs notices for us alone; None: the shared one
         self.registered_at = 0.0
         self.refused: str | None = None  # why the cluster does not take our token
@@ -184,6 +187,10 @@ class ClusterLink:
         self._timeout_s = timeout_s
         self._mine = f"/v1/brokers/{quote(name, safe='')}"
         self._http = ClusterHttp(url, f"broker {name}", authority, timeout_s)
+        self._publishing = self._http
+        if gateway_url:
+            named = gateway_url, f"broker {name}", authority, timeout_s
+            self._publishing = ClusterHttp(*named, field="gateway_url", spread=Random())
         self._wanted: list[_Wanted] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._flushing = False
@@ -205,6 +212,7 @@ class ClusterLink:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
         await self._http.client.aclose()
+        await self._publishing.client.aclose()
 
     async def register(self, broker_url: str) -> Registered:
         registered = await self._call("PUT", self._mine, Registered, Registration(broker_url))
@@ -256,7 +264,7 @@ class ClusterLink:
         """Pass a publication on, in the publisher's name."""
         path = f"/v1/datasets/{quote(dataset, safe='')}/records"
         try:
-            return await self._relay("POST", path, body, headers)
+            return await self._relay(self._publishing, "POST", path, body, headers)
         except Unavailable as error:
             if isinstance(error.__cause__, NOT_SENT):
                 raise
@@ -267,10 +275,11 @@ class ClusterLink:
     ) -> Relayed:
         """Pass an attachment on as it comes, in the publisher's name."""
         method, path = ("PUT", f"/{quote(id, safe='')}") if id else ("POST", "")
-        return await self._relay(method, f"/v1/attachments{path}", body, headers)
+        return await self._relay(self._http, method, f"/v1/attachments{path}", body, headers)
 
     async def _relay(
         self,
+        http: ClusterHttp,
         method: str,
         path: str,
         body: bytes | AsyncIterator[bytes],
@@ -278,8 +287,8 @@ class ClusterLink:
     ) -> Relayed:
         """What the cluster says. While none leads, that is a standby's answer: nothing was done."""
         streamed = not isinstance(body, bytes)
-        answer = await self._http.ask(
-            lambda at: self._http.client.request(
+        answer = await http.ask(
+            lambda at: http.client.request(
                 method, at + path, content=body, headers=headers, timeout=PUBLISH_S
             ),
             repeatable="idempotency-key" in headers,

@@ -118,7 +118,11 @@ class Broker:
     def _build(self) -> None:
         settings = self.settings
         link = ClusterLink(
-            settings.cluster_url, self._credential, self.name, authority=settings.authority
+            settings.cluster_url,
+            self._credential,
+            self.name,
+            authority=settings.authority,
+            gateway_url=settings.gateway_url,
         )
         self._stack.push_async_callback(link.close)
         self.driver = Driver(settings, link, self.url)

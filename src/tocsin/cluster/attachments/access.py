@@ -7,9 +7,9 @@ be one of their own, and mention the attachment. That is one look into the store
 
 from __future__ import annotations
 
-from tocsin.cluster.attachments.attachment_store import mentioned
 from tocsin.cluster.routing import Routing
 from tocsin.errors import Forbidden, NotFound
+from tocsin.intake.validator import mentioned
 from tocsin.model import attachments_of
 from tocsin.service.tokens import Identity
 from tocsin.storage.store.results import Range

@@ -5,7 +5,6 @@ All calls may wait for disks, and may come from any thread.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from threading import Condition
@@ -19,13 +18,6 @@ from tocsin.storage.content import ContentStore, Incoming
 log = structlog.get_logger()
 
 COLLECTED = Counter("tocsin_attachments_collected_total", "Attachments that nothing mentioned")
-
-_MENTION = re.compile(rb"(?=([0-9a-f]{64}))")  # wherever 64 digits begin, also within more of them
-
-
-def mentioned(text: bytes) -> set[str]:
-    """Every id that a text may speak of. More than there are does no harm."""
-    return {id.decode() for id in _MENTION.findall(text)}
 
 
 class AttachmentStore:

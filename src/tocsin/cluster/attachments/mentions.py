@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tocsin.cluster.attachments.attachment_store import mentioned
 from tocsin.errors import NotFound
+from tocsin.intake.validator import mentioned
 from tocsin.model import Dataset, attachments_of
 from tocsin.storage.log import PublicationLog, open_reader
 from tocsin.storage.store.store import Store

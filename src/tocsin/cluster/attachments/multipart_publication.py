@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect
 
 from tocsin.cluster.attachments.attachment_store import AttachmentStore
 from tocsin.cluster.attachments.receiving import Receiving, cut_short
-from tocsin.cluster.formats import RawRecord, read
 from tocsin.errors import InvalidInput, TooLarge
+from tocsin.intake.formats import RawRecord, read
 from tocsin.model import Dataset, attachments_of
 from tocsin.service.content import media_type
 from tocsin.service.multipart import Multipart, Part, boundary_of

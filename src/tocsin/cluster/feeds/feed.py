@@ -17,10 +17,11 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from tocsin.cluster.feeds.topic import ForeignTopic, Messages
-from tocsin.cluster.formats import read_message
-from tocsin.cluster.intake import Intake, Sorted
+from tocsin.cluster.intake import Intake
 from tocsin.cluster.worker import RETRY_S, Worker
 from tocsin.errors import TocsinError, Unavailable
+from tocsin.intake.formats import read_message
+from tocsin.intake.sorting import Sorted
 from tocsin.model import Dataset
 from tocsin.service.trouble import Troubles
 from tocsin.storage.log.kafka import KafkaAddress

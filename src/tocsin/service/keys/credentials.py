@@ -1,7 +1,8 @@
-"""What a broker shows to the cluster, the coordinator and its neighbours: a token for its name.
+"""What a broker shows to the cluster, the coordinator and its neighbours, and a gateway to the
+cluster: a token for its name.
 
 It signs one itself, with the shared secret or with a key of its own, or it was given one. Nothing
-here needs the broker's clock to be right: a token says no beginning, lasts far longer than it is
+here needs its clock to be right: a token says no beginning, lasts far longer than it is
 used, and is renewed by a steady clock.
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import jwt
+from msgspec import Struct
 
 from tocsin.errors import SettingError
 from tocsin.service.keys.files import WatchedFile
@@ -32,7 +34,7 @@ class Credential(Protocol):
 
 
 class SignedCredential:
-    """The broker signs."""
+    """The service signs."""
 
     def __init__(
         self,
@@ -40,10 +42,12 @@ class SignedCredential:
         sign: Callable[[Mapping[str, Any]], str],
         *,
         bound: bool,
+        scope: str = "broker",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`bound`: tokens say for whom they are."""
         self._name = name
+        self._scope = scope
         self._sign = sign
         self._bound = bound
         self._clock = clock
@@ -58,13 +62,13 @@ class SignedCredential:
         return token
 
     def _claims(self, audience: str) -> dict[str, Any]:
-        claims = claims_for(self._name, ["broker"], expires_s=TOKEN_S, now=time.time())
+        claims = claims_for(self._name, [self._scope], expires_s=TOKEN_S, now=time.time())
         del claims["iat"]  # our clock may be ahead of theirs
         return claims | ({"aud": audience} if audience else {})
 
 
 class GivenCredential:
-    """The broker was given a token, or a file in which somebody puts a fresh one in time."""
+    """The service was given a token, or a file in which somebody puts a fresh one in time."""
 
     def __init__(self, text: str) -> None:
         self._token = "" if _is_file(text) else text.strip()
@@ -81,47 +85,77 @@ class GivenCredential:
         return self._token
 
 
+class _Place(Struct, frozen=True):
+    """Where the settings of a kind of service name its credential."""
+
+    kind: str
+    name: str
+    key: str
+    token: str
+
+    @property
+    def key_setting(self) -> str:
+        return f"{self.kind}_key"
+
+    @property
+    def token_setting(self) -> str:
+        return f"{self.kind}_token"
+
+
 def credential_of(settings: Settings) -> Credential:
-    """As the settings say: the broker's key, its token, or the secret."""
-    if settings.broker_key:
-        return _of_key(settings)
-    if settings.broker_token:
-        return _of_token(settings)
+    """A broker's, as the settings say: its key, its token, or the secret."""
+    named = settings.broker_name, settings.broker_key, settings.broker_token
+    return _credential(settings, _Place("broker", *named))
+
+
+def gateway_credential(settings: Settings) -> Credential:
+    """The same of a gateway."""
+    named = settings.gateway_name, settings.gateway_key, settings.gateway_token
+    return _credential(settings, _Place("gateway", *named))
+
+
+def _credential(settings: Settings, place: _Place) -> Credential:
+    if place.key:
+        return _of_key(place)
+    if place.token:
+        return _of_token(place)
     if takes_secret(settings):
         secret = check_secret(settings.secret)
         return SignedCredential(
-            settings.broker_name,
+            place.name,
             lambda claims: jwt.encode(dict(claims), secret, algorithm="HS256"),
             bound=False,
+            scope=place.kind,
         )
     raise SettingError(
-        "with public keys a broker needs a credential of its own",
-        field="broker_key",
-        hint=f"tocsin keys new --broker {settings.broker_name} makes a key; or set broker_token",
+        f"with public keys a {place.kind} needs a credential of its own",
+        field=place.key_setting,
+        hint=f"tocsin keys new --{place.kind} {place.name} makes a key; or set"
+        f" {place.token_setting}",
     )
 
 
-def _of_key(settings: Settings) -> Credential:
+def _of_key(place: _Place) -> Credential:
     from tocsin.service.keys.jwk import SigningKey
 
-    name, file = settings.broker_name, Path(settings.broker_key)
-    if file.is_dir():  # of several brokers on one machine
+    name, file = place.name, Path(place.key)
+    if file.is_dir():  # of several on one machine
         file = file / f"{name}.private.json"
-    key = SigningKey.read(file, "broker_key")
+    key = SigningKey.read(file, place.key_setting)
     if key.subject not in (None, name):
         raise SettingError(
-            f"the key {file} is of broker {key.subject!r}, and this one is {name!r}",
-            field="broker_key",
+            f"the key {file} is of {place.kind} {key.subject!r}, and this one is {name!r}",
+            field=place.key_setting,
         )
-    return SignedCredential(name, key.sign, bound=True)
+    return SignedCredential(name, key.sign, bound=True, scope=place.kind)
 
 
-def _of_token(settings: Settings) -> Credential:
-    credential = GivenCredential(settings.broker_token)
+def _of_token(place: _Place) -> Credential:
+    credential = GivenCredential(place.token)
     if not credential.token():
         raise SettingError(
-            f"there is no token in {settings.broker_token}",
-            field="broker_token",
+            f"there is no token in {place.token}",
+            field=place.token_setting,
             hint="the setting is a token, or a file that holds one",
         )
     return credential

@@ -36,6 +36,9 @@ class Lines:
                 public_url=self._to_service(f"cluster → {service}", rest),
                 public_ws_url=self._to_service(f"clients, brokers → {service}", sockets),
             )
+        if service.startswith("gateway"):
+            urls = self._to_all(service, "cluster", own.cluster_url)
+            return msgspec.structs.replace(own, cluster_url=urls)
         if service.startswith("cluster") and own.store:
             name = to_store(service)
             return msgspec.structs.replace(own, store=self._to_store(name, own.store))

@@ -46,6 +46,7 @@ class Course(Struct, frozen=True, kw_only=True):
     seed: int = 1
     brokers: int = 2
     standbys: int = 0  # beside the cluster that leads
+    gateways: int = 0  # of which publishers use all
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -87,7 +88,7 @@ class _Run:
         self._show = show
         self._lines = Lines()
         self._system = System(
-            msgspec.structs.replace(settings, standbys=course.standbys),
+            msgspec.structs.replace(settings, standbys=course.standbys, gateways=course.gateways),
             brokers=course.brokers,
             environment=ServiceEnvironment(self._lines.through, self._variables),
         )
@@ -143,9 +144,9 @@ class _Run:
         return Client(self._system.coordinator_url, token=token, open_timeout_s=20.0)
 
     def _publisher(self, number: int) -> people.Publisher:
-        """Half of them know a broker only."""
+        """Half of them know a broker only; the others know the gateways, if there are any."""
         system = self._system
-        urls = [system.cluster_url, *system.broker_urls.values()]
+        urls = [system.gateway_url or system.cluster_url, *system.broker_urls.values()]
         url = urls[0] if number % 2 == 0 else urls[1 + number // 2 % len(system.broker_urls)]
         return people.Publisher(number, url, system.token(f"p{number}", "publish"), self._sent)
 
@@ -255,7 +256,8 @@ class _Run:
     async def _unhealthy(self) -> str:
         """Which services do not say that they are well; green health means that records flow."""
         system = self._system
-        urls = {**system.cluster_urls, **system.coordinator_urls, **system.broker_urls}
+        urls = {**system.cluster_urls, **system.coordinator_urls}
+        urls |= system.gateway_urls | system.broker_urls
         deadline = time.monotonic() + HEALTH_LIMIT_S
         async with HttpClient(timeout=5.0) as http:
             while True:

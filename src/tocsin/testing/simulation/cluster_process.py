@@ -23,10 +23,10 @@ from tocsin.broker.machine.events import NewHead
 from tocsin.clock import Clock
 from tocsin.cluster.broker_news import WAITING_BYTES_AT_MOST, BrokerNews, growths, parts
 from tocsin.cluster.burying import letters_of
-from tocsin.cluster.dead_letters import DEAD_LETTERS
 from tocsin.cluster.log_positions import counts_from, newest_time, open_dataset
 from tocsin.cluster.notices import FORGET_S
 from tocsin.errors import Damaged, TocsinError, Unavailable
+from tocsin.intake.dead_letters import DEAD_LETTERS
 from tocsin.model import Channel, Subscription
 from tocsin.settings import Settings
 from tocsin.spark.answering import Answering, Prepared

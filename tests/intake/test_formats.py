@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tocsin.cluster.formats import (
+from tocsin.errors import InvalidInput
+from tocsin.intake.formats import (
     Format,
     RawRecord,
     Unreadable,
@@ -16,7 +17,6 @@ from tocsin.cluster.formats import (
     read,
     read_message,
 )
-from tocsin.errors import InvalidInput
 
 
 def fields(body: bytes, kind: Format) -> list[Any]:

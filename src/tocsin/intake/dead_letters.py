@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tocsin.cluster.body_limits import EXCERPT_CHARACTERS
-from tocsin.cluster.formats import RawRecord, Unreadable
+from tocsin.intake.body_limits import EXCERPT_CHARACTERS
+from tocsin.intake.formats import RawRecord, Unreadable
 from tocsin.model import Column, Dataset
 from tocsin.protocol import numbers
 from tocsin.protocol.publishing import Rejection
@@ -29,6 +29,7 @@ DEAD_LETTERS = Dataset(
     ),
     retain_s=7 * 24 * 3600.0,
 )
+OWNED = f"{DEAD_LETTERS.name} belongs to the system: nobody else writes to it"
 MOST_BYTES = 1024 * 1024
 """Of the letters that one request has in full."""
 _REASON_CHARACTERS = 500

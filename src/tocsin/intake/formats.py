@@ -15,12 +15,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from tocsin.cluster.body_limits import TOO_DEEP, Limits, excerpt
-from tocsin.cluster.csv_rows import csv_rows
-from tocsin.cluster.json_elements import BrokenArrayError, elements, first_byte
-from tocsin.cluster.parquet_records import parquet_records
-from tocsin.cluster.text_lines import text_lines
 from tocsin.errors import InvalidInput
+from tocsin.intake.body_limits import TOO_DEEP, Limits, excerpt
+from tocsin.intake.csv_rows import csv_rows
+from tocsin.intake.json_elements import BrokenArrayError, elements, first_byte
+from tocsin.intake.parquet_records import parquet_records
+from tocsin.intake.text_lines import text_lines
 from tocsin.model import MessageFormat
 from tocsin.protocol import numbers
 from tocsin.protocol.nesting import MOST_DEPTH, too_deep

@@ -6,8 +6,8 @@ import csv
 import io
 from collections.abc import Iterator
 
-from tocsin.cluster.body_limits import MOST_FIELDS, Limits
 from tocsin.errors import InvalidInput, TooLarge
+from tocsin.intake.body_limits import MOST_FIELDS, Limits
 
 _FIELD_TOO_LARGE = "field larger than field limit"
 

@@ -20,8 +20,8 @@ from typing import IO, Any
 
 import msgspec
 
-from tocsin.cluster.body_limits import Limits
 from tocsin.errors import InvalidInput, TocsinError, TooLarge
+from tocsin.intake.body_limits import Limits
 
 _HEAD = struct.Struct(">cI")
 _RECORDS, _INVALID, _TOO_LARGE, _END = b"R", b"I", b"L", b"E"

@@ -1,6 +1,9 @@
-"""How a broker's calls reach the cluster that leads: one address after the other."""
+"""How calls of services reach the cluster that leads: one address after the other."""
 
 from __future__ import annotations
+
+from random import Random
+from typing import Any
 
 import httpx
 
@@ -11,11 +14,22 @@ from tocsin.errors import Unavailable
 
 
 class ClusterHttp:
-    def __init__(self, url: str, speaker: str, authority: str, timeout_s: float) -> None:
-        """`url`: of the cluster, or of several, of which one leads."""
-        self.addresses = Addresses(url, "cluster_url")
+    def __init__(
+        self,
+        url: str,
+        speaker: str,
+        authority: str,
+        timeout_s: float | httpx.Timeout,
+        *,
+        field: str = "cluster_url",
+        spread: Random | None = None,
+        **options: Any,
+    ) -> None:
+        """`url`: of the cluster, or of several, of which one leads; or of gateways, among which
+        callers `spread`."""
+        self.addresses = Addresses(url, field, spread)
         self.client: httpx.AsyncClient = HttpClient(
-            speaker=speaker, authority=authority, timeout=timeout_s
+            speaker=speaker, authority=authority, timeout=timeout_s, **options
         )
         self.distrusted: str | None = None  # why the cluster is not trusted
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from tocsin.broker.server.cluster_http import ClusterHttp
+from tocsin.client.cluster_http import ClusterHttp
 from tocsin.client.http import NOT_SENT
 from tocsin.errors import NotLeading, Standby, TocsinError, Unavailable
 from tocsin.protocol.failure import error_body, read_error
