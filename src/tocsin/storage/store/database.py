@@ -26,7 +26,8 @@ from tocsin.storage.store.lease import LEASE_S, Lease
 from tocsin.storage.store.outage import CircuitBreaker
 from tocsin.storage.store.pace import Pace, Threads
 from tocsin.storage.store.standby import Standby
-from tocsin.storage.store.writer import Attempt, TakenOver, Write, Writer, current_sequence
+from tocsin.storage.store.write import Write, current_sequence
+from tocsin.storage.store.writer import Attempt, TakenOver, Writer
 
 __all__ = ["Database", "Write", "current_sequence", "reads", "writes"]
 

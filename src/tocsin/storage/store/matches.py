@@ -6,7 +6,7 @@ dropped. How far the matches were read is stored in the same transaction as what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -15,12 +15,17 @@ from sqlalchemy import Connection, select
 
 from tocsin.storage.store import schema
 from tocsin.storage.store.database import Database, Write, reads, writes
-from tocsin.storage.store.numbers import listed
-from tocsin.storage.store.runs import Backend, Committed, ResultColumns, store_results
+from tocsin.storage.store.runs import (
+    Backend,
+    Committed,
+    NewResults,
+    ResultColumns,
+    backends_of,
+    store_results,
+)
 from tocsin.storage.store.subscription_rows import chunks
 
 _counters = schema.counters
-_backend = schema.backend_subscriptions
 _results = schema.results
 
 RUN = "real-time"  # a channel in real-time mode has no runs of its own
@@ -58,18 +63,24 @@ class Matches:
         subscriptions that are gone are dropped, and those of records that do not count for them.
         """
         named = {match.id: match for match in matches}
-        known, backends = _look_up(write.connection, named)
+        backends = backends_of(write, (match.backend for match in named.values()))
+        known = _known(write.connection, list(named))
         new: dict[str, list[tuple[str, Match]]] = {}
         for id_, match in named.items():
-            backend = backends.get((match.channel, match.backend))
-            if backend is not None and id_ not in known and match.position >= backend.since:
+            if id_ not in known and _counts(match, backends.get(match.backend)):
                 new.setdefault(match.channel, []).append((id_, match))
         if source:
             write.count(source, up_to)
-        return [
-            store_results(write, channel, RUN, _columns(own), _of(channel, backends), at=write.now)
-            for channel, own in new.items()
-        ]
+        if not new:
+            return []
+        columns = [NewResults(channel, RUN, _columns(own)) for channel, own in new.items()]
+        return store_results(write, columns, backends, at=write.now)
+
+
+def _counts(match: Match, backend: Backend | None) -> bool:
+    if backend is None or backend.channel != match.channel:
+        return False
+    return match.position >= backend.since
 
 
 def _columns(matches: Sequence[tuple[str, Match]]) -> ResultColumns:
@@ -81,34 +92,12 @@ def _columns(matches: Sequence[tuple[str, Match]]) -> ResultColumns:
     )
 
 
-def _of(channel: str, backends: dict[tuple[str, int], Backend]) -> dict[int, Backend]:
-    return {number: backend for (of, number), backend in backends.items() if of == channel}
-
-
-_BACKEND, _KNOWN = range(2)  # kinds of rows
-
-
-def _question(ids: Iterable[str], backends: Iterable[int]) -> str:
-    """Ids are digits, as backend subscriptions are: nothing is to be quoted."""
-    quoted = ",".join(f"'{id_}'" for id_ in ids)
-    return (
-        f"SELECT {_BACKEND}, id, channel, epoch, head, since FROM {_backend.name}"  # noqa: S608
-        f" WHERE id IN {listed(backends)} UNION ALL"
-        f" SELECT {_KNOWN}, NULL, id, NULL, NULL, NULL FROM {_results.name} WHERE id IN ({quoted})"
-    )
-
-
-def _look_up(
-    connection: Connection, named: dict[str, Match]
-) -> tuple[set[str], dict[tuple[str, int], Backend]]:
-    """Which of them are stored, and the backend subscriptions that are there."""
+def _known(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Which are stored. Asked when their backend subscriptions are locked: nobody else stores them
+    meanwhile. They are digits: nothing is to be quoted."""
     known: set[str] = set()
-    backends: dict[tuple[str, int], Backend] = {}
-    for ids in chunks(list(named)):
-        question = _question(ids, {named[id_].backend for id_ in ids})
-        for kind, number, name, epoch, head, since in connection.exec_driver_sql(question).all():
-            if kind == _KNOWN:
-                known.add(name)
-            else:
-                backends[name, number] = Backend(epoch, head, since)
-    return known, backends
+    for chunk in chunks(ids):
+        quoted = ",".join(f"'{id_}'" for id_ in chunk)
+        query = f"SELECT id FROM {_results.name} WHERE id IN ({quoted})"  # noqa: S608
+        known.update(connection.exec_driver_sql(query).scalars())
+    return known

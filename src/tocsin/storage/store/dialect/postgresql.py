@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from typing import Any, cast
@@ -19,7 +20,9 @@ from tocsin.storage.store.dialect.contract import (
     Rows,
     TextColumns,
     Trouble,
+    see_each_commit,
 )
+from tocsin.storage.store.numbers import given
 
 # A server that vanished without a word is noticed within a minute. An address may say otherwise.
 _OPTIONS = {
@@ -74,6 +77,7 @@ _REFUSALS = {
 
 class Postgresql(Dialect):
     errors = (exc.DBAPIError, psycopg.Error)  # COPY goes past SQLAlchemy
+    locking = " FOR NO KEY UPDATE"  # rows that only refer to them need not wait
 
     def engine(self, busy_timeout_s: float) -> Engine:
         return self._engine(_OPTIONS)
@@ -96,6 +100,7 @@ class Postgresql(Dialect):
         )
 
     def make_writer(self, connection: Connection, busy_timeout_s: float) -> None:
+        see_each_commit(connection)
         wait = f"{max(1, round(busy_timeout_s * 1000))}ms"
         connection.execute(text("SELECT set_config('lock_timeout', :wait, false)"), {"wait": wait})
         # Others on this server may do without, but what we acknowledge must survive a crash.
@@ -194,6 +199,34 @@ class Postgresql(Dialect):
             for row in rows:
                 copy.write_row(row)
 
+    def advance(self, connection: Connection, counters: Table, name: str, by: int) -> int:
+        return _number(connection, f"{_advanced(counters, name, by)} RETURNING value")
+
+    def update_numbered(
+        self,
+        connection: Connection,
+        counters: Table,
+        counter: str,
+        table: Table,
+        key: str,
+        columns: tuple[str, ...],
+        numbered: str,
+        rows: Sequence[tuple[int, ...]],
+    ) -> int:
+        """In one statement, so that the counter is not locked for longer than that and a commit."""
+        values = ", ".join(f"{name} = given.{name}" for name in columns)
+        number: int | None = None
+        for new in given((key, *columns), rows):
+            next_ = f"{_advanced(counters, counter, 1)} RETURNING value"
+            its = f"SELECT {number} AS value" if number else next_
+            changed = (
+                f"UPDATE {table.name} SET {values}, {numbered} = its.value FROM its, {new}"  # noqa: S608
+                f" WHERE {table.name}.{key} = given.{key}"
+            )
+            query = f"WITH its AS ({its}), changed AS ({changed}) SELECT value FROM its"  # noqa: S608
+            number = _number(connection, query)
+        return self.advance(connection, counters, counter, 1) if number is None else number
+
     def number_on(self, connection: Connection, table: Table) -> None:
         column = table.autoincrement_column
         if column is not None:
@@ -204,6 +237,19 @@ class Postgresql(Dialect):
     def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
         """COPY has a conversation of its own."""
         return _driver(connection).pipeline() if rows < _COPIED else nullcontext()
+
+
+def _advanced(counters: Table, name: str, by: int) -> str:
+    """The names are our own."""
+    return f"UPDATE {counters.name} SET value = value + {by:d} WHERE name = '{name}'"  # noqa: S608
+
+
+def _number(connection: Connection, statement: str) -> int:
+    """Its answer can be read where statements travel together, too."""
+    with _driver(connection).cursor() as cursor:
+        row = cursor.execute(statement.encode()).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _claim_key(connection: Connection) -> int:

@@ -1,0 +1,405 @@
+"""Two transactions write at once, one within the other at each of its statements, on real servers.
+
+Beside the store's own writer another stores results in a session of its own. Every transaction that
+touches subscriptions or results is stopped before each of its statements in turn, and the other one
+runs there, as far as locks let it. Whoever polls in between must end with everything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, event, select, update
+
+from tocsin.errors import NotFound
+from tocsin.storage.store import schema
+from tocsin.storage.store.deliveries import Deliverable
+from tocsin.storage.store.dialect import Kind
+from tocsin.storage.store.matches import Match
+from tocsin.storage.store.runs import Run
+from tocsin.storage.store.store import Store
+
+from .conftest import Clock, DatabaseServer, furnish
+
+OLD, YOUNG = 1_000_000.0, 2_000_000.0
+BLOCKED_S = 0.1  # who has not gone on by then waits for a lock
+ENDS_S = 30.0
+STATEMENTS_AT_MOST = 60
+
+_backends, _results = schema.backend_subscriptions, schema.results
+
+
+class Neighbour:
+    """Stores results as any other writer must: rows of backend subscriptions by id, then the
+    number of the last result, and the sequence last."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = create_engine(url, isolation_level="READ COMMITTED")
+        self._stored = 0
+
+    def write(self, backends: Sequence[int], at: Callable[[], None] = lambda: None) -> None:
+        """`at` is called before each statement."""
+        self._stored += 1
+        with self._engine.begin() as connection:
+            at()
+            heads = _locked(connection, backends)
+            at()
+            number = _counted(connection, schema.RESULT_COUNTER, len(heads))
+            for place, (backend, head) in enumerate(heads.items()):
+                at()
+                row = {"number": number - place, "id": f"n{self._stored}-{backend}"}
+                row |= {"backend": backend, "position": head + 1, "record": None}
+                stored = _results.insert().values(**row, created_at=YOUNG, payload=b"{}")
+                connection.execute(stored)
+            at()
+            sequence = _counted(connection, "sequence", 1)
+            for backend, head in heads.items():
+                at()
+                raised = update(_backends).where(_backends.c.id == backend)
+                connection.execute(raised.values(head=head + 1, sequence=sequence))
+            at()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _locked(connection: Connection, backends: Sequence[int]) -> dict[int, int]:
+    rows = select(_backends.c.id, _backends.c.head).where(_backends.c.id.in_(backends))
+    locked = rows.order_by(_backends.c.id).with_for_update(key_share=True)
+    return {number: head for number, head in connection.execute(locked)}
+
+
+def _counted(connection: Connection, counter: str, by: int) -> int:
+    chosen = schema.counters.c.name == counter
+    connection.execute(
+        update(schema.counters).where(chosen).values(value=schema.counters.c.value + by)
+    )
+    return int(connection.execute(select(schema.counters.c.value).where(chosen)).scalar_one())
+
+
+class Stops:
+    """Holds one thread before the n-th of its statements until it is let go."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.stopped, self.over = threading.Event(), threading.Event()
+        self.go_on = threading.Event()
+
+    def __call__(self, *_: Any) -> None:
+        if self._left == 0:
+            self._left = -1
+            self.stopped.set()
+            assert self.go_on.wait(ENDS_S)
+        elif self._left > 0:
+            self._left -= 1
+
+
+class Task:
+    """A thread whose failure is the test's."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._error: BaseException | None = None
+        self._work = work
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def ident(self) -> int | None:
+        return self._thread.ident
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            self._error = error
+
+    def ends_within(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def end(self) -> None:
+        assert self.ends_within(ENDS_S), "it waits for ever"
+        if self._error is not None:
+            raise self._error
+
+
+class Town:
+    """Subscriptions with old results, two writers, and readers that only poll."""
+
+    def __init__(self, store: Store, neighbour: Neighbour, clock: Clock) -> None:
+        self.store, self._neighbour = store, neighbour
+        self.taken_back: list[str] = []  # transactions that the server ended for others
+        self._watch_troubles()
+        clock.now = OLD
+        subscribe = store.subscriptions.subscribe
+        wished = [("alerts", "flood"), ("alerts", "fire"), ("by_type", "flood"), ("by_type", "x")]
+        made = [subscribe("ann", channel, {"type": of}, "north")[0] for channel, of in wished]
+        self.frontends = [frontend.id for frontend in made]
+        self.backends = [frontend.backend.id for frontend in made]
+        for channel, own in (("alerts", self.backends[:2]), ("by_type", self.backends[2:])):
+            rows = [(backend, b"{}") for backend in own for _ in range(2)]
+            store.runs.commit_run(Run(channel, "old", OLD, OLD), rows)
+        clock.now = YOUNG
+        self._since, self._heads = 0, dict[int, int]()
+        self._after, self._delivered = {"alerts": 0, "by_type": 0}, list[Deliverable]()
+        self.poll()
+
+    def _watch_troubles(self) -> None:
+        dialect = self.store._database._dialect
+        trouble = dialect.trouble
+
+        def watched(error: Exception) -> Any:
+            seen = trouble(error)
+            if seen.kind is Kind.AGAIN:
+                self.taken_back.append(seen.reason)
+            return seen
+
+        dialect.trouble = watched  # type: ignore[method-assign]
+
+    def store_beside(self, at: Callable[[], None] = lambda: None) -> None:
+        """Not in the order in which others may lock."""
+        self._neighbour.write(list(reversed(self.backends)), at)
+
+    def poll(self) -> None:
+        """As a broker asks what is new, and a delivery what to deliver."""
+        self._since, heads, _ = self.store.subscriptions.news("north", self._since)
+        self._heads |= {head.backend: head.head for head in heads}
+        for channel, after in self._after.items():
+            batch = self.store.deliveries.read(channel, after, 1000)
+            self._after[channel] = batch.upto
+            self._delivered += batch.results
+
+    def check(self) -> None:
+        """Nothing is missing, and pollers have seen all that is there."""
+        self.poll()
+        for backend in self.store.subscriptions.all_():
+            number, head, floor = backend.backend.id, backend.backend.head, backend.backend.floor
+            kept = self.store.results.read(number, 0, 10**6, 10**6).results
+            assert [result.position for result in kept] == list(range(floor + 1, head + 1))
+            assert self._heads.get(number, 0) == head, "a poller missed a head"
+        assert self._stored() <= {(at.backend, at.position) for at in self._delivered}, "missed"
+        assert self.taken_back == [], "somebody waited in a ring"
+
+    def _stored(self) -> set[tuple[int, int]]:
+        return self.store._database.read(
+            lambda connection: {
+                (backend, position)
+                for backend, position in connection.execute(
+                    select(_results.c.backend, _results.c.position)
+                )
+            }
+        )
+
+    def young(self) -> list[int]:
+        """How many results of now are there, by backend subscription."""
+        query = select(_results.c.backend).where(_results.c.created_at == YOUNG)
+        found = self.store._database.read(lambda connection: connection.scalars(query).all())
+        return [found.count(backend) for backend in self.backends]
+
+
+Action = Callable[[Town], object]
+
+
+def commit_run(town: Town) -> None:
+    rows = [(backend, b"{}") for backend in (town.backends[1], town.backends[0])]
+    town.store.runs.commit_run(Run("alerts", "new", YOUNG, YOUNG), rows)
+
+
+def store_newcomers_matches(town: Town) -> None:
+    first, second, third, _ = town.backends
+    found = [("by_type", third), ("alerts", second), ("alerts", first)]
+    town.store.matches.commit("", [Match(of, to, 5, b"{}") for of, to in found], 0)
+
+
+def tell_gaps(town: Town) -> None:
+    town.store.gaps.records_lost("reports", 3, 9, "the disk")
+
+
+def expire(town: Town) -> None:
+    town.store.results.expire(before=YOUNG)
+
+
+def end_one(town: Town) -> None:
+    town.store.subscriptions.unsubscribe(town.frontends[1])
+
+
+def end_many(town: Town) -> None:
+    ending = town.store.subscriptions.all_()[:3]
+    town.store._database.write(lambda write: town.store.subscriptions.end(write, ending[::-1]))
+
+
+def set_aside(town: Town) -> None:
+    first, second, *_ = town.backends
+    town.store.subscriptions.set_aside("alerts", {second: "no", first: "no"})
+
+
+def subscribe_to_what_is_there(town: Town) -> None:
+    town.store.subscriptions.subscribe("bob", "alerts", {"type": "flood"}, "south")
+
+
+def subscribe_to_something_new(town: Town) -> None:
+    town.store.subscriptions.subscribe("bob", "alerts", {"type": "storm"}, "north")
+
+
+def move(town: Town) -> None:
+    town.store.subscriptions.move(town.frontends[0], "south")
+    town.store.subscriptions.move(town.frontends[0], "north")
+
+
+def attach(town: Town) -> None:
+    town.store.subscriptions.attach("ann", "south")
+    town.store.subscriptions.attach("ann", "north")
+
+
+def acknowledge(town: Town) -> None:
+    backends = {at.id: at.backend for at in town.store.subscriptions.all_()}
+    wanted = [(frontend, backends[frontend].epoch, 2) for frontend in town.frontends]
+    town.store.subscriptions.put_markers(wanted)
+
+
+ACTIONS = (
+    commit_run,
+    store_newcomers_matches,
+    tell_gaps,
+    expire,
+    end_one,
+    end_many,
+    set_aside,
+    subscribe_to_what_is_there,
+    subscribe_to_something_new,
+    move,
+    attach,
+    acknowledge,
+)
+
+
+class Towns:
+    """New ones in a database."""
+
+    def __init__(self, server: DatabaseServer, clock: Clock) -> None:
+        self._url, self._clock = server.fresh(), clock
+        self._engine = create_engine(self._url)
+
+    @contextmanager
+    def new(self) -> Iterator[Town]:
+        neighbour = Neighbour(self._url)
+        with suppress(Exception):
+            self._empty(self._engine)
+        with Store.open(self._url, clock=self._clock) as store:
+            furnish(store)
+            try:
+                yield Town(store, neighbour, self._clock)
+            finally:
+                neighbour.close()
+
+    def _empty(self, engine: Engine) -> None:
+        with engine.begin() as connection:
+            for table in reversed(schema.metadata.sorted_tables):
+                if table is schema.counters:
+                    connection.execute(update(table).values(value=0))
+                elif table is not schema.meta:
+                    connection.execute(table.delete())
+
+
+@pytest.fixture(name="towns")
+def _towns(server: DatabaseServer, clock: Clock) -> Towns:
+    return Towns(server, clock)
+
+
+def _stopped(town: Town, action: Action, number: int) -> bool:
+    """The action stops before its n-th statement, and another writer stores meanwhile; False: it
+    has no so many."""
+    stops = Stops(number)
+    acting: list[int | None] = [None]
+
+    def before(*_: Any) -> None:
+        if threading.get_ident() == acting[0]:
+            stops()
+
+    def act() -> None:
+        acting[0] = threading.get_ident()
+        action(town)
+
+    event.listen(town.store._database.engine, "before_cursor_execute", before)
+    task = Task(act)
+    while not stops.stopped.wait(0.002):
+        if task.ends_within(0):
+            task.end()
+            return False
+    town.poll()
+    beside = Task(town.store_beside)
+    beside.ends_within(BLOCKED_S)
+    town.poll()
+    stops.go_on.set()
+    task.end()
+    town.poll()
+    beside.end()
+    return True
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
+def test_another_writer_may_store_at_each_statement_of(towns: Towns, action: Action) -> None:
+    for number in range(STATEMENTS_AT_MOST):
+        with towns.new() as town:
+            goes_on = _stopped(town, action, number)
+            town.check()
+            if not goes_on:
+                assert number > 1
+                return
+    pytest.fail("it has too many statements")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
+def test_another_writer_may_be_at_each_of_its_statements_during(
+    towns: Towns, action: Action
+) -> None:
+    for number in range(STATEMENTS_AT_MOST):
+        stops = Stops(number)
+        with towns.new() as town:
+            beside = Task(partial(town.store_beside, stops))
+            while not stops.stopped.wait(0.002) and not beside.ends_within(0):
+                pass
+            if not stops.stopped.is_set():
+                beside.end()
+                assert number > 1
+                return
+            town.poll()
+            task = Task(partial(action, town))
+            task.ends_within(BLOCKED_S)
+            town.poll()
+            stops.go_on.set()
+            task.end()
+            town.poll()
+            beside.end()
+            town.check()
+    pytest.fail("it has too many statements")
+
+
+def test_a_result_that_is_stored_while_older_ones_expire_does_not_expire(towns: Towns) -> None:
+    """The new floor of a subscription with nothing young is its head. Who waits for another's
+    commit sees the head that it raised, and not yet the results below."""
+    for number in range(STATEMENTS_AT_MOST):
+        with towns.new() as town:
+            stops = Stops(number)
+            beside = Task(partial(town.store_beside, stops))
+            while not stops.stopped.wait(0.002) and not beside.ends_within(0):
+                pass
+            expiring = Task(partial(expire, town))
+            expiring.ends_within(BLOCKED_S)
+            stops.go_on.set()
+            beside.end()
+            expiring.end()
+            assert town.young() == [1, 1, 1, 1]
+            if not stops.stopped.is_set():
+                assert number > 1
+                return
+            with suppress(NotFound):
+                town.check()
+    pytest.fail("it has too many statements")
