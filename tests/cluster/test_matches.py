@@ -50,7 +50,7 @@ class Bench:
         subscribed, _ = self.store.subscriptions.subscribe("ann", "c", {"kind": "x"}, None)
         self.backend = subscribed.backend.id
         self.consumer = MatchConsumer(
-            self.address, self.store, lambda _: None, result_limit_bytes=LIMIT_BYTES
+            self.address, self.store.matches, lambda _: None, result_limit_bytes=LIMIT_BYTES
         )
         self.consumer.start()
 

@@ -1,6 +1,6 @@
 """Two transactions write at once, one within the other at each of its statements, on real servers.
 
-Beside the store's own writer another stores results in a session of its own. Every transaction that
+Beside the store's own writer matches are stored in a session of their own. Every transaction that
 touches subscriptions or results is stopped before each of its statements in turn, and the other one
 runs there, as far as locks let it. Whoever polls in between must end with everything.
 """
@@ -8,15 +8,14 @@ runs there, as far as locks let it. Whoever polls in between must end with every
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, event, select, update
+from sqlalchemy import create_engine, event, select, update
 
-from tocsin.errors import NotFound
 from tocsin.storage.store import schema
 from tocsin.storage.store.deliveries import Deliverable
 from tocsin.storage.store.dialect import Kind
@@ -31,55 +30,7 @@ BLOCKED_S = 0.1  # who has not gone on by then waits for a lock
 ENDS_S = 30.0
 STATEMENTS_AT_MOST = 60
 
-_backends, _results = schema.backend_subscriptions, schema.results
-
-
-class Neighbour:
-    """Stores results as any other writer must: rows of backend subscriptions by id, then the
-    number of the last result, and the sequence last."""
-
-    def __init__(self, url: str) -> None:
-        self._engine = create_engine(url, isolation_level="READ COMMITTED")
-        self._stored = 0
-
-    def write(self, backends: Sequence[int], at: Callable[[], None] = lambda: None) -> None:
-        """`at` is called before each statement."""
-        self._stored += 1
-        with self._engine.begin() as connection:
-            at()
-            heads = _locked(connection, backends)
-            at()
-            number = _counted(connection, schema.RESULT_COUNTER, len(heads))
-            for place, (backend, head) in enumerate(heads.items()):
-                at()
-                row = {"number": number - place, "id": f"n{self._stored}-{backend}"}
-                row |= {"backend": backend, "position": head + 1, "record": None}
-                stored = _results.insert().values(**row, created_at=YOUNG, payload=b"{}")
-                connection.execute(stored)
-            at()
-            sequence = _counted(connection, "sequence", 1)
-            for backend, head in heads.items():
-                at()
-                raised = update(_backends).where(_backends.c.id == backend)
-                connection.execute(raised.values(head=head + 1, sequence=sequence))
-            at()
-
-    def close(self) -> None:
-        self._engine.dispose()
-
-
-def _locked(connection: Connection, backends: Sequence[int]) -> dict[int, int]:
-    rows = select(_backends.c.id, _backends.c.head).where(_backends.c.id.in_(backends))
-    locked = rows.order_by(_backends.c.id).with_for_update(key_share=True)
-    return {number: head for number, head in connection.execute(locked)}
-
-
-def _counted(connection: Connection, counter: str, by: int) -> int:
-    chosen = schema.counters.c.name == counter
-    connection.execute(
-        update(schema.counters).where(chosen).values(value=schema.counters.c.value + by)
-    )
-    return int(connection.execute(select(schema.counters.c.value).where(chosen)).scalar_one())
+_results = schema.results
 
 
 class Stops:
@@ -108,10 +59,6 @@ class Task:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    @property
-    def ident(self) -> int | None:
-        return self._thread.ident
-
     def _run(self) -> None:
         try:
             self._work()
@@ -131,10 +78,12 @@ class Task:
 class Town:
     """Subscriptions with old results, two writers, and readers that only poll."""
 
-    def __init__(self, store: Store, neighbour: Neighbour, clock: Clock) -> None:
-        self.store, self._neighbour = store, neighbour
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
         self.taken_back: list[str] = []  # transactions that the server ended for others
+        self._stops: dict[int, Callable[[], None]] = {}  # by thread
         self._watch_troubles()
+        self._watch_statements()
         clock.now = OLD
         subscribe = store.subscriptions.subscribe
         wished = [("alerts", "flood"), ("alerts", "fire"), ("by_type", "flood"), ("by_type", "x")]
@@ -145,9 +94,35 @@ class Town:
             rows = [(backend, b"{}") for backend in own for _ in range(2)]
             store.runs.commit_run(Run(channel, "old", OLD, OLD), rows)
         clock.now = YOUNG
+        self._place = store.matches.begin("matches")[0]
         self._since, self._heads = 0, dict[int, int]()
         self._after, self._delivered = {"alerts": 0, "by_type": 0}, list[Deliverable]()
         self.poll()
+
+    def stopping(self, work: Callable[[], object], at: Callable[[], None]) -> Callable[[], object]:
+        """The work, with `at` called before each of its statements, and before it commits."""
+
+        def do() -> object:
+            self._stops[threading.get_ident()] = at
+            return work()
+
+        return do
+
+    def _watch_statements(self) -> None:
+        def before(*_: Any) -> None:
+            self._stops.get(threading.get_ident(), lambda: None)()
+
+        database = self.store._database
+        for engine in (database.engine, database._sharing()):
+            event.listen(engine, "before_cursor_execute", before)
+            event.listen(engine, "commit", before)
+        update_numbered = database.dialect.update_numbered
+
+        def numbered(*given: Any) -> int:  # goes past SQLAlchemy
+            before()
+            return update_numbered(*given)
+
+        database.dialect.update_numbered = numbered  # type: ignore[method-assign, assignment]
 
     def _watch_troubles(self) -> None:
         dialect = self.store._database._dialect
@@ -161,9 +136,15 @@ class Town:
 
         dialect.trouble = watched  # type: ignore[method-assign]
 
-    def store_beside(self, at: Callable[[], None] = lambda: None) -> None:
-        """Not in the order in which others may lock."""
-        self._neighbour.write(list(reversed(self.backends)), at)
+    def store_beside(self) -> None:
+        """Not in the order in which they may be locked."""
+        channels = ("alerts", "alerts", "by_type", "by_type")
+        matches = [
+            Match(channel, backend, 7, b"{}")
+            for channel, backend in zip(channels, self.backends, strict=True)
+        ]
+        up_to = self._place.up_to + 1
+        _, self._place = self.store.matches.commit(self._place, matches[::-1], up_to)
 
     def poll(self) -> None:
         """As a broker asks what is new, and a delivery what to deliver."""
@@ -213,7 +194,7 @@ def commit_run(town: Town) -> None:
 def store_newcomers_matches(town: Town) -> None:
     first, second, third, _ = town.backends
     found = [("by_type", third), ("alerts", second), ("alerts", first)]
-    town.store.matches.commit("", [Match(of, to, 5, b"{}") for of, to in found], 0)
+    town.store.matches.store([Match(of, to, 5, b"{}") for of, to in found])
 
 
 def tell_gaps(town: Town) -> None:
@@ -283,27 +264,20 @@ class Towns:
 
     def __init__(self, server: DatabaseServer, clock: Clock) -> None:
         self._url, self._clock = server.fresh(), clock
+        Store.open(self._url).close()
         self._engine = create_engine(self._url)
 
     @contextmanager
     def new(self) -> Iterator[Town]:
-        neighbour = Neighbour(self._url)
-        with suppress(Exception):
-            self._empty(self._engine)
-        with Store.open(self._url, clock=self._clock) as store:
-            furnish(store)
-            try:
-                yield Town(store, neighbour, self._clock)
-            finally:
-                neighbour.close()
-
-    def _empty(self, engine: Engine) -> None:
-        with engine.begin() as connection:
+        with self._engine.begin() as connection:
             for table in reversed(schema.metadata.sorted_tables):
                 if table is schema.counters:
                     connection.execute(update(table).values(value=0))
                 elif table is not schema.meta:
                     connection.execute(table.delete())
+        with Store.open(self._url, clock=self._clock) as store:
+            furnish(store)
+            yield Town(store, self._clock)
 
 
 @pytest.fixture(name="towns")
@@ -311,43 +285,34 @@ def _towns(server: DatabaseServer, clock: Clock) -> Towns:
     return Towns(server, clock)
 
 
-def _stopped(town: Town, action: Action, number: int) -> bool:
-    """The action stops before its n-th statement, and another writer stores meanwhile; False: it
-    has no so many."""
+def _interleaved(
+    town: Town, first: Callable[[], object], second: Callable[[], object], number: int
+) -> bool:
+    """The first stops before its n-th statement, and the second goes on as far as it can;
+    False: the first has no so many."""
     stops = Stops(number)
-    acting: list[int | None] = [None]
-
-    def before(*_: Any) -> None:
-        if threading.get_ident() == acting[0]:
-            stops()
-
-    def act() -> None:
-        acting[0] = threading.get_ident()
-        action(town)
-
-    event.listen(town.store._database.engine, "before_cursor_execute", before)
-    task = Task(act)
+    stopped = Task(town.stopping(first, stops))
     while not stops.stopped.wait(0.002):
-        if task.ends_within(0):
-            task.end()
+        if stopped.ends_within(0):
+            stopped.end()
             return False
     town.poll()
-    beside = Task(town.store_beside)
-    beside.ends_within(BLOCKED_S)
+    other = Task(second)
+    other.ends_within(BLOCKED_S)
     town.poll()
     stops.go_on.set()
-    task.end()
+    stopped.end()
     town.poll()
-    beside.end()
+    other.end()
     return True
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
-def test_another_writer_may_store_at_each_statement_of(towns: Towns, action: Action) -> None:
+def test_matches_may_be_stored_at_each_statement_of(towns: Towns, action: Action) -> None:
     for number in range(STATEMENTS_AT_MOST):
         with towns.new() as town:
-            goes_on = _stopped(town, action, number)
+            goes_on = _interleaved(town, partial(action, town), town.store_beside, number)
             town.check()
             if not goes_on:
                 assert number > 1
@@ -357,28 +322,16 @@ def test_another_writer_may_store_at_each_statement_of(towns: Towns, action: Act
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
-def test_another_writer_may_be_at_each_of_its_statements_during(
+def test_each_statement_of_who_stores_matches_may_be_followed_by(
     towns: Towns, action: Action
 ) -> None:
     for number in range(STATEMENTS_AT_MOST):
-        stops = Stops(number)
         with towns.new() as town:
-            beside = Task(partial(town.store_beside, stops))
-            while not stops.stopped.wait(0.002) and not beside.ends_within(0):
-                pass
-            if not stops.stopped.is_set():
-                beside.end()
-                assert number > 1
-                return
-            town.poll()
-            task = Task(partial(action, town))
-            task.ends_within(BLOCKED_S)
-            town.poll()
-            stops.go_on.set()
-            task.end()
-            town.poll()
-            beside.end()
+            goes_on = _interleaved(town, town.store_beside, partial(action, town), number)
             town.check()
+            if not goes_on:
+                assert number > 8
+                return
     pytest.fail("it has too many statements")
 
 
@@ -387,19 +340,9 @@ def test_a_result_that_is_stored_while_older_ones_expire_does_not_expire(towns: 
     commit sees the head that it raised, and not yet the results below."""
     for number in range(STATEMENTS_AT_MOST):
         with towns.new() as town:
-            stops = Stops(number)
-            beside = Task(partial(town.store_beside, stops))
-            while not stops.stopped.wait(0.002) and not beside.ends_within(0):
-                pass
-            expiring = Task(partial(expire, town))
-            expiring.ends_within(BLOCKED_S)
-            stops.go_on.set()
-            beside.end()
-            expiring.end()
+            goes_on = _interleaved(town, town.store_beside, partial(expire, town), number)
             assert town.young() == [1, 1, 1, 1]
-            if not stops.stopped.is_set():
-                assert number > 1
+            if not goes_on:
+                assert number > 8
                 return
-            with suppress(NotFound):
-                town.check()
     pytest.fail("it has too many statements")

@@ -257,3 +257,20 @@ def test_what_version_1_never_completed_is_refused(databases: Databases) -> None
 
 def test_there_is_a_step_from_every_older_version() -> None:
     assert sorted(upgrades.STEPS) == list(range(1, schema.SCHEMA_VERSION))
+
+
+def test_how_far_matches_were_taken_is_still_known_after_the_upgrade(
+    databases: Databases,
+) -> None:
+    url = databases.fresh()
+    with Store.open(url) as store:
+        counters = store.incarnation.seen().counters
+    run(
+        url,
+        "DROP TABLE match_partitions",
+        "INSERT INTO counters (name, value) VALUES ('alerts.matches', 4711)",
+        "UPDATE meta SET value = '7' WHERE name = 'schema_version'",
+    )
+    with Store.open(url) as store:
+        assert store.matches.read_up_to("alerts.matches") == 4711
+        assert store.incarnation.seen().counters == counters

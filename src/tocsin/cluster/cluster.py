@@ -223,7 +223,7 @@ class Cluster:
 
         return MatchConsumer(
             KafkaAddress.parse(self.settings.log),
-            self.store,
+            self.store.matches,
             self._matched,
             result_limit_bytes=self.settings.result_limit_bytes,
         )

@@ -16,9 +16,7 @@ Not thread-safe: `storage.database` lets in one thread at a time.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import socket
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +28,7 @@ from tocsin.storage.store import schema, upgrades
 from tocsin.storage.store.dialect import FIELD, Dialect, Kind
 from tocsin.storage.store.lease import Lease, TakenOver, Terms, Watch, read_terms, who
 from tocsin.storage.store.pace import Pace
+from tocsin.storage.store.places import own_process
 from tocsin.storage.store.standby import Leader, Standby
 from tocsin.storage.store.write import Write, current_sequence
 
@@ -306,8 +305,7 @@ class Writer:
 
     def _next_fence(self) -> str:
         self._serial += 1
-        who = f"process {os.getpid()} on {socket.gethostname()[:64]}"
-        return f"{self._serial} {self._token} {who}"
+        return f"{self._serial} {self._token} {own_process()}"
 
     def _holder(self, connection: Connection) -> str:
         try:

@@ -84,6 +84,11 @@ class Dialect(ABC):
         statement sees what others have committed when it begins, so that a row which another has
         changed meanwhile can be written."""
 
+    def end_when_idle(self, connection: Connection, idle_s: float) -> None:
+        """Have the server end this session when it is silent for so long in a transaction: whoever
+        waits for its locks waits no longer."""
+        return
+
     def risk(self, connection: Connection) -> str | None:
         """How the server is set to lose commits at a power cut, which we cannot change."""
         return None

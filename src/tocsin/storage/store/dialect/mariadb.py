@@ -105,6 +105,12 @@ class Mariadb(Dialect):
             connection.execute(text(f"SET SESSION {name} = :value"), {"value": value})
         connection.commit()
 
+    def end_when_idle(self, connection: Connection, idle_s: float) -> None:
+        idle = {"idle": max(1, round(idle_s))}
+        connection.execute(text("SET SESSION idle_write_transaction_timeout = :idle"), idle)
+        connection.execute(text("SET SESSION idle_transaction_timeout = :idle"), idle)
+        connection.commit()
+
     def _require_row_log(self, connection: Connection) -> None:
         logs, format_ = connection.execute(text("SELECT @@log_bin, @@binlog_format")).one()
         connection.rollback()

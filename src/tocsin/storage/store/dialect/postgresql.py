@@ -44,6 +44,7 @@ _TLS = "correct sslmode and the certificates that the setting store names, or th
 _STATES = {
     "08": (Kind.LOST, ""),
     "57P": (Kind.LOST, ""),
+    "25P03": (Kind.LOST, ""),
     "53300": (Kind.LOST, "raise the server's max_connections, or let others use fewer"),
     "40001": (Kind.AGAIN, ""),
     "40P01": (Kind.AGAIN, ""),
@@ -110,6 +111,11 @@ class Postgresql(Dialect):
                 " WHERE current_setting('synchronous_commit') = 'off'"
             )
         )
+        connection.commit()
+
+    def end_when_idle(self, connection: Connection, idle_s: float) -> None:
+        setting = "SELECT set_config('idle_in_transaction_session_timeout', :idle, false)"
+        connection.execute(text(setting), {"idle": f"{max(1, round(idle_s * 1000))}ms"})
         connection.commit()
 
     def risk(self, connection: Connection) -> str | None:
