@@ -25,7 +25,8 @@ from backup.test_interrupted import finished
 from backup.test_running_system import send_again
 from cluster.sparkless import sparkless
 from tocsin.dev.kafka import Kafka as KafkaServer
-from tocsin.errors import SettingError
+from tocsin.errors import Gone, SettingError
+from tocsin.storage.backup.topic_copies import TopicSource
 from tocsin.storage.log.kafka import KafkaAddress, KafkaReader, Topics
 from tocsin.storage.store.store import Store
 
@@ -167,3 +168,16 @@ async def test_a_log_of_files_moves_to_kafka_when_all_of_it_is_stored(
         assert records(cluster, REPORTS) == [*there, -1]
         assert cluster.log.ends()["reports"] > stored_end
         assert [result.payload for result in missed(cluster, ann)] == [b'{"n":1}']
+
+
+def test_a_backup_that_lacks_matches_begins_another_round(
+    prefixes: list[str], tmp_path: Path
+) -> None:
+    """Whoever stored them has deleted them since the store was copied."""
+    matches(prefixes[0], b'{"match":0}', b'{"match":1}', b'{"match":2}')
+    address = KafkaAddress.parse(prefixes[0])
+    Topics(address).delete_records(address.matches_topic, 2)
+    with closing(TopicSource(address)) as source:
+        with pytest.raises(Gone, match="has let go"):
+            source.copy_matches({address.matches_topic: 1}, tmp_path / "matches")
+        assert source.copy_matches({address.matches_topic: 2}, tmp_path / "matches") == 1

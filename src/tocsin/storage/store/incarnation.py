@@ -40,11 +40,12 @@ class Seen(Struct, frozen=True):
     counters: dict[str, int]
 
     def is_ahead_of(self, other: Seen) -> bool:
-        """Whether the other is the same store as it was before."""
+        """Whether the other is the same store as it was before. Counters that only this one knows
+        are of an older version."""
         if self.store != other.store or self.incarnation < other.incarnation:
             return False
         return self.incarnation > other.incarnation or any(
-            value > other.counters.get(name, 0) for name, value in self.counters.items()
+            value > other.counters.get(name, value) for name, value in self.counters.items()
         )
 
 
