@@ -14,14 +14,18 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, event, select, update
+from sqlalchemy import Connection, Table, create_engine, event, select, update
 
-from tocsin.storage.store import schema
+from tocsin.dev.postgresql import PostgreSQL
+from tocsin.errors import TocsinError
+from tocsin.storage.store import matches, schema
 from tocsin.storage.store.deliveries import Deliverable
-from tocsin.storage.store.dialect import Kind
+from tocsin.storage.store.dialect import Dialect, Kind
+from tocsin.storage.store.dialect.postgresql import Postgresql
 from tocsin.storage.store.matches import Match
-from tocsin.storage.store.runs import Run
+from tocsin.storage.store.runs import Committed, Run
 from tocsin.storage.store.store import Store
+from tocsin.storage.store.write import SharedWrite, Write
 
 from .conftest import Clock, DatabaseServer, furnish
 
@@ -139,12 +143,12 @@ class Town:
     def store_beside(self) -> None:
         """Not in the order in which they may be locked."""
         channels = ("alerts", "alerts", "by_type", "by_type")
-        matches = [
+        found = [
             Match(channel, backend, 7, b"{}")
             for channel, backend in zip(channels, self.backends, strict=True)
         ]
         up_to = self._place.up_to + 1
-        _, self._place = self.store.matches.commit(self._place, matches[::-1], up_to)
+        _, self._place = self.store.matches.commit(self._place, found[::-1], up_to)
 
     def poll(self) -> None:
         """As a broker asks what is new, and a delivery what to deliver."""
@@ -346,3 +350,67 @@ def test_a_result_that_is_stored_while_older_ones_expire_does_not_expire(towns: 
                 assert number > 8
                 return
     pytest.fail("it has too many statements")
+
+
+def _expire_without_a_lock(broken: pytest.MonkeyPatch) -> Action:
+    broken.setattr(Write, "lock_backends", lambda *_: None)
+    return expire
+
+
+def _heads_without_a_lock(broken: pytest.MonkeyPatch) -> Action:
+    broken.setattr(SharedWrite, "locking", " ORDER BY id")
+    return commit_run
+
+
+def _sequence_before_rows(broken: pytest.MonkeyPatch) -> Action:
+    store = matches._store
+
+    def early(write: SharedWrite, found: list[Match], at: float) -> list[Committed]:
+        write._dialect.advance(write.connection, schema.counters, "sequence", 1)
+        return store(write, found, at)
+
+    broken.setattr(matches, "_store", early)
+    return commit_run
+
+
+def _sequence_in_a_transaction_of_its_own(broken: pytest.MonkeyPatch) -> Action:
+    def advance(_: Dialect, connection: Connection, counters: Table, name: str, by: int) -> int:
+        with connection.engine.begin() as own:
+            chosen = update(counters).where(counters.c.name == name)
+            grown = chosen.values(value=counters.c.value + by).returning(counters.c.value)
+            return int(own.execute(grown).scalar_one())
+
+    broken.setattr(Postgresql, "advance", advance)
+    broken.setattr(Postgresql, "update_numbered", Dialect.update_numbered)
+    return commit_run
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        _expire_without_a_lock,
+        _heads_without_a_lock,
+        _sequence_before_rows,
+        _sequence_in_a_transaction_of_its_own,
+    ],
+)
+def test_what_these_tests_are_for_is_noticed(
+    postgresql: PostgreSQL,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    break_it: Callable[[pytest.MonkeyPatch], Action],
+) -> None:
+    action = break_it(monkeypatch)
+    with pytest.raises((AssertionError, TocsinError, *Postgresql.errors)):
+        _try_all(Towns(postgresql, clock), action)
+
+
+def _try_all(towns: Towns, action: Action) -> None:
+    for number in range(STATEMENTS_AT_MOST):
+        with towns.new() as town:
+            goes_on = _interleaved(town, town.store_beside, partial(action, town), number)
+            town.check()
+            assert action is not expire or town.young() == [1, 1, 1, 1]
+            if not goes_on:
+                return
