@@ -20,6 +20,7 @@ from tocsin.protocol import (
     broker,
     client,
     cluster,
+    commits,
     coordinator,
     failure,
     gap,
@@ -31,8 +32,8 @@ from tocsin.protocol import (
 )
 
 MODULES = (
-    *(client, broker, gap, publishing, cluster, coordinator, link, failure, health, keys),
-    queries,
+    *(client, broker, gap, publishing, cluster, commits, coordinator, link, failure, health),
+    *(keys, queries),
 )
 PAGE, SCHEMA = "protocol.md", "protocol.schema.json"
 REFERENCE = "#/$defs/{name}"

@@ -37,6 +37,7 @@ PORTS = {
     "cluster": ("cluster_port",),
     "coordinator": ("coordinator_port",),
     "broker": ("broker_port", "broker_ws_port"),
+    "writer": ("writer_port",),
 }
 """Where each kind of service listens, by its settings; the first answers HTTP."""
 LOOK_S = 0.1
@@ -59,7 +60,7 @@ SAME_FOR_ALL = ServiceEnvironment()
 
 
 class System:
-    """A cluster with its standbys, coordinators and some brokers. Use as an async context
+    """A cluster with its standbys, coordinators, writers and some brokers. Use as an async context
     manager."""
 
     def __init__(
@@ -98,6 +99,9 @@ class System:
         for name, port in coordinators.items():
             own = msgspec.structs.replace(shared, coordinator_port=port)
             self._add(name, "coordinator", own, self.coordinator_urls[name])
+        for name, port in ports.named("writer", settings.writers).items():
+            own = msgspec.structs.replace(shared, writer_port=port)
+            self._add(name, "writer", own, f"{http}://{host}:{port}")
         for number in range(1, brokers + 1):
             name = f"broker_{number}"
             own = msgspec.structs.replace(
@@ -317,7 +321,7 @@ class _Ports:
 
     def named(self, kind: str, count: int) -> dict[str, int]:
         """For so many services of a kind: the first has its name."""
-        names = [kind, *(f"{kind}_{number}" for number in range(2, count + 1))]
+        names = [kind, *(f"{kind}_{number}" for number in range(2, count + 1))][:count]
         return {name: self.next(kind) for name in names}
 
     def next(self, kind: str) -> int:

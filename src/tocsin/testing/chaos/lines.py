@@ -36,7 +36,11 @@ class Lines:
                 public_url=self._to_service(f"cluster → {service}", rest),
                 public_ws_url=self._to_service(f"clients, brokers → {service}", sockets),
             )
-        if service.startswith("cluster") and own.store:
+        if service.startswith("writer"):
+            own = msgspec.structs.replace(
+                own, cluster_url=self._to_all(service, "cluster", own.cluster_url)
+            )
+        if service.startswith(("cluster", "writer")) and own.store:
             name = to_store(service)
             return msgspec.structs.replace(own, store=self._to_store(name, own.store))
         return own
