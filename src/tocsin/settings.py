@@ -94,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cluster_port: Port = 7400  # the cluster's REST port; 0 takes a free one
     coordinator_port: Port = 7410  # the coordinator's REST port; 0 takes a free one
     broker_port: Port = 7420  # a broker's REST and SSE port; 0 takes a free one
+    writer_port: Port = 7430  # where a writer of matches tells its health; 0 takes a free one
     broker_ws_port: Port = 7421  # a broker's WebSocket port; 0 takes a free one
     gateway_port: Port = 7430  # a gateway's REST port; 0 takes a free one
     cluster_url: str = "http://127.0.0.1:7400"  # where brokers find the cluster; several by commas
@@ -159,6 +160,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     page_cache: str = ""  # directory of page caches, a folder for each broker; empty: in memory
     connection_bytes: Size = 1024 * 1024  # unsent bytes after which a stalled client is closed
     frame_limit_bytes: Size = 64 * 1024  # the largest frame a client may send
+    writers: Count = 0  # processes that store what real-time mode finds; 0: the cluster does it
     standbys: Count = 0  # so many standbys tocsin up starts beside the cluster
     coordinators: Size = 1  # so many coordinators it starts
     gateways: Count = 0  # so many gateways it starts, which publishers may use

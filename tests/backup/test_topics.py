@@ -25,7 +25,8 @@ from backup.test_interrupted import finished
 from backup.test_running_system import send_again
 from cluster.sparkless import sparkless
 from tocsin.dev.kafka import Kafka as KafkaServer
-from tocsin.errors import SettingError
+from tocsin.errors import Gone, SettingError
+from tocsin.storage.backup.topic_copies import TopicSource
 from tocsin.storage.log.kafka import KafkaAddress, KafkaReader, Topics
 from tocsin.storage.store.store import Store
 
@@ -64,9 +65,11 @@ def matches(log: str, *values: bytes) -> list[bytes | None]:
         return [message.value() for message in reader.messages(address.matches_topic, *bounds)]
 
 
-def match_counters(data: Path) -> list[str]:
+def taken(data: Path, *logs: str) -> list[int]:
+    """Up to where the store knows to have taken the matches of these."""
+    topics = [KafkaAddress.parse(log).matches_topic for log in logs]
     with Store.open(f"sqlite:///{data}/store.db") as store:
-        return [name for name in store.incarnation.seen().counters if "." in name]
+        return [place.up_to for topic in topics for place in store.matches.places(topic).values()]
 
 
 async def test_a_log_on_kafka_is_restored_under_another_prefix(
@@ -83,7 +86,8 @@ async def test_a_log_on_kafka_is_restored_under_another_prefix(
     write_into(first, "reports")
     matches(first, b'{"match":0}', b'{"match":1}', b"not ours", b'{"match":2}')
     async with sparkless(live, **given) as cluster:
-        cluster.store.matches.commit(KafkaAddress.parse(first).matches_topic, [], 1)
+        place = cluster.store.matches.begin(KafkaAddress.parse(first).matches_topic)[0]
+        cluster.store.matches.commit(place, [], 1)
         find(cluster, ann, b'{"n":1}')
         acknowledge(cluster, ann)
         find(cluster, ann, b'{"n":2}')
@@ -112,7 +116,7 @@ async def test_a_log_on_kafka_is_restored_under_another_prefix(
     assert compared[-1].restored_count == 1
     assert placed(second) == placed(first)
     assert matches(second) == [b'{"match":1}', b'{"match":2}']  # what the store had not taken
-    assert not match_counters(elsewhere)
+    assert taken(elsewhere, first, second) == []
     async with sparkless(elsewhere, **new) as cluster:
         assert records(cluster, REPORTS) == there
         assert records(cluster, ROUTED) == list(range(5))
@@ -164,3 +168,16 @@ async def test_a_log_of_files_moves_to_kafka_when_all_of_it_is_stored(
         assert records(cluster, REPORTS) == [*there, -1]
         assert cluster.log.ends()["reports"] > stored_end
         assert [result.payload for result in missed(cluster, ann)] == [b'{"n":1}']
+
+
+def test_a_backup_that_lacks_matches_begins_another_round(
+    prefixes: list[str], tmp_path: Path
+) -> None:
+    """Whoever stored them has deleted them since the store was copied."""
+    matches(prefixes[0], b'{"match":0}', b'{"match":1}', b'{"match":2}')
+    address = KafkaAddress.parse(prefixes[0])
+    Topics(address).delete_records(address.matches_topic, 2)
+    with closing(TopicSource(address)) as source:
+        with pytest.raises(Gone, match="has let go"):
+            source.copy_matches({address.matches_topic: 1}, tmp_path / "matches")
+        assert source.copy_matches({address.matches_topic: 2}, tmp_path / "matches") == 1

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tocsin.cluster import match_topic, worker
 from tocsin.cluster import matches as module
-from tocsin.cluster import worker
 from tocsin.cluster.matches import MatchConsumer
 from tocsin.dev.kafka import Kafka
 from tocsin.model import Channel, Dataset, Parameter
 from tocsin.service import trouble
-from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.storage.log.kafka import KafkaAddress, KafkaReader, Topics
 from tocsin.storage.store.store import Store
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
@@ -49,10 +49,14 @@ class Bench:
         self.store.catalog.create_channel(made)
         subscribed, _ = self.store.subscriptions.subscribe("ann", "c", {"kind": "x"}, None)
         self.backend = subscribed.backend.id
-        self.consumer = MatchConsumer(
-            self.address, self.store, lambda _: None, result_limit_bytes=LIMIT_BYTES
+        self.consumer = self.new_consumer()
+
+    def new_consumer(self) -> MatchConsumer:
+        consumer = MatchConsumer(
+            self.address, self.store.matches, lambda _: None, result_limit_bytes=LIMIT_BYTES
         )
-        self.consumer.start()
+        consumer.start()
+        return consumer
 
     def write(self, *values: bytes | None) -> None:
         producer = Producer(self.address.client())
@@ -117,3 +121,48 @@ def test_a_store_that_takes_no_matches_is_told_and_nothing_is_skipped(
         assert bench.consumer.troubles.lasting() == [f"{module.NAME}: no room"]
     until(lambda: bench.results() == [{"x": "x"}])
     until(lambda: not bench.consumer.troubles.lasting())
+
+
+def test_matches_that_somebody_deleted_are_told_and_not_passed_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RETRY_S", 0.05)
+    monkeypatch.setattr(trouble, "STUCK_S", 0.0)
+    bench.write(bench.match(1))
+    until(lambda: len(bench.results()) == 1)
+    bench.consumer.stop()
+    bench.write(bench.match(2), bench.match(3), bench.match(4))
+    topic = bench.address.matches_topic
+    Topics(bench.address).delete_records(topic, 3)
+    bench.consumer = bench.new_consumer()
+    until(lambda: bench.consumer.troubles.lasting())
+    (said,) = bench.consumer.troubles.lasting()
+    assert f"from offset 1 of {topic}" in said
+    assert "those from 3 up to 4" in said
+    time.sleep(0.3)
+    assert len(bench.results()) == 1
+    with bench.store._database.engine.begin() as connection:  # as docs/how-to/repair.md says
+        connection.exec_driver_sql("UPDATE match_partitions SET up_to = 3")
+    until(lambda: len(bench.results()) == 2)
+    until(lambda: not bench.consumer.troubles.lasting())
+
+
+def test_what_was_stored_for_long_is_deleted_and_what_was_not_is_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bounds() -> tuple[int, int]:
+        reader = KafkaReader(bench.address)
+        try:
+            return reader.bounds(bench.address.matches_topic)
+        finally:
+            reader.close()
+
+    monkeypatch.setattr(match_topic, "TIDY_EVERY_S", 0.1)
+    bench.write(bench.match(1), bench.match(2))
+    until(lambda: len(bench.results()) == 2)
+    time.sleep(0.5)
+    assert bounds() == (0, 2)
+    monkeypatch.setattr(match_topic, "KEPT_S", 0.0)
+    bench.write(bench.match(3))
+    until(lambda: bounds() == (3, 3))
+    assert len(bench.results()) == 3

@@ -71,7 +71,7 @@ class World:
     def commit(self, backend: int) -> None:
         self._offset += 1
         found = [Match("c", backend, self._offset, b"1")]
-        for committed in self.store.matches.commit("topic", found, self._offset):
+        for committed in self.store.matches.store(found):
             self.notifier.results_committed(self.channel, committed)
 
 

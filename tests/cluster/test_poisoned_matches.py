@@ -13,6 +13,7 @@ from tocsin.cluster.matches import MatchConsumer
 from tocsin.errors import Unavailable
 from tocsin.model import Channel
 from tocsin.storage.log.kafka import KafkaAddress
+from tocsin.storage.store.match_progress import Place
 from tocsin.storage.store.matches import Match
 from tocsin.storage.store.runs import Committed
 from tocsin.storage.store.store import Store
@@ -42,18 +43,19 @@ class Bench:
         self.committed: list[Committed] = []
         self.consumer = MatchConsumer(
             KafkaAddress.parse("kafka://nowhere:1/t"),
-            store,
+            store.matches,
             self.committed.append,
             result_limit_bytes=1000,
         )
 
     def take(self, *values: object) -> None:
-        begin = self.store.matches.read_up_to(TOPIC)
+        self.consumer._place = self.store.matches.begin(TOPIC)[0]
+        begin = self.consumer._place.up_to
         messages: Any = [
             Message(begin + number, self.match(begin + number, value))
             for number, value in enumerate(values)
         ]
-        self.consumer._commit(TOPIC, messages)
+        self.consumer._commit(messages)
 
     def match(self, record: int, value: object) -> bytes:
         return json.dumps({"c": "c", "b": self.backend, "p": record, "v": {"x": value}}).encode()
@@ -68,10 +70,12 @@ class Bench:
         """It takes nothing with these bytes in it; b"" are in everything that is a match."""
         commit = self.store.matches.commit
 
-        def breaking(topic: str, matches: Sequence[Match], upto: int) -> list[Committed]:
+        def breaking(
+            place: Place, matches: Sequence[Match], upto: int
+        ) -> tuple[list[Committed], Place]:
             if any(poison in match.payload for match in matches):
                 raise error
-            return commit(topic, matches, upto)
+            return commit(place, matches, upto)
 
         monkeypatch.setattr(self.store.matches, "commit", breaking)
 

@@ -73,7 +73,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         store.catalog.put_broker("edge", "http://127.0.0.1:9")
         ann, _ = store.subscriptions.subscribe("ann", "c", {"kind": "a"}, "edge")
         store.subscriptions.subscribe("ann", "dataset/reports", {"where": "n >= 1"}, "edge")
-        store.matches.commit("", [Match("c", ann.backend.id, 1, b'{"n":1}')], 0)
+        store.matches.store([Match("c", ann.backend.id, 1, b'{"n":1}')])
         await cluster.publish_all("reports", [{"n": 1}, {"n": 2}])
         await _told(cluster, "CREATE ROLE readers")
         async with httpx.AsyncClient(base_url=cluster.url, headers=token("ann", "publish")) as http:

@@ -17,7 +17,7 @@ def test_results_come_in_the_order_of_commits_with_their_records(city: Store) ->
     alert, _ = city.subscriptions.subscribe("ann", "alerts", {"type": "flood"}, None)
     rows = [(flood.backend.id, b"1"), (flood.backend.id, b"2")]
     city.runs.commit_run(Run("by_type", "b1", 1, 2.5), rows, [70, 71])
-    city.matches.commit("matches", [Match("alerts", alert.backend.id, 72, b"{}")], 1)
+    city.matches.store([Match("alerts", alert.backend.id, 72, b"{}")])
     city.runs.commit_run(Run("by_type", "b2", 3, 4), rows[:1])
     batch = city.deliveries.read("by_type", 0, 100)
     assert [tuple(result) for result in batch.results] == [

@@ -112,7 +112,7 @@ def test_records_before_a_subscription_do_not_count_for_it(city: Store) -> None:
         for position in (49, 50)
         for number in (old, young)
     ]
-    city.matches.commit("", matches, 0)
-    city.matches.commit("", matches, 0)
+    city.matches.store(matches)
+    city.matches.store(matches)
     assert payloads(city, old) == [b"49", b"50"]
     assert payloads(city, young) == [b"50"]

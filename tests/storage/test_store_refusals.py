@@ -15,6 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from tocsin.dev.mariadb import MariaDB
 from tocsin.dev.postgresql import PostgreSQL
 from tocsin.errors import SettingError, TocsinError, Unavailable
+from tocsin.storage.store.dialect.mariadb import Mariadb
 from tocsin.storage.store.store import Store
 
 from .conftest import DatabaseServer, until
@@ -187,3 +188,35 @@ def test_a_server_without_tls_is_refused_where_it_is_asked_for(
     query = {"sslmode": "require"}
     said = told(make_url(postgresql.url).update_query_dict(query), SettingError)
     assert "correct sslmode" in said
+
+
+@pytest.mark.parametrize(
+    ("logs", "format_", "is_refused"),
+    [(1, "STATEMENT", True), (1, "MIXED", False), (1, "ROW", False), (0, "STATEMENT", False)],
+)
+def test_a_server_that_logs_statements_is_refused(
+    logs: int, format_: str, *, is_refused: bool
+) -> None:
+    """It would refuse each write beside the writer. Our own server has no log to turn on."""
+
+    class Server:
+        rolled_back = False
+
+        def execute(self, _: object) -> Server:
+            return self
+
+        def one(self) -> tuple[int, str]:
+            return logs, format_
+
+        def rollback(self) -> None:
+            self.rolled_back = True
+
+    dialect, server = Mariadb(make_url("mariadb://me:s3cret@host/db")), Server()
+    if is_refused:
+        with pytest.raises(SettingError, match="logs statements") as caught:
+            dialect._require_row_log(server)  # type: ignore[arg-type]
+        assert caught.value.field == "store"
+        assert "s3cret" not in str(caught.value)
+    else:
+        dialect._require_row_log(server)  # type: ignore[arg-type]
+    assert server.rolled_back

@@ -14,6 +14,7 @@ from tocsin.errors import QuotaExceeded, SettingError
 from tocsin.model import EVERYBODY, Channel, Dataset, Quota
 from tocsin.storage.store import schema, upgrades
 from tocsin.storage.store.grants import Credentials
+from tocsin.storage.store.incarnation import Seen
 from tocsin.storage.store.progress import Progress
 from tocsin.storage.store.runs import Run
 from tocsin.storage.store.store import Store
@@ -257,3 +258,28 @@ def test_what_version_1_never_completed_is_refused(databases: Databases) -> None
 
 def test_there_is_a_step_from_every_older_version() -> None:
     assert sorted(upgrades.STEPS) == list(range(1, schema.SCHEMA_VERSION))
+
+
+def test_how_far_matches_were_taken_is_still_known_after_the_upgrade(
+    databases: Databases,
+) -> None:
+    url = databases.fresh()
+    with Store.open(url) as store:
+        counters = store.incarnation.seen().counters
+    run(
+        url,
+        "DROP TABLE match_partitions",
+        "INSERT INTO counters (name, value) VALUES ('alerts.matches', 4711)",
+        "UPDATE meta SET value = '7' WHERE name = 'schema_version'",
+    )
+    with Store.open(url) as store:
+        assert store.matches.read_up_to("alerts.matches") == 4711
+        assert store.incarnation.seen().counters == counters
+
+
+def test_a_note_of_an_older_version_does_not_make_the_store_look_restored(url: str) -> None:
+    with Store.open(url) as store:
+        seen = store.incarnation.seen()
+        older = Seen(seen.store, 0, seen.counters | {"alerts.matches": 4711})
+        assert not store.follow(older)
+        assert store.follow(Seen(seen.store, 0, older.counters | {"sequence": 10**6}))

@@ -1,4 +1,4 @@
-"""Commands that run services: up, cluster, gateway, broker, coordinator.
+"""Commands that run services: up, cluster, gateway, broker, coordinator, writer.
 
 What a service needs is imported when its command runs: the client's installation has none of it.
 """
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     app.command()(command(gateway))
     app.command()(command(coordinator))
     app.command()(command(broker))
+    app.command()(command(writer))
 
 
 def up(
@@ -228,6 +229,25 @@ def broker(
     from tocsin.broker.server import run
 
     settings = settings_from(config, set_, data=data, **place.flags(), **caching.flags())
+    _serve(run, find_secret(settings))
+
+
+def writer(
+    port: Annotated[int | None, typer.Option(help="where it tells its health")] = None,
+    log: Annotated[str | None, typer.Option(help="the cluster's log on Kafka")] = None,
+    store: Annotated[str | None, typer.Option(help="the cluster's store")] = None,
+    cluster: Annotated[str | None, typer.Option(help="the cluster's address")] = None,
+    data: Data = None,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Run a writer: it stores what channels in real-time mode find."""
+    given = {"writer_port": port, "log": log, "store": store, "cluster_url": cluster}
+    settings = settings_from(config, set_, data=data, **given)
+    for address in (settings.log, settings.store):
+        extras.require_for_address(address)
+    from tocsin.cluster.writing.process import run
+
     _serve(run, find_secret(settings))
 
 

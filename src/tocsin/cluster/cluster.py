@@ -77,6 +77,7 @@ from tocsin.storage.store.store import Store
 from tocsin.storage.tables import open_tables
 
 if TYPE_CHECKING:
+    from tocsin.cluster.match_watch import MatchWatch
     from tocsin.cluster.matches import MatchConsumer
 
 log = structlog.get_logger()
@@ -217,14 +218,17 @@ class Cluster:
             await asyncio.sleep(NOTE_EVERY_S)
             await asyncio.to_thread(self._try_to_note)
 
-    def _match_consumer(self) -> MatchConsumer | None:
+    def _match_consumer(self) -> MatchConsumer | MatchWatch | None:
         if not runs_in_real_time(self.settings):
             return None
+        from tocsin.cluster.match_watch import MatchWatch
         from tocsin.cluster.matches import MatchConsumer
 
+        if self.settings.writers:
+            return MatchWatch(KafkaAddress.parse(self.settings.log), self.store.matches)
         return MatchConsumer(
             KafkaAddress.parse(self.settings.log),
-            self.store,
+            self.store.matches,
             self._matched,
             result_limit_bytes=self.settings.result_limit_bytes,
         )
@@ -233,6 +237,16 @@ class Cluster:
         """Called on the consumer's thread."""
         with contextlib.suppress(NotFound):  # dropped meanwhile
             self._committed(self.store.catalog.channel(committed.channel), committed)
+
+    async def stored_beside(self, committed: Committed) -> None:
+        """A writer of matches says so."""
+        name = committed.channel
+        with contextlib.suppress(NotFound):  # dropped meanwhile
+            if not self.store.catalog.knows_channel(name):
+                await asyncio.to_thread(self.store.catalog.channel, name)
+            channel = self.store.catalog.channel(name)
+            self.deliveries.committed(name)
+            self.notifier.results_committed(channel, committed)
 
     async def __aenter__(self) -> Cluster:
         self._loop = asyncio.get_running_loop()

@@ -1,7 +1,9 @@
 """Takes what channels in real-time mode found, from Kafka into the store.
 
 Spark writes each match to the topic of matches; here repeats are dropped, positions given, results
-stored and brokers told. A crash between any two steps only makes matches come again.
+stored and brokers told. A crash between any two steps only makes matches come again. They are
+stored over a connection of their own (`storage.store.shared_writes`), beside whatever else the
+cluster writes.
 """
 
 from __future__ import annotations
@@ -15,16 +17,17 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from prometheus_client import Counter, Gauge
 
+from tocsin.cluster.match_topic import OUT_OF_RANGE, MatchTopic, begin, hole
 from tocsin.cluster.worker import Worker
-from tocsin.errors import TocsinError, Unavailable
+from tocsin.errors import NotLeading, TocsinError, Unavailable
 from tocsin.protocol.match import decode_match
 from tocsin.service.trouble import Troubles
-from tocsin.storage.log.kafka import KafkaAddress, Topics
+from tocsin.storage.log.kafka import KafkaAddress
 from tocsin.storage.store.gaps import gap_payload, too_large
-from tocsin.storage.store.matches import Match
+from tocsin.storage.store.match_progress import Moved, Place
+from tocsin.storage.store.matches import Match, Matches
 from tocsin.storage.store.progress import Loss
 from tocsin.storage.store.runs import Committed
-from tocsin.storage.store.store import Store
 
 log = structlog.get_logger()
 
@@ -46,54 +49,76 @@ class MatchConsumer(Worker):
     def __init__(
         self,
         address: KafkaAddress,
-        store: Store,
+        matches: Matches,
         on_commit: Callable[[Committed], None],
         *,
         result_limit_bytes: int,
+        leads: bool = True,
     ) -> None:
+        """`leads`: it belongs to the cluster that has the store, and ends with it."""
         super().__init__("matches")
         self._address = address
-        self._store = store
+        self._store = matches
+        self._leads = leads
         self._on_commit = on_commit
         self.troubles = Troubles()
         self._result_limit_bytes = result_limit_bytes
         self.waiting = 0
+        self._place = Place(address.matches_topic, 0, 0, 0)
+        self._generation = 0
 
     def start(self) -> None:
-        """The topic is there when this returns: Spark's queries will not make it."""
-        Topics(self._address).ensure(self._address.matches_topic)
+        """Where it leads, the topic is there when this returns: Spark's queries will not make
+        it."""
+        if self._leads:
+            self._generation = begin(self._address, self._store).generation
         super().start()
 
     def _report(self, error: Exception) -> None:
         if self.troubles.put(NAME, str(error) or type(error).__name__):
-            tell = log.warning if isinstance(error, Unavailable) else log.exception
+            known = isinstance(error, TocsinError | Moved)
+            tell = log.warning if known else log.exception
             tell("matches cannot be taken now; they wait", reason=str(error))
 
     def _work(self) -> None:
-        topic = self._address.matches_topic
+        self._place = self._begin()
         consumer = Consumer(
             self._address.client(
                 **{
-                    "group.id": "tocsin-matches",  # never committed to: the store remembers
+                    "group.id": f"{self._address.prefix}.writers",  # the store remembers offsets
                     "enable.auto.commit": False,
-                    "auto.offset.reset": "earliest",
+                    "auto.offset.reset": "error",  # what is gone must not be passed over
                     "fetch.wait.max.ms": 100,
                     "isolation.level": "read_committed",
                 }
             )
         )
+        tidying = MatchTopic(self._address, consumer)
         try:
-            consumer.assign([TopicPartition(topic, 0, self._store.matches.read_up_to(topic))])
+            consumer.assign([TopicPartition(self._place.topic, 0, self._place.up_to)])
             while not self._stopping.is_set():
                 messages = self._next(consumer)
                 began = time.monotonic()
-                self._commit(topic, messages)
+                self._commit(messages)
                 self.troubles.clear(NAME)
                 self._measure(consumer, messages)
+                tidying.tidy(self._place, time.time())
                 if len(messages) <= MOST_AT_ONCE:
                     self._stopping.wait(_rest_s(time.monotonic() - began))
         finally:
             consumer.close()
+
+    def _begin(self) -> Place:
+        """Where to go on. Another generation is another leader's."""
+        place = self._store.places(self._address.matches_topic).get(0)
+        if place is None:
+            raise Unavailable("no cluster has begun to take matches yet", hint="start it")
+        if self._leads and place.generation != self._generation:
+            raise NotLeading(
+                "another cluster takes the matches now",
+                hint="it has taken the store over: ask that one",
+            )
+        return place
 
     def _next(self, consumer: Consumer) -> list[Message]:
         """What is there: the first as soon as it comes, and all that has come with it."""
@@ -103,50 +128,53 @@ class MatchConsumer(Worker):
         messages = [first, *consumer.consume(MOST_AT_ONCE, timeout=0)]
         for message in messages:
             error = message.error()
+            if error is not None and error.code() in OUT_OF_RANGE:
+                raise hole(consumer, self._place)
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise Unavailable(f"Kafka at {self._address.shown}: {error.str()}")
         return messages
 
-    def _commit(self, topic: str, messages: list[Message]) -> None:
+    def _commit(self, messages: list[Message]) -> None:
         if not messages:
             return
         matches = [(_end(message), self._match(message)) for message in messages]
         started = time.perf_counter()
-        self._store_matches(topic, matches)
+        self._store_matches(matches)
         log.debug("matches taken", count=len(matches), seconds=time.perf_counter() - started)
 
-    def _store_matches(self, topic: str, read: list[tuple[int, Match | None]]) -> None:
+    def _store_matches(self, read: list[tuple[int, Match | None]]) -> None:
         """Matches, and where the topic goes on behind each. What the store refuses for another
         reason than that it is away is found by halving, and holds up nothing behind it."""
         matches = [match for _, match in read if match is not None]
         end, _ = read[-1]
         try:
-            self._put(topic, matches, end)
-        except TocsinError:
+            self._put(matches, end)
+        except (TocsinError, Moved):
             raise
         except Exception as error:
             if len(read) == 1:
-                self._set_aside(topic, matches, end, error)
+                self._set_aside(matches, end, error)
                 return
             middle = len(read) // 2
-            self._store_matches(topic, read[:middle])
-            self._store_matches(topic, read[middle:])
+            self._store_matches(read[:middle])
+            self._store_matches(read[middle:])
 
-    def _set_aside(self, topic: str, matches: list[Match], end: int, error: Exception) -> None:
+    def _set_aside(self, matches: list[Match], end: int, error: Exception) -> None:
         """A gap says that the match is missing, if the store takes that; one that does not even
         take that nothing came is the one that is broken, and raises."""
         cause = str(error) or type(error).__name__
         try:
-            self._put(topic, [match._replace(payload=_gap(match, cause)) for match in matches], end)
-        except TocsinError:
+            self._put([match._replace(payload=_gap(match, cause)) for match in matches], end)
+        except (TocsinError, Moved):
             raise
         except Exception:
-            self._put(topic, [], end)
+            self._put([], end)
         SET_ASIDE.inc(len(matches))
         log.error("the store cannot take a match: set aside", offset=end - 1, reason=cause)
 
-    def _put(self, topic: str, matches: list[Match], end: int) -> None:
-        for committed in self._store.matches.commit(topic, matches, end):
+    def _put(self, matches: list[Match], end: int) -> None:
+        stored, self._place = self._store.commit(self._place, matches, end)
+        for committed in stored:
             self._on_commit(committed)
         TAKEN.inc(len(matches))
 

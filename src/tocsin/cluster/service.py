@@ -17,6 +17,7 @@ from tocsin.cluster.attachments.access import AttachmentAccess
 from tocsin.cluster.attachments.calls import AttachmentCalls, attachment_routes
 from tocsin.cluster.calls import Calls
 from tocsin.cluster.cluster import Cluster
+from tocsin.cluster.commit_calls import CommitCalls
 from tocsin.cluster.opening import opened_store
 from tocsin.cluster.revocations import RevocationCalls, revocation_routes
 from tocsin.cluster.subscription_calls import SubscriptionCalls
@@ -85,6 +86,7 @@ def routes(cluster: Cluster) -> list[Route]:
         *append_routes(AppendCalls(cluster)),
         *_broker_routes(calls),
         *_range_routes(calls),
+        *CommitCalls(cluster).routes(),
         *_subscription_routes(SubscriptionCalls(cluster), calls.filter),
         *attachment_routes(attachments),
     ]

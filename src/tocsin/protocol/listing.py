@@ -21,6 +21,7 @@ from tocsin.protocol import (
     broker,
     client,
     cluster,
+    commits,
     coordinator,
     failure,
     gap,
@@ -32,8 +33,8 @@ from tocsin.protocol import (
 )
 
 MODULES = (
-    *(client, broker, gap, publishing, appends, cluster, coordinator, link, failure, health, keys),
-    queries,
+    *(client, broker, gap, publishing, appends, cluster, commits, coordinator, link, failure),
+    *(health, keys, queries),
 )
 PAGE, SCHEMA = "protocol.md", "protocol.schema.json"
 REFERENCE = "#/$defs/{name}"

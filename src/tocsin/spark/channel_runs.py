@@ -227,7 +227,7 @@ class ChannelRuns:
     def _store_matches(self, prepared: Prepared, rows: Rows) -> None:
         name = prepared.channel.name
         matches = [Match(name, row.backend, row.order, row.payload) for row in rows]
-        for committed in self._store.matches.commit("", matches, 0) if matches else ():
+        for committed in self._store.matches.store(matches) if matches else ():
             self._tell(prepared.channel, committed)
 
     def _tell(self, channel: Channel, committed: Committed) -> None:

@@ -38,6 +38,7 @@ PORTS = {
     "coordinator": ("coordinator_port",),
     "gateway": ("gateway_port",),
     "broker": ("broker_port", "broker_ws_port"),
+    "writer": ("writer_port",),
 }
 """Where each kind of service listens, by its settings; the first answers HTTP."""
 LOOK_S = 0.1
@@ -60,8 +61,8 @@ SAME_FOR_ALL = ServiceEnvironment()
 
 
 class System:
-    """A cluster with its standbys, coordinators, gateways and some brokers. Use as an async context
-    manager."""
+    """A cluster with its standbys, coordinators, gateways, writers and brokers. Use as an async
+    context manager."""
 
     def __init__(
         self,
@@ -107,6 +108,9 @@ class System:
                 shared, gateway_port=port, gateway_name=f"gateway_{number}"
             )
             self._add(name, "gateway", own, self.gateway_urls[name])
+        for name, port in ports.named("writer", settings.writers).items():
+            own = msgspec.structs.replace(shared, writer_port=port)
+            self._add(name, "writer", own, f"{http}://{host}:{port}")
         for number in range(1, brokers + 1):
             name = f"broker_{number}"
             own = msgspec.structs.replace(
@@ -331,7 +335,7 @@ class _Ports:
 
     def named(self, kind: str, count: int) -> dict[str, int]:
         """For so many services of a kind: the first has its name."""
-        names = [kind, *(f"{kind}_{number}" for number in range(2, count + 1))]
+        names = [kind, *(f"{kind}_{number}" for number in range(2, count + 1))][:count]
         return {name: self.next(kind) for name in names}
 
     def next(self, kind: str) -> int:

@@ -98,7 +98,7 @@ class Bench:
         made, _ = self.store.subscriptions.subscribe(who, channel, {"kind": kind}, None)
         values = [b'{"n":%d,"of":"%b"}' % (number, who.encode()) for number in (1, 2, 3)]
         matches = [Match(channel, made.backend.id, n, value) for n, value in enumerate(values)]
-        self.store.matches.commit("", matches, 0)
+        self.store.matches.store(matches)
         return made
 
     def check_owners(self) -> None:

@@ -38,8 +38,9 @@ class LogSource(Protocol):
     def last_us(self) -> int:
         """The newest time that was handed out, as far as the medium knows."""
 
-    def copy_matches(self, counters: Mapping[str, int], file: Path) -> int:
-        """What real-time mode has found and the store, by its counters, has not taken; how many."""
+    def copy_matches(self, taken: Mapping[str, int], file: Path) -> int:
+        """What real-time mode has found and the store has not; how many. `taken`: up to where, by
+        topic. Gone if the store was further when somebody deleted what it had."""
 
     def end(self, dataset: str) -> int:
         """Everything below is durable; Gone if the dataset is."""
@@ -63,7 +64,7 @@ class SegmentSource:
     def last_us(self) -> int:
         return heads.read(self._directory).last_us
 
-    def copy_matches(self, counters: Mapping[str, int], file: Path) -> int:
+    def copy_matches(self, taken: Mapping[str, int], file: Path) -> int:
         return 0
 
     def end(self, dataset: str) -> int:

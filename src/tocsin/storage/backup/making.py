@@ -46,7 +46,7 @@ class _Contents(Struct, frozen=True):
     """What the store says that a round has to copy."""
 
     incarnation: int
-    counters: dict[str, int]
+    taken: dict[str, int]  # of matches, by topic
     datasets: list[Dataset]
     stored: dict[str, list[DataFile]]
     stored_ends: dict[str, int]
@@ -137,7 +137,7 @@ class Backup:
             self._copy_stored(contents)
         else:
             contents = self._copy_tables(self._tables, contents)
-        matches = self._log.copy_matches(contents.counters, self._root / backup.MATCHES)
+        matches = self._log.copy_matches(contents.taken, self._root / backup.MATCHES)
         if matches:
             self._note(backup.MATCHES)
         last_us = self._log.last_us()
@@ -309,9 +309,11 @@ def _contents(connection: Connection) -> _Contents:
     for name, *fields in connection.execute(query):
         stored.setdefault(name, []).append(DataFile(*fields))
     ends = {name: end for name, end in connection.execute(select(schema.dataset_ends))}
-    counters = {name: value for name, value in connection.execute(select(schema.counters))}
+    matches = schema.match_partitions.c
+    rows = connection.execute(select(matches.topic, matches.up_to).where(matches.partition == 0))
+    taken = {topic: up_to for topic, up_to in rows}
     incarnation = dump.meta_value(connection, "incarnation")
-    return _Contents(int(incarnation or 0), counters, datasets, stored, ends)
+    return _Contents(int(incarnation or 0), taken, datasets, stored, ends)
 
 
 def _require_same(theirs: Source, ours: Source, started: Path) -> None:

@@ -55,16 +55,19 @@ class TopicSource:
     def last_us(self) -> int:
         return 0  # the newest record of each topic has it
 
-    def copy_matches(self, counters: Mapping[str, int], file: Path) -> int:
+    def copy_matches(self, taken: Mapping[str, int], file: Path) -> int:
         """A channel's progress may be past records whose matches are in the topic alone."""
         topic, count = self._address.matches_topic, 0
         if self._topics.describe(topic) is None:
             return 0
         first, end = self._reader.bounds(topic)
+        start = taken.get(topic, 0)
+        if start < first:
+            raise Gone(f"the topic {topic} has let go of what was not stored", field="matches")
 
         def lines() -> Iterator[bytes]:
             nonlocal count
-            for line in _matches(self._reader, topic, max(first, counters.get(topic, 0)), end):
+            for line in _matches(self._reader, topic, start, end):
                 count += 1
                 yield line
 

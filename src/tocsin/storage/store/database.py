@@ -26,11 +26,13 @@ from tocsin.storage.store.lease import LEASE_S, Lease
 from tocsin.storage.store.outage import CircuitBreaker
 from tocsin.storage.store.pace import Pace, Threads
 from tocsin.storage.store.standby import Standby
-from tocsin.storage.store.writer import Attempt, TakenOver, Write, Writer, current_sequence
+from tocsin.storage.store.write import Write, current_sequence
+from tocsin.storage.store.writer import Attempt, TakenOver, Writer
 
 __all__ = ["Database", "Write", "current_sequence", "reads", "writes"]
 
 _CLOSE_S = 5.0
+_PREPARED = "prepared"  # what a connection is noted as
 _TRIES = 10  # at one transaction: it may itself be what the server cannot bear
 
 T = TypeVar("T")
@@ -55,14 +57,15 @@ class Database:
         """`address`: where its holder is called. `standby`: another holder is waited for."""
         pace = pace or Threads()
         self._clock = clock
+        self.busy_timeout_s = busy_timeout_s
         self._lock = Lock()
+        self._opening = Lock()
         self._closed = False
-        self._dialect = url if isinstance(url, Dialect) else dialect_of(url)
+        self._dialect = self.dialect = url if isinstance(url, Dialect) else dialect_of(url)
         self._caught: tuple[type[Exception], ...] = (exc.SQLAlchemyError, *self._dialect.errors)
-        self._engine = self._dialect.engine(busy_timeout_s)
         self._drivers: WeakSet[Any] = WeakSet()  # of connections to a server
-        if self._dialect.leased:
-            event.listen(self._engine, "connect", lambda driver, _: self._drivers.add(driver))
+        self._engine = self._new_engine()
+        self._shared: Engine | None = None  # of those that write beside the writer
         self.lease = Lease(self._dialect, lease_s, self._deposed, pace, address)
         self._writer = Writer(
             self._engine, self._dialect, busy_timeout_s, self.lease, pace, standby
@@ -120,6 +123,36 @@ class Database:
             raise Unavailable(error.message, field=error.field, hint=hint) from error
         return attempt.result
 
+    def share(self, work: Callable[[Connection], T], prepare: Callable[[Connection], None]) -> T:
+        """A transaction that writes beside the writer. It may run again although it was committed:
+        the answer may have been lost. Each new connection is prepared first."""
+        tries = 0
+        while True:
+            self.breaker.enter()
+            tries += 1
+            try:
+                with self._sharing().connect() as connection:
+                    if not connection.info.get(_PREPARED):
+                        prepare(connection)
+                        connection.info[_PREPARED] = True
+                    with connection.begin():
+                        return work(connection)
+            except self._caught as error:
+                self._handle_error(error, tries)
+
+    def _sharing(self) -> Engine:
+        """Apart from those who read: their connections see one state in a transaction."""
+        with self._opening:
+            if self._shared is None:
+                self._shared = self._new_engine()
+            return self._shared
+
+    def _new_engine(self) -> Engine:
+        engine = self._dialect.engine(self.busy_timeout_s)
+        if self._dialect.leased:
+            event.listen(engine, "connect", lambda driver, _: self._drivers.add(driver))
+        return engine
+
     def close(self) -> None:
         self.breaker.end(Unavailable("the store is closed", hint="the service is shutting down"))
         if not self._lock.acquire(timeout=_CLOSE_S):
@@ -132,6 +165,8 @@ class Database:
             finally:  # whatever ends us meanwhile: the claim must not outlive us
                 self._writer.close()
                 self._engine.dispose()
+                if self._shared is not None:
+                    self._shared.dispose()
         finally:
             self._lock.release()
 
@@ -192,9 +227,7 @@ class Database:
     def _open(self) -> tuple[str, int]:
         try:
             self._try_options()
-            self._writer.open()
-            self.risk = self.read(self._dialect.risk)
-            return self.read(_identity)
+            return self._begin()
         except self._dialect.errors as error:
             trouble = self._dialect.trouble(error)
             if trouble.kind is Kind.BROKEN:
@@ -202,6 +235,11 @@ class Database:
             if trouble.kind is Kind.REFUSED:
                 raise self._unusable(trouble.reason, trouble.advice) from error
             raise self._unavailable(trouble) from error
+
+    def _begin(self) -> tuple[str, int]:
+        self._writer.open()
+        self.risk = self.read(self._dialect.risk)
+        return self.read(identity)
 
     def _try_options(self) -> None:
         """Connect once. Nothing but the driver runs here, so that what it cannot read are its
@@ -233,7 +271,7 @@ class Database:
         )
 
 
-def _identity(connection: Connection) -> tuple[str, int]:
+def identity(connection: Connection) -> tuple[str, int]:
     row = connection.execute(select(schema.meta.c.value).where(schema.meta.c.name == "id"))
     return str(row.scalar_one()), current_sequence(connection)
 

@@ -118,8 +118,8 @@ class Loading:
     def forget_topics(self) -> None:
         """Topics are not loaded: what was read of them says nothing of those that take their
         place."""
-        topics = delete(schema.counters).where(schema.counters.c.name.not_in(upgrades.COUNTERS))
-        self._database.write(lambda write: write.connection.execute(topics) and None)
+        read = delete(schema.match_partitions)
+        self._database.write(lambda write: write.connection.execute(read) and None)
 
     def put_tables(self, address: str) -> None:
         """Where the Delta tables of its datasets lie now."""

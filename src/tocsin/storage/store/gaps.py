@@ -18,6 +18,7 @@ from tocsin.storage.store.database import Database, Write, writes
 from tocsin.storage.store.progress import Loss, read, record_losses
 from tocsin.storage.store.runs import (
     Committed,
+    NewResults,
     ResultColumns,
     backends_of,
     result_ids,
@@ -55,20 +56,21 @@ class Gaps:
         dataset's new records get a gap, unless the channel has answered for them already. May be
         called again: each range is reported once."""
         loss = Loss(dataset, first, end, 0, cause)
-        commits = []
-        for channel in _channels_over(write.connection, loss):
-            run = f"lost-{dataset[:100]}-{first}-{end}"
-            if _is_past(write.connection, channel, loss):
-                continue
-            backends = backends_of(
-                write.connection, channel, all_backends(write.connection, channel)
-            )
-            count = len(backends)
-            ids = result_ids(channel, run, count)
-            gaps = ResultColumns(ids, list(backends), [gap_payload(loss)] * count, [None] * count)
-            record_losses(write.connection, channel, [loss], at=write.now)
-            commits.append(store_results(write, channel, run, gaps, backends, at=write.now))
-        return commits
+        connection, run = write.connection, f"lost-{dataset[:100]}-{first}-{end}"
+        channels = [
+            channel
+            for channel in _channels_over(connection, loss)
+            if not _is_past(connection, channel, loss)
+        ]
+        wanted = {channel: sorted(all_backends(connection, channel)) for channel in channels}
+        backends = backends_of(write, (number for of in wanted.values() for number in of))
+        gaps = []
+        for channel, of in wanted.items():
+            record_losses(connection, channel, [loss], at=write.now)
+            ids = result_ids(channel, run, len(of))
+            columns = ResultColumns(ids, of, [gap_payload(loss)] * len(of), [None] * len(of))
+            gaps.append(NewResults(channel, run, columns))
+        return store_results(write, gaps, backends, at=write.now)
 
 
 def all_backends(connection: Connection, channel: str) -> set[int]:

@@ -40,11 +40,12 @@ class Seen(Struct, frozen=True):
     counters: dict[str, int]
 
     def is_ahead_of(self, other: Seen) -> bool:
-        """Whether the other is the same store as it was before."""
+        """Whether the other is the same store as it was before. Counters that only this one knows
+        are of an older version."""
         if self.store != other.store or self.incarnation < other.incarnation:
             return False
         return self.incarnation > other.incarnation or any(
-            value > other.counters.get(name, 0) for name, value in self.counters.items()
+            value > other.counters.get(name, value) for name, value in self.counters.items()
         )
 
 
@@ -87,15 +88,16 @@ class Incarnation:
         """`note`: how far it was. `with_log`: so were the logs, and their positions are given
         again."""
         connection, number = write.connection, 1 + max(_number(write.connection), note.incarnation)
-        for name, value in connection.execute(select(_counters)).all():
-            write.count(name, max(value, note.counters.get(name, 0)) + GAP)
-        chosen = select(_backends.c.id)
+        chosen = select(_backends.c.id).order_by(_backends.c.id)
         if not with_log:
             chosen = chosen.where(not_(_backends.c.channel.startswith(FILTERED, autoescape=True)))
         backends = connection.scalars(chosen).all()
         if backends:
             anew = [{"backend": backend, "to": secrets.token_hex(8)} for backend in backends]
+            write.lock_backends(backends)
             connection.execute(_NEW_EPOCH, anew)
+        for name, value in write.lock_counters().items():
+            write.count(name, max(value, note.counters.get(name, 0)) + GAP)
         if connection.execute(update(_meta).where(_NUMBER).values(value=str(number))).rowcount == 0:
             connection.execute(insert(_meta), {"name": "incarnation", "value": str(number)})
 

@@ -111,7 +111,7 @@ class Lease:
         where whoever holds it through this is called."""
         self._address = address
         self._dialect = dialect
-        self._length_s = length_s
+        self.length_s = length_s
         self._on_taken = on_taken
         self._pace = pace or Threads()
         self._steady = self._pace.now
@@ -176,7 +176,7 @@ class Lease:
         with connection.begin():
             former = read_terms(connection, lock=True)
             number = 1 if former is None else former.number + 1
-            terms = Terms(number, 0, self._length_s, own_place(), self._address)
+            terms = Terms(number, 0, self.length_s, own_place(), self._address)
             if former is None:
                 row = {"name": "lease", "value": terms.encode()}
                 connection.execute(insert(schema.meta), row)
@@ -184,8 +184,8 @@ class Lease:
                 put = update(schema.meta).where(_OURS).values(value=terms.encode())
                 connection.execute(put)
         self._terms, self._sent_at = terms, sent_at
-        self._engine = self._dialect.quick_engine(self._length_s)
-        self._pace.repeat("lease_beat", self._length_s / _BEATS, self._beat, self._pause)
+        self._engine = self._dialect.quick_engine(self.length_s)
+        self._pace.repeat("lease_beat", self.length_s / _BEATS, self._beat, self._pause)
         self._pace.repeat("lease_watch", self._next_look_s(), self._watch, self._pause)
         return former
 
@@ -203,7 +203,7 @@ class Lease:
             self._changed.notify_all()
         if self._terms is None:
             return
-        in_time = threading.Timer(self._length_s / _BEATS, self._hang_up)
+        in_time = threading.Timer(self.length_s / _BEATS, self._hang_up)
         in_time.start()
         assert self._engine is not None
         try:
@@ -217,7 +217,7 @@ class Lease:
             self._engine.dispose()
 
     def _left_s(self) -> float:
-        return self._sent_at + HELD * self._length_s - self._steady()
+        return self._sent_at + HELD * self.length_s - self._steady()
 
     # The threads: one renews, and may wait for a server that is silent; the other notices that.
 
@@ -233,7 +233,7 @@ class Lease:
             self.on_lapse()
             self._on_taken(self._taken)
             return None
-        return self._length_s / _BEATS
+        return self.length_s / _BEATS
 
     def _watch(self) -> float | None:
         if self._taken is not None:
@@ -250,7 +250,7 @@ class Lease:
         return self._next_look_s()
 
     def _next_look_s(self) -> float:
-        return max(self._left_s(), self._length_s / (2 * _BEATS))
+        return max(self._left_s(), self.length_s / (2 * _BEATS))
 
     def _pause(self, seconds: float) -> bool:
         """Whether it ended meanwhile."""

@@ -1,26 +1,37 @@
 """What channels in real-time mode found: stored once each, whatever was repeated on the way.
 
 A match is known by its channel, its record and its backend subscription, so one that comes again is
-dropped. How far the matches were read is stored in the same transaction as what they became.
+dropped. How far matches were read is stored in the same transaction as what they became
+(`match_progress`), so whoever reads a topic's matches may store them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import secrets
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from tocsin.storage.store import schema
+from tocsin.storage.store import match_progress, schema
 from tocsin.storage.store.database import Database, Write, reads, writes
-from tocsin.storage.store.numbers import listed
-from tocsin.storage.store.runs import Backend, Committed, ResultColumns, store_results
+from tocsin.storage.store.match_progress import Moved, Place
+from tocsin.storage.store.places import own_process
+from tocsin.storage.store.runs import (
+    Backend,
+    Committed,
+    NewResults,
+    ResultColumns,
+    backends_of,
+    store_results,
+)
+from tocsin.storage.store.shared_writes import SharedWrites
 from tocsin.storage.store.subscription_rows import chunks
+from tocsin.storage.store.write import SharedWrite
 
-_counters = schema.counters
-_backend = schema.backend_subscriptions
 _results = schema.results
 
 RUN = "real-time"  # a channel in real-time mode has no runs of its own
@@ -39,37 +50,79 @@ class Match(NamedTuple):
 
 
 class Matches:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    """How a topic's matches are taken needs no claim on the store: see `match_progress`."""
 
-    @reads
-    def read_up_to(self, connection: Connection, source: str) -> int:
-        """Up to where the matches of a source were taken."""
-        query = select(_counters.c.value).where(_counters.c.name == source)
-        return int(connection.execute(query).scalar() or 0)
+    def __init__(self, database: Database, shared: SharedWrites) -> None:
+        self._database = database
+        self._shared = shared
+        self._token = secrets.token_hex(8)
+        self._commits = itertools.count()
 
     @writes
+    def begin(self, write: Write, topic: str, partitions: int = 1) -> dict[int, Place]:
+        """Where a topic's matches go on, by partition, for who has the store."""
+        match_progress.begin(write.connection, topic, range(partitions))
+        return match_progress.places(write.connection, topic)
+
+    @reads
+    def places(self, connection: Connection, topic: str) -> dict[int, Place]:
+        """Those that somebody has begun."""
+        return match_progress.places(connection, topic)
+
+    def read_up_to(self, topic: str, partition: int = 0) -> int:
+        place = self.places(topic).get(partition)
+        return 0 if place is None else place.up_to
+
     def commit(
-        self, write: Write, source: str, matches: Sequence[Match], up_to: int
-    ) -> list[Committed]:
-        """Store what is new of them, in order, and that the source, if any, was read up to there.
+        self, place: Place, matches: Sequence[Match], up_to: int
+    ) -> tuple[list[Committed], Place]:
+        """`store` matches that were read from a place on, and that they were read up to there.
+        Raises Moved, and stores nothing, if another was faster."""
+        goes_on = place._replace(up_to=up_to)
+        holder = f"{next(self._commits)} {self._token} {own_process()}"
+        stored: list[Committed] = []
+
+        def work(write: SharedWrite) -> None:
+            row = match_progress.lock(write, place.topic, place.partition)
+            if row is not None and (row.place, row.holder) == (goes_on, holder):
+                return  # it was committed, and the answer was lost
+            if row is None or row.place != place:
+                raise Moved(place if row is None else row.place, "" if row is None else row.holder)
+            at = max(write.now, row.at)
+            match_progress.move(write, goes_on, holder, at)
+            stored[:] = _store(write, matches, at)
+
+        self._shared.write(work)
+        return stored, goes_on
+
+    @writes
+    def store(self, write: Write, matches: Sequence[Match]) -> list[Committed]:
+        """Store what is new of them, in order.
 
         Results get the positions after the head of their backend subscription. Matches of backend
         subscriptions that are gone are dropped, and those of records that do not count for them.
         """
-        named = {match.id: match for match in matches}
-        known, backends = _look_up(write.connection, named)
-        new: dict[str, list[tuple[str, Match]]] = {}
-        for id_, match in named.items():
-            backend = backends.get((match.channel, match.backend))
-            if backend is not None and id_ not in known and match.position >= backend.since:
-                new.setdefault(match.channel, []).append((id_, match))
-        if source:
-            write.count(source, up_to)
-        return [
-            store_results(write, channel, RUN, _columns(own), _of(channel, backends), at=write.now)
-            for channel, own in new.items()
-        ]
+        return _store(write, matches, write.now)
+
+
+def _store(write: SharedWrite, matches: Sequence[Match], at: float) -> list[Committed]:
+    named = {match.id: match for match in matches}
+    backends = backends_of(write, (match.backend for match in named.values()))
+    known = _known(write.connection, list(named))
+    new: dict[str, list[tuple[str, Match]]] = {}
+    for id_, match in named.items():
+        if id_ not in known and _counts(match, backends.get(match.backend)):
+            new.setdefault(match.channel, []).append((id_, match))
+    if not new:
+        return []
+    columns = [NewResults(channel, RUN, _columns(own)) for channel, own in new.items()]
+    return store_results(write, columns, backends, at=at)
+
+
+def _counts(match: Match, backend: Backend | None) -> bool:
+    if backend is None or backend.channel != match.channel:
+        return False
+    return match.position >= backend.since
 
 
 def _columns(matches: Sequence[tuple[str, Match]]) -> ResultColumns:
@@ -81,34 +134,12 @@ def _columns(matches: Sequence[tuple[str, Match]]) -> ResultColumns:
     )
 
 
-def _of(channel: str, backends: dict[tuple[str, int], Backend]) -> dict[int, Backend]:
-    return {number: backend for (of, number), backend in backends.items() if of == channel}
-
-
-_BACKEND, _KNOWN = range(2)  # kinds of rows
-
-
-def _question(ids: Iterable[str], backends: Iterable[int]) -> str:
-    """Ids are digits, as backend subscriptions are: nothing is to be quoted."""
-    quoted = ",".join(f"'{id_}'" for id_ in ids)
-    return (
-        f"SELECT {_BACKEND}, id, channel, epoch, head, since FROM {_backend.name}"  # noqa: S608
-        f" WHERE id IN {listed(backends)} UNION ALL"
-        f" SELECT {_KNOWN}, NULL, id, NULL, NULL, NULL FROM {_results.name} WHERE id IN ({quoted})"
-    )
-
-
-def _look_up(
-    connection: Connection, named: dict[str, Match]
-) -> tuple[set[str], dict[tuple[str, int], Backend]]:
-    """Which of them are stored, and the backend subscriptions that are there."""
+def _known(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Which are stored. Asked when their backend subscriptions are locked: nobody else stores them
+    meanwhile. They are digits: nothing is to be quoted."""
     known: set[str] = set()
-    backends: dict[tuple[str, int], Backend] = {}
-    for ids in chunks(list(named)):
-        question = _question(ids, {named[id_].backend for id_ in ids})
-        for kind, number, name, epoch, head, since in connection.exec_driver_sql(question).all():
-            if kind == _KNOWN:
-                known.add(name)
-            else:
-                backends[name, number] = Backend(epoch, head, since)
-    return known, backends
+    for chunk in chunks(ids):
+        quoted = ",".join(f"'{id_}'" for id_ in chunk)
+        query = f"SELECT id FROM {_results.name} WHERE id IN ({quoted})"  # noqa: S608
+        known.update(connection.exec_driver_sql(query).scalars())
+    return known

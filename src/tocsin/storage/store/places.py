@@ -7,6 +7,7 @@ processes. Of all others nothing is known.
 from __future__ import annotations
 
 import os
+import socket
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,11 @@ def _machine() -> str:
         return f"{boot}:{(_PROC / 'self/ns/pid').stat().st_ino}"
     except OSError:
         return ""
+
+
+def own_process() -> str:
+    """For people."""
+    return f"process {os.getpid()} on {socket.gethostname()[:64]}"
 
 
 def own_place() -> str:

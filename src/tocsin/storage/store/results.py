@@ -112,7 +112,7 @@ class Results:
 
     @writes
     def _expire(self, write: Write, backends: list[int], before: float) -> int:
-        return _expire(write.connection, backends, before)
+        return _expire(write, backends, before)
 
     @writes
     def _prune(self, write: Write, before: float, now: float | None) -> None:
@@ -232,7 +232,10 @@ def _rows(connection: Connection, given: str, room_bytes: float) -> Sequence[Any
     return connection.exec_driver_sql(query).all()
 
 
-def _expire(connection: Connection, backends: list[int], before: float) -> int:
+def _expire(write: Write, backends: list[int], before: float) -> int:
+    """Rows are locked first: a head that another is just raising would become the floor, above the
+    results that are not to be seen yet."""
+    connection = write.connection
     oldest_kept = (
         select(_results.c.position - 1)
         .where(_results.c.backend == _backend.c.id, _results.c.created_at >= before)
@@ -242,7 +245,8 @@ def _expire(connection: Connection, backends: list[int], before: float) -> int:
     )
     floor = select(_backend.c.floor).where(_backend.c.id == _results.c.backend).scalar_subquery()
     count = 0
-    for chunk in chunks(backends):
+    for chunk in chunks(sorted(backends)):
+        write.lock_backends(chunk)
         connection.execute(
             update(_backend)
             .where(_backend.c.id.in_(chunk))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,10 +22,11 @@ from tocsin.storage.store.numbers import listed
 from tocsin.storage.store.progress import Loss, Progress, move, read, record_losses
 from tocsin.storage.store.rows import Rows
 from tocsin.storage.store.subscription_rows import chunks
+from tocsin.storage.store.write import SharedWrite
 
 _backend = schema.backend_subscriptions
 _runs = schema.runs
-_BACKENDS = f"SELECT id, channel, epoch, head FROM {_backend.name}"  # noqa: S608
+_BACKENDS = f"SELECT id, channel, epoch, head, since FROM {_backend.name}"  # noqa: S608
 _RESULT_COLUMNS = ("number", "id", "backend", "position", "record", "created_at", "payload")
 
 
@@ -79,6 +80,7 @@ class Late(Exception):
 
 
 class Backend(NamedTuple):
+    channel: str
     epoch: str
     head: int
     since: int = 0  # from which position of its channel's NEW dataset records count
@@ -117,6 +119,14 @@ class ResultColumns(Struct, frozen=True):
 NOTHING = ResultColumns([], [], [], [])
 
 
+class NewResults(NamedTuple):
+    """What a run of a channel found."""
+
+    channel: str
+    run: str
+    results: ResultColumns
+
+
 class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -152,8 +162,9 @@ class Runs:
         if not quiet:
             connection.execute(insert(_runs), _as_row(run))
         results = _named(run, rows, records)
-        backends = backends_of(connection, run.channel, results.backends)
-        return store_results(write, run.channel, run.run, results, backends, at=run.ended_at)
+        backends = backends_of(write, results.backends)
+        new = NewResults(run.channel, run.run, results)
+        return store_results(write, [new], backends, at=run.ended_at)[0]
 
     def last_run(self, channel: str) -> Run | None:
         """The newest run committed."""
@@ -227,53 +238,71 @@ def _refuse_late(
         raise Late(late)
 
 
-def backends_of(connection: Connection, channel: str, wanted: Iterable[int]) -> dict[int, Backend]:
-    """Those of the channel that are there."""
+def backends_of(write: SharedWrite, wanted: Iterable[int]) -> dict[int, Backend]:
+    """Those that are there. Their heads stay as they are until the commit."""
     backends: dict[int, Backend] = {}
     for chunk in chunks(sorted(set(wanted))):
-        query = f"{_BACKENDS} WHERE id IN {listed(chunk)}"
-        for number, of, epoch, head in connection.exec_driver_sql(query).all():
-            if of == channel:
-                backends[number] = Backend(epoch, head)
+        query = f"{_BACKENDS} WHERE id IN {listed(chunk)}{write.locking}"
+        for number, *values in write.connection.exec_driver_sql(query).all():
+            backends[number] = Backend(*values)
     return backends
 
 
 def store_results(
-    write: Write,
-    channel: str,
-    run: str,
-    results: ResultColumns,
+    write: SharedWrite,
+    new: Sequence[NewResults],
     backends: Mapping[int, Backend],
     *,
     at: float,
-) -> Committed:
-    """Store results behind the heads of their backend subscriptions, in the order given. Those of
-    others than `backends` are dropped."""
-    results = results.of(backends)
-    positions, heads = _positions(results.backends, backends)
-    if positions:
-        numbers = write.take_ids(schema.RESULT_COUNTER, len(positions))
-        columns = (results.ids, results.backends, positions, results.records)
-        rows = list(zip(numbers, *columns, repeat(at), results.payloads, strict=False))
+) -> list[Committed]:
+    """Store results behind the heads of their backend subscriptions, in the order given: the last
+    that a transaction does. Those of others than `backends`, or of other channels, are dropped."""
+    kept = [one.results.of(_of_channel(one.channel, backends)) for one in new]
+    placed = [_positions(results.backends, backends) for results in kept]
+    rows = _rows(write, kept, [positions for positions, _ in placed], at)
+    heads = {backend: head for _, raised in placed for backend, head in raised.items()}
+    if rows:
         with write.together(len(rows)):
             write.insert_many(schema.results, _RESULT_COLUMNS, rows)
-            _raise_heads(write, heads)
-    return Committed(
-        channel=channel,
-        run=run,
-        sequence=write.last_sequence,
-        heads=[Head(number, backends[number].epoch, head) for number, head in heads.items()],
-        backends=results.backends,
-        positions=positions,
-        payloads=results.payloads,
-        at=at,
-    )
+            sequence = write.raise_heads(heads)
+    else:
+        sequence = write.last_sequence()
+    return [
+        Committed(
+            channel=of.channel,
+            run=of.run,
+            sequence=sequence,
+            heads=[Head(number, backends[number].epoch, head) for number, head in raised.items()],
+            backends=results.backends,
+            positions=positions,
+            payloads=results.payloads,
+            at=at,
+        )
+        for of, results, (positions, raised) in zip(new, kept, placed, strict=True)
+    ]
 
 
-def _raise_heads(write: Write, heads: Mapping[int, int]) -> None:
-    sequence = write.sequence()
-    rows = [(backend, head, sequence) for backend, head in heads.items()]
-    write.update_many(_backend, "id", ("head", "sequence"), rows)
+def _of_channel(channel: str, backends: Mapping[int, Backend]) -> Mapping[int, Backend]:
+    if all(backend.channel == channel for backend in backends.values()):
+        return backends
+    return {number: backend for number, backend in backends.items() if backend.channel == channel}
+
+
+def _rows(
+    write: SharedWrite,
+    kept: Sequence[ResultColumns],
+    positions: Sequence[list[int]],
+    at: float,
+) -> list[tuple[Any, ...]]:
+    count = sum(map(len, positions))
+    if not count:
+        return []
+    numbers = iter(write.take_numbers(count))
+    rows: list[tuple[Any, ...]] = []
+    for results, places in zip(kept, positions, strict=True):
+        columns = (results.ids, results.backends, places, results.records)
+        rows += zip(islice(numbers, len(places)), *columns, repeat(at), results.payloads)
+    return rows
 
 
 def _positions(

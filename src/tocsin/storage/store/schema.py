@@ -30,7 +30,7 @@ from sqlalchemy.types import TypeEngine
 
 from tocsin.errors import InvalidInput
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 NAME_CHARACTERS = 190  # two names, or a name and a path, must fit an index of MariaDB (3072 bytes)
 PATH_CHARACTERS = 500
@@ -300,4 +300,15 @@ feeds = _table(
     Column("partition", Integer, primary_key=True, autoincrement=False),
     Column("done", Number, nullable=False),
     Column("claimed", Number, nullable=False),
+)
+
+# How far the matches of real-time channels were taken: see `match_progress`.
+match_partitions = _table(
+    "match_partitions",
+    Column("topic", Name, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("up_to", Number, nullable=False),
+    Column("generation", Number, nullable=False),  # how often the store was taken since
+    Column("holder", Name, nullable=False),  # of the last commit
+    Column("at", Double, nullable=False),  # what it dated its results by
 )

@@ -31,6 +31,7 @@ from tocsin.storage.store.quotas import Quotas
 from tocsin.storage.store.results import Results
 from tocsin.storage.store.revocation import Revocation
 from tocsin.storage.store.runs import Runs
+from tocsin.storage.store.shared_writes import SharedWrites
 from tocsin.storage.store.standby import Standby
 from tocsin.storage.store.subscriptions import Subscriptions
 
@@ -55,7 +56,7 @@ class Store:
         self.runs = Runs(database)
         self.progress = ChannelProgress(database)
         self.gaps = Gaps(database)
-        self.matches = Matches(database)
+        self.matches = Matches(database, SharedWrites(database, database.lease.length_s))
         self.results = Results(database)
         self.deliveries = Deliveries(database)
         self.files = DatasetFiles(database)
@@ -130,8 +131,7 @@ class Store:
 
     @reads
     def clock_mark(self, connection: Connection) -> ClockMark | None:
-        text = connection.execute(select(_meta.c.value).where(_CLOCK)).scalar()
-        return None if text is None else ClockMark.decode(text)
+        return read_clock_mark(connection)
 
     @writes
     def put_clock_mark(self, write: Write, mark: ClockMark) -> None:
@@ -163,3 +163,8 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def read_clock_mark(connection: Connection) -> ClockMark | None:
+    text = connection.execute(select(_meta.c.value).where(_CLOCK)).scalar()
+    return None if text is None else ClockMark.decode(text)

@@ -197,6 +197,8 @@ class Making:
         for pair, planned in self._planned.items():
             if pair[1] not in self._backends:
                 new.setdefault(pair[1], planned.wish)
+        there = {hash_ for _, hash_ in (*self._planned, *self._moving)} - new.keys()
+        self._write.lock_referred(self._backends[hash_].id for hash_ in there)
         self._create_backends(new)
         self._create_frontends()
         by_broker: dict[str, list[_Pair]] = {}

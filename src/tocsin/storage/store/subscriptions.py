@@ -109,15 +109,23 @@ class Subscriptions:
         return ended
 
     def end(self, write: Write, ending: Sequence[Subscription]) -> None:
-        """A part of others' transactions."""
-        news.detach(write, ending)
-        backends = {frontend.backend.id: frontend.backend for frontend in ending}
+        """A part of others' transactions, and the last."""
+        backends = {frontend.backend.id: frontend.backend.channel for frontend in ending}
         for chunk in chunks([frontend.id for frontend in ending]):
             write.connection.execute(delete(_frontend).where(_frontend.c.id.in_(chunk)))
+        held: set[int] = set()
         for chunk in chunks(list(backends)):
-            held = select(_frontend.c.backend).where(_frontend.c.backend.in_(chunk)).distinct()
-            for number in set(chunk).difference(write.connection.scalars(held)):
-                self._remove_backend(write, backends[number].channel, number)
+            holders = select(_frontend.c.backend).where(_frontend.c.backend.in_(chunk)).distinct()
+            held.update(write.connection.scalars(holders))
+        left = sorted(backends.keys() - held)
+        write.lock_backends(left)
+        for chunk in chunks(left):
+            of = schema.results.c.backend
+            write.connection.execute(delete(schema.results).where(of.in_(chunk)))
+            write.connection.execute(delete(_backend).where(_backend.c.id.in_(chunk)))
+        news.detach(write, ending)
+        for number in left:
+            self._gone_later(write, backends[number], number)
 
     def attach(
         self, subscriber: str, broker: str, shown: Credentials | None = None
@@ -150,6 +158,7 @@ class Subscriptions:
     ) -> list[Subscription]:
         require(write.connection, "broker", broker)
         owned = subscriptions_where(write.connection, _frontend.c.subscriber == subscriber)
+        write.lock_referred(frontend.backend.id for frontend in owned)
         if shown is None:
             return move(write, owned, broker)
         allowed, refused = self._part(owned, shown)
@@ -171,7 +180,9 @@ class Subscriptions:
     @writes
     def move(self, write: Write, number: int, broker: str) -> Subscription:
         require(write.connection, "broker", broker)
-        return move(write, [subscription(write.connection, number)], broker)[0]
+        moving = subscription(write.connection, number)
+        write.lock_referred([moving.backend.id])
+        return move(write, [moving], broker)[0]
 
     @reads
     def get(self, connection: Connection, number: int) -> Subscription:
@@ -342,10 +353,12 @@ class Subscriptions:
     @writes
     def set_aside(self, write: Write, channel: str, failures: Mapping[int, str]) -> None:
         """The query fails with these parameter sets: from now on it is asked without them."""
+        write.lock_backends(failures)
         for backend, reason in failures.items():
             write.connection.execute(
                 update(_backend).where(_backend.c.id == backend).values(failure=reason)
             )
+        for backend in failures:
             self._gone_later(write, channel, backend)
 
     @reads
@@ -370,11 +383,6 @@ class Subscriptions:
     def parameter_changes(self, channel: str, since_version: int) -> ParameterChanges | None:
         """(version, added, removed) after that version; None: read `parameter_sets` again."""
         return self._journal.since(channel, since_version)
-
-    def _remove_backend(self, write: Write, channel: str, number: int) -> None:
-        write.connection.execute(delete(schema.results).where(schema.results.c.backend == number))
-        write.connection.execute(delete(_backend).where(_backend.c.id == number))
-        self._gone_later(write, channel, number)
 
     def _gone_later(self, write: Write, channel: str, number: int) -> None:
         version = write.sequence()

@@ -283,8 +283,33 @@ def _to_7(connection: Connection, dialect: Dialect) -> None:
         connection.execute(text(on))
 
 
+def _to_8(connection: Connection, dialect: Dialect) -> None:
+    """How far matches were taken was a counter named after their topic."""
+    _MATCH_PARTITIONS_8.create(connection, checkfirst=True)
+    ours = ", ".join(f"'{name}'" for name in ("sequence", "backend", "frontend", "result"))
+    topics = text(f"SELECT name, value FROM counters WHERE name NOT IN ({ours})")  # noqa: S608
+    for topic, up_to in connection.execute(topics).all():
+        row = {"topic": topic, "partition": 0, "up_to": up_to, "generation": 0}
+        connection.execute(_MATCH_PARTITIONS_8.delete().where(_MATCH_PARTITIONS_8.c.topic == topic))
+        connection.execute(insert(_MATCH_PARTITIONS_8), row | {"holder": "", "at": 0.0})
+        connection.execute(text("DELETE FROM counters WHERE name = :topic"), {"topic": topic})
+
+
+_MATCH_PARTITIONS_8 = Table(
+    "match_partitions",
+    MetaData(),
+    Column("topic", schema.Name, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("up_to", BigInteger, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("holder", schema.Name, nullable=False),
+    Column("at", Double, nullable=False),
+    **_BY_CODE_POINT,
+)
+
+
 Step = Callable[[Connection, Dialect], None]
 
-STEPS: dict[int, Step] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6, 6: _to_7}
+STEPS: dict[int, Step] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6, 6: _to_7, 7: _to_8}
 """From which version → how to reach the next. A step names tables and columns as they were then:
 `schema` moves on."""

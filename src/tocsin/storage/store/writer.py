@@ -2,9 +2,11 @@
 
 A store has one writer at a time: the connection that holds the claim. Every transaction first puts
 its fence, a number and who writes, in one row. Therefore
-- transactions of writers happen one after the other, and none can wait for another in a ring,
+- transactions of writers happen one after the other,
 - a commit whose answer was lost is looked up by its fence: it happened, or it is repeated, and
 - a writer that another has replaced finds out before it writes anything.
+
+On a database server others may store results beside it (`write` says in which order all lock).
 
 Beside the claim it keeps a lease, so that the claim of a host that is lost can be ended (`lease`).
 
@@ -14,24 +16,23 @@ Not thread-safe: `storage.database` lets in one thread at a time.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import socket
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import structlog
-from sqlalchemy import Connection, Engine, Table, bindparam, case, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, insert, select, update
 
 from tocsin.errors import Conflict, Unavailable
 from tocsin.storage.store import schema, upgrades
 from tocsin.storage.store.dialect import FIELD, Dialect, Kind
 from tocsin.storage.store.lease import Lease, TakenOver, Terms, Watch, read_terms, who
 from tocsin.storage.store.pace import Pace
+from tocsin.storage.store.places import own_process
 from tocsin.storage.store.standby import Leader, Standby
+from tocsin.storage.store.write import Write, current_sequence
 
-__all__ = ["Attempt", "TakenOver", "Write", "Writer", "current_sequence"]
+__all__ = ["Attempt", "TakenOver", "Writer"]
 
 log = structlog.get_logger()
 
@@ -48,79 +49,6 @@ _REPLACED = (
     .values(value=bindparam("next"))
 )
 _counters = schema.counters
-
-
-def current_sequence(connection: Connection) -> int:
-    """The sequence of the last commit that this transaction can see."""
-    query = select(_counters.c.value).where(_counters.c.name == "sequence")
-    return int(connection.execute(query).scalar_one())
-
-
-class Write:
-    """One writing transaction. What `after_commit` is given runs before the next writer starts."""
-
-    def __init__(
-        self, connection: Connection, dialect: Dialect, now: float, counters: Mapping[str, int]
-    ) -> None:
-        self.connection = connection
-        self.now = now
-        self.after_commit: list[Callable[[], None]] = []
-        self.counted: dict[str, int] = {}  # counters as they will be
-        self._dialect = dialect
-        self._counters = counters  # as they were
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence of the newest commit, which may be this one."""
-        return self.counted.get("sequence", self._counters["sequence"])
-
-    def sequence(self) -> int:
-        """This transaction's own sequence number. Commits happen in the order of their numbers,
-        so that whoever has read number n has seen everything up to n."""
-        self.count("sequence", self._counters["sequence"] + 1)
-        return self.last_sequence
-
-    def take_ids(self, kind: str, count: int) -> range:
-        """Ids that nobody has had before; one that is not used in the end is given again."""
-        last = self.counted.get(kind, self._counters[kind])
-        self.count(kind, last + count)
-        return range(last + 1, last + count + 1)
-
-    def count(self, counter: str, value: int) -> None:
-        """Let a counter stand there from this commit on."""
-        self.counted[counter] = value
-
-    def insert_many(
-        self, table: Table, columns: tuple[str, ...], rows: list[tuple[Any, ...]]
-    ) -> None:
-        """Many rows the fastest way the database has; `columns` are in the table's order."""
-        self._dialect.insert_many(self.connection, table, columns, rows)
-
-    def update_many(
-        self, table: Table, key: str, columns: tuple[str, ...], rows: Sequence[tuple[int, ...]]
-    ) -> None:
-        """Many rows get numbers: each says its key, then what these columns are from now on."""
-        self._dialect.update_many(self.connection, table, key, columns, rows)
-
-    def number_on(self, table: Table) -> None:
-        """Rows with ids were copied in: the database gives higher ones from now on."""
-        self._dialect.number_on(self.connection, table)
-
-    def together(self, rows: int) -> AbstractContextManager[Any]:
-        """Statements in the block that write about so many rows, and whose outcome is not
-        looked at, may travel together."""
-        return self._dialect.together(self.connection, rows)
-
-    def store_counters(self) -> None:
-        """All in one statement: they change with every commit."""
-        new = [name for name in self.counted if name not in self._counters]
-        if new:
-            rows = [{"name": name, "value": self.counted[name]} for name in new]
-            self.connection.execute(insert(_counters), rows)
-        moved = {name: value for name, value in self.counted.items() if name not in new}
-        if moved:
-            chosen = update(_counters).where(_counters.c.name.in_(moved))
-            self.connection.execute(chosen.values(value=case(moved, value=_counters.c.name)))
 
 
 class Attempt(Generic[T]):
@@ -160,7 +88,7 @@ class Writer:
         self._connection: Connection | None = None
         self._driver: Any = None
         self._doubt: Attempt[Any] | None = None
-        self._counters: dict[str, int] | None = None  # nobody else changes them
+        self._counters: dict[str, int] | None = None  # those that nobody else changes
 
     def open(self) -> None:
         """Take the store, and make it or bring it up to date. A writer that is just leaving is
@@ -377,8 +305,7 @@ class Writer:
 
     def _next_fence(self) -> str:
         self._serial += 1
-        who = f"process {os.getpid()} on {socket.gethostname()[:64]}"
-        return f"{self._serial} {self._token} {who}"
+        return f"{self._serial} {self._token} {own_process()}"
 
     def _holder(self, connection: Connection) -> str:
         try:

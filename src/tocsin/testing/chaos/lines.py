@@ -39,7 +39,11 @@ class Lines:
         if service.startswith("gateway"):
             urls = self._to_all(service, "cluster", own.cluster_url)
             return msgspec.structs.replace(own, cluster_url=urls)
-        if service.startswith("cluster") and own.store:
+        if service.startswith("writer"):
+            own = msgspec.structs.replace(
+                own, cluster_url=self._to_all(service, "cluster", own.cluster_url)
+            )
+        if service.startswith(("cluster", "writer")) and own.store:
             name = to_store(service)
             return msgspec.structs.replace(own, store=self._to_store(name, own.store))
         return own

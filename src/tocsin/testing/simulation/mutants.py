@@ -33,6 +33,7 @@ from tocsin.storage.log.writer import PublicationLog
 from tocsin.storage.store import incarnation, lease, markers, runs
 from tocsin.storage.store.dialect.sqlite import Sqlite
 from tocsin.storage.store.incarnation import Incarnation, Seen
+from tocsin.storage.store.write import Write
 from tocsin.storage.store.writer import Writer
 from tocsin.testing.simulation.checkers import BrokenPromise
 from tocsin.testing.simulation.disk import SimulatedDisk
@@ -229,14 +230,15 @@ def _passing(run: Any) -> Any:
 def _positions_from_memory(stack: ExitStack) -> None:
     """Positions are given again after a crash: heads are raised late, by a transaction more."""
     late: list[Any] = []
-    raise_heads = runs._raise_heads
+    raise_heads = Write.raise_heads
 
-    def raise_later(write: Any, counts: dict[int, int]) -> None:
+    def raise_later(write: Write, heads: dict[int, int]) -> int:
         for waiting in late:
             raise_heads(write, waiting)
-        late[:] = [counts]
+        late[:] = [heads]
+        return write.sequence()
 
-    _replace(stack, runs, "_raise_heads", raise_later)
+    _replace(stack, Write, "raise_heads", raise_later)
 
 
 def _forget_late_subscribers(stack: ExitStack) -> None:

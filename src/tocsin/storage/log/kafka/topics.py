@@ -85,8 +85,8 @@ class Topics:
             config = {}
         return risks_of(replicas, {name: str(entry.value) for name, entry in config.items()})
 
-    def delete_records(self, topic: str, before: int) -> None:
-        place = TopicPartition(topic, 0, before)
+    def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
+        place = TopicPartition(topic, partition, before)
         try:
             self._answer(self._admin.delete_records([place], request_timeout=WAIT_S)[place])
         except KafkaException as error:

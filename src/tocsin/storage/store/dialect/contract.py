@@ -57,6 +57,13 @@ class Dialect(ABC):
     leased: ClassVar[bool] = True
     """Whether the claim may outlive who holds it, so that a lease has to be kept beside it."""
 
+    many_write: ClassVar[bool] = True
+    """Whether several connections write at once, and lock rows."""
+    references_lock: ClassVar[bool] = False
+    """Whether a new row waits for who writes the row that it refers to."""
+    locking: ClassVar[str] = " FOR UPDATE"
+    """Ends a SELECT whose rows nobody else may change until the commit."""
+
     directory: Path | None = None  # that has the store's file
 
     def __init__(self, url: URL) -> None:
@@ -73,7 +80,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def make_writer(self, connection: Connection, busy_timeout_s: float) -> None:
-        """Prepare the connection that writes: durable commits, and no endless wait for a lock."""
+        """Prepare a connection that writes: durable commits, and no endless wait for a lock. Each
+        statement sees what others have committed when it begins, so that a row which another has
+        changed meanwhile can be written."""
+
+    def end_when_idle(self, connection: Connection, idle_s: float) -> None:
+        """Have the server end this session when it is silent for so long in a transaction: whoever
+        waits for its locks waits no longer."""
+        return
 
     def risk(self, connection: Connection) -> str | None:
         """How the server is set to lose commits at a power cut, which we cannot change."""
@@ -144,6 +158,29 @@ class Dialect(ABC):
                 f" WHERE {table.name}.{key} = given.{key}"
             )
 
+    @abstractmethod
+    def advance(self, connection: Connection, counters: Table, name: str, by: int) -> int:
+        """Let a counter grow. It is locked until the commit, so that commits follow each other as
+        their numbers do."""
+
+    def update_numbered(
+        self,
+        connection: Connection,
+        counters: Table,
+        counter: str,
+        table: Table,
+        key: str,
+        columns: tuple[str, ...],
+        numbered: str,
+        rows: Sequence[tuple[int, ...]],
+    ) -> int:
+        """`update_many`, and one more column gets the next number of a counter, which is
+        returned."""
+        number = self.advance(connection, counters, counter, 1)
+        every = [(*row, number) for row in rows]
+        self.update_many(connection, table, key, (*columns, numbered), every)
+        return number
+
     def number_on(self, connection: Connection, table: Table) -> None:
         """Let ids that the database itself gives go on behind those of the rows that are there.
         Most databases do so by themselves."""
@@ -153,6 +190,13 @@ class Dialect(ABC):
         """Send the statements of the block at once, if the database can. They write about so many
         rows; what came of each is not looked at, but any failure is raised by the end."""
         return nullcontext()
+
+
+def see_each_commit(connection: Connection) -> None:
+    """From now on what others commit is seen by the next statement. Past SQLAlchemy, which would
+    give the level back when the connection returns to a pool: this one never does."""
+    driver: Any = connection.connection.dbapi_connection
+    connection.dialect.set_isolation_level(driver, "READ COMMITTED")
 
 
 @lru_cache

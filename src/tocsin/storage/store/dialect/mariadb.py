@@ -9,7 +9,7 @@ from typing import Any, cast
 import pymysql
 from sqlalchemy import Connection, Engine, Table, create_engine, event, exc, inspect, text
 
-from tocsin.errors import TooLarge
+from tocsin.errors import SettingError, TooLarge
 from tocsin.storage.store.dialect.contract import (
     FIELD,
     Dialect,
@@ -17,6 +17,7 @@ from tocsin.storage.store.dialect.contract import (
     References,
     TextColumns,
     Trouble,
+    see_each_commit,
 )
 from tocsin.storage.store.numbers import given
 
@@ -68,6 +69,8 @@ _NUMBERS = {
 
 
 class Mariadb(Dialect):
+    references_lock = True
+
     def engine(self, busy_timeout_s: float) -> Engine:
         return self._engine(_OPTIONS)
 
@@ -91,6 +94,8 @@ class Mariadb(Dialect):
         return engine
 
     def make_writer(self, connection: Connection, busy_timeout_s: float) -> None:
+        self._require_row_log(connection)
+        see_each_commit(connection)
         wait_s = max(1, round(busy_timeout_s))
         for name, value in (
             ("innodb_lock_wait_timeout", wait_s),
@@ -99,6 +104,23 @@ class Mariadb(Dialect):
         ):
             connection.execute(text(f"SET SESSION {name} = :value"), {"value": value})
         connection.commit()
+
+    def end_when_idle(self, connection: Connection, idle_s: float) -> None:
+        idle = {"idle": max(1, round(idle_s))}
+        connection.execute(text("SET SESSION idle_write_transaction_timeout = :idle"), idle)
+        connection.execute(text("SET SESSION idle_transaction_timeout = :idle"), idle)
+        connection.commit()
+
+    def _require_row_log(self, connection: Connection) -> None:
+        logs, format_ = connection.execute(text("SELECT @@log_bin, @@binlog_format")).one()
+        connection.rollback()
+        if logs and format_ == "STATEMENT":
+            raise SettingError(
+                f"the server of the store {self} logs statements, from which transactions that"
+                " write at the same time cannot be repeated",
+                field=FIELD,
+                hint="set binlog_format=MIXED on the server",
+            )
 
     def risk(self, connection: Connection) -> str | None:
         setting = connection.execute(text(f"SELECT @@{_FLUSH}")).scalar()
@@ -165,6 +187,11 @@ class Mariadb(Dialect):
             " WHERE table_schema = DATABASE() AND table_name = :name"
         )
         return int(connection.execute(query, {"name": table}).scalar() or 0)
+
+    def advance(self, connection: Connection, counters: Table, name: str, by: int) -> int:
+        """The server's answer to the UPDATE tells the number."""
+        grown = f"UPDATE {counters.name} SET value = LAST_INSERT_ID(value + {by:d})"  # noqa: S608
+        return int(connection.exec_driver_sql(f"{grown} WHERE name = '{name}'").lastrowid)
 
     def update_many(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from typing import Any, cast
@@ -19,7 +20,9 @@ from tocsin.storage.store.dialect.contract import (
     Rows,
     TextColumns,
     Trouble,
+    see_each_commit,
 )
+from tocsin.storage.store.numbers import given
 
 # A server that vanished without a word is noticed within a minute. An address may say otherwise.
 _OPTIONS = {
@@ -41,6 +44,7 @@ _TLS = "correct sslmode and the certificates that the setting store names, or th
 _STATES = {
     "08": (Kind.LOST, ""),
     "57P": (Kind.LOST, ""),
+    "25P03": (Kind.LOST, ""),
     "53300": (Kind.LOST, "raise the server's max_connections, or let others use fewer"),
     "40001": (Kind.AGAIN, ""),
     "40P01": (Kind.AGAIN, ""),
@@ -74,6 +78,7 @@ _REFUSALS = {
 
 class Postgresql(Dialect):
     errors = (exc.DBAPIError, psycopg.Error)  # COPY goes past SQLAlchemy
+    locking = " FOR NO KEY UPDATE"  # rows that only refer to them need not wait
 
     def engine(self, busy_timeout_s: float) -> Engine:
         return self._engine(_OPTIONS)
@@ -96,6 +101,7 @@ class Postgresql(Dialect):
         )
 
     def make_writer(self, connection: Connection, busy_timeout_s: float) -> None:
+        see_each_commit(connection)
         wait = f"{max(1, round(busy_timeout_s * 1000))}ms"
         connection.execute(text("SELECT set_config('lock_timeout', :wait, false)"), {"wait": wait})
         # Others on this server may do without, but what we acknowledge must survive a crash.
@@ -105,6 +111,11 @@ class Postgresql(Dialect):
                 " WHERE current_setting('synchronous_commit') = 'off'"
             )
         )
+        connection.commit()
+
+    def end_when_idle(self, connection: Connection, idle_s: float) -> None:
+        setting = "SELECT set_config('idle_in_transaction_session_timeout', :idle, false)"
+        connection.execute(text(setting), {"idle": f"{max(1, round(idle_s * 1000))}ms"})
         connection.commit()
 
     def risk(self, connection: Connection) -> str | None:
@@ -194,6 +205,34 @@ class Postgresql(Dialect):
             for row in rows:
                 copy.write_row(row)
 
+    def advance(self, connection: Connection, counters: Table, name: str, by: int) -> int:
+        return _number(connection, f"{_advanced(counters, name, by)} RETURNING value")
+
+    def update_numbered(
+        self,
+        connection: Connection,
+        counters: Table,
+        counter: str,
+        table: Table,
+        key: str,
+        columns: tuple[str, ...],
+        numbered: str,
+        rows: Sequence[tuple[int, ...]],
+    ) -> int:
+        """In one statement, so that the counter is not locked for longer than that and a commit."""
+        values = ", ".join(f"{name} = given.{name}" for name in columns)
+        number: int | None = None
+        for new in given((key, *columns), rows):
+            next_ = f"{_advanced(counters, counter, 1)} RETURNING value"
+            its = f"SELECT {number} AS value" if number else next_
+            changed = (
+                f"UPDATE {table.name} SET {values}, {numbered} = its.value FROM its, {new}"  # noqa: S608
+                f" WHERE {table.name}.{key} = given.{key}"
+            )
+            query = f"WITH its AS ({its}), changed AS ({changed}) SELECT value FROM its"  # noqa: S608
+            number = _number(connection, query)
+        return self.advance(connection, counters, counter, 1) if number is None else number
+
     def number_on(self, connection: Connection, table: Table) -> None:
         column = table.autoincrement_column
         if column is not None:
@@ -204,6 +243,19 @@ class Postgresql(Dialect):
     def together(self, connection: Connection, rows: int) -> AbstractContextManager[Any]:
         """COPY has a conversation of its own."""
         return _driver(connection).pipeline() if rows < _COPIED else nullcontext()
+
+
+def _advanced(counters: Table, name: str, by: int) -> str:
+    """The names are our own."""
+    return f"UPDATE {counters.name} SET value = value + {by:d} WHERE name = '{name}'"  # noqa: S608
+
+
+def _number(connection: Connection, statement: str) -> int:
+    """Its answer can be read where statements travel together, too."""
+    with _driver(connection).cursor() as cursor:
+        row = cursor.execute(statement.encode()).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _claim_key(connection: Connection) -> int:

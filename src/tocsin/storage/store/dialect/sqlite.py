@@ -39,6 +39,8 @@ _NOT_OURS = ("not a database", "unable to open")
 
 class Sqlite(Dialect):
     leased = False  # the system's lock on a file is there exactly as long as the process
+    many_write = False
+    locking = ""
     _claimed: int | None = None
 
     def engine(self, busy_timeout_s: float) -> Engine:
@@ -125,6 +127,11 @@ class Sqlite(Dialect):
     def last_id(self, connection: Connection, table: str) -> int:
         query = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
         return int(connection.execute(query, {"name": table}).scalar() or 0)
+
+    def advance(self, connection: Connection, counters: Table, name: str, by: int) -> int:
+        grown = f"UPDATE {counters.name} SET value = value + {by:d}"  # noqa: S608
+        query = f"{grown} WHERE name = '{name}' RETURNING value"
+        return int(connection.exec_driver_sql(query).scalar_one())
 
     def insert_many(
         self, connection: Connection, table: Table, columns: tuple[str, ...], rows: Rows

@@ -1,0 +1,75 @@
+"""POST /v1/commits: brokers and deliveries hear of what was stored beside the cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cluster.sparkless import SECRET, SparklessCluster, sparkless
+from tocsin.model import Channel, Dataset
+from tocsin.service.tokens import mint
+from tocsin.storage.store.runs import Committed
+
+STORED: dict[str, Any] = {
+    "channel": "c",
+    "sequence": 4,
+    "heads": [{"backend": 7, "epoch": "e", "head": 2}],
+    "backends": [7, 7],
+    "positions": [1, 2],
+    "values": [{"n": 1}, 2],
+    "at": 1.5,
+}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[SparklessCluster]:
+    async with sparkless(tmp_path) as made:
+        made.store.catalog.create_dataset(Dataset("reports", ()))
+        made.store.catalog.create_channel(
+            Channel("c", "continuous", (), "SELECT 1", ("reports",), ("reports",))
+        )
+        yield made
+
+
+async def told(cluster: SparklessCluster, *commits: Any, scope: str = "broker") -> httpx.Response:
+    token = mint(SECRET, "writer", [scope], expires_s=600, now=time.time())
+    headers = {"authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=cluster.url, headers=headers) as http:
+        return await http.post("/v1/commits", json={"commits": commits})
+
+
+async def test_brokers_are_told_what_a_writer_has_stored(
+    cluster: SparklessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[str, Committed]] = []
+    delivered: list[str] = []
+    monkeypatch.setattr(
+        cluster.notifier, "results_committed", lambda channel, of: heard.append((channel.name, of))
+    )
+    monkeypatch.setattr(cluster.deliveries, "committed", delivered.append)
+    assert (await told(cluster, STORED, STORED | {"channel": "dropped"})).status_code == 200
+    ((name, committed),) = heard
+    assert (name, delivered) == ("c", ["c"])
+    assert (committed.backends, committed.positions) == ([7, 7], [1, 2])
+    assert committed.payloads == [b'{"n":1}', b"2"]
+    assert [head.head for head in committed.heads] == [2]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"positions": [1]}, {"values": []}, {"heads": []}, {"backends": [7, 8]}]
+)
+async def test_columns_that_do_not_fit_are_refused(
+    cluster: SparklessCluster, wrong: dict[str, Any]
+) -> None:
+    answer = await told(cluster, STORED | wrong)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["field"] == "commits"
+
+
+async def test_only_who_has_the_scope_may_tell(cluster: SparklessCluster) -> None:
+    assert (await told(cluster, STORED, scope="publish")).status_code == 403
