@@ -112,7 +112,7 @@ class Members:
         (name,) = compiled.new
         schema = schema_of(compiled.datasets[name])
         try:
-            member = make_member(compiled, mask, self._common_types)
+            member = make_member(compiled, mask, self._compared_types)
             if (schema, member.form) not in self._read:
                 self._analyse(SharedText([member]), schema)
                 self._read.add((schema, member.form))
@@ -120,7 +120,7 @@ class Members:
             raise InvalidInput(f"it cannot share a query: {reason(error)}") from None
         return member
 
-    def _common_types(
+    def _compared_types(
         self, equalities: Sequence[str], dataset: Dataset, slots: Sequence[Slot]
     ) -> list[str | None]:
         schema = schema_of(dataset)

@@ -76,11 +76,11 @@ class Member(Struct, frozen=True):
     form: Form
 
 
-CommonTypes = Callable[[Sequence[str], Dataset, Sequence[Slot]], Sequence[str | None]]
+ComparedTypes = Callable[[Sequence[str], Dataset, Sequence[Slot]], Sequence[str | None]]
 """For each of these equalities the type in which Spark compares its sides; None: it has none."""
 
 
-def make_member(compiled: CompiledChannel, mask: Mask, common_types: CommonTypes) -> Member:
+def make_member(compiled: CompiledChannel, mask: Mask, compared_types: ComparedTypes) -> Member:
     """Raises InvalidInput with the reason why the channel cannot share a query."""
     (tree,) = compiled.trees
     (name,) = compiled.new
@@ -101,7 +101,7 @@ def make_member(compiled: CompiledChannel, mask: Mask, common_types: CommonTypes
         (text(record), text(given)) for record, given in filter(None, map(equal_sides, conditions))
     ]
     equalities = [f"({record}) = ({given})" for record, given in pairs]
-    kinds = common_types(equalities, dataset, in_order) if pairs else ()
+    kinds = compared_types(equalities, dataset, in_order) if pairs else ()
     values = tuple(_values(pairs, kinds))
     form = Form(
         " AND ".join(f"({text(condition)})" for condition in conditions) or "true",
