@@ -238,7 +238,7 @@ class Cluster:
         with contextlib.suppress(NotFound):  # dropped meanwhile
             self._committed(self.store.catalog.channel(committed.channel), committed)
 
-    async def stored_beside(self, committed: Committed) -> None:
+    async def results_stored(self, committed: Committed) -> None:
         """A writer of matches says so."""
         name = committed.channel
         with contextlib.suppress(NotFound):  # dropped meanwhile

@@ -39,7 +39,7 @@ class CommitCalls:
             )
         body: Commits = await call.body(Commits)
         for committed in [_committed(stored) for stored in body.commits]:
-            await self._cluster.stored_beside(committed)
+            await self._cluster.results_stored(committed)
         return Done()
 
 

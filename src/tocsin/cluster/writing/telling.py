@@ -50,7 +50,7 @@ class Telling:
         self._new = asyncio.Event()
 
     def committed(self, committed: Committed) -> None:
-        stored, size_bytes = _told(committed)
+        stored, size_bytes = _recorded(committed)
         while self._waiting and self._size_bytes + size_bytes > ROOM_BYTES:
             self._size_bytes -= self._waiting.popleft()[1]
             UNTOLD.inc()
@@ -113,7 +113,7 @@ class Telling:
         return True
 
 
-def _told(committed: Committed) -> tuple[StoredResults, int]:
+def _recorded(committed: Committed) -> tuple[StoredResults, int]:
     size_bytes = committed.bytes + AROUND_BYTES * (committed.count + len(committed.heads))
     stored = StoredResults(
         committed.channel,

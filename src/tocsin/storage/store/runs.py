@@ -257,7 +257,7 @@ def store_results(
 ) -> list[Committed]:
     """Store results behind the heads of their backend subscriptions, in the order given: the last
     that a transaction does. Those of others than `backends`, or of other channels, are dropped."""
-    kept = [one.results.of(_of_channel(one.channel, backends)) for one in new]
+    kept = [batch.results.of(_of_channel(batch.channel, backends)) for batch in new]
     placed = [_positions(results.backends, backends) for results in kept]
     rows = _rows(write, kept, [positions for positions, _ in placed], at)
     heads = {backend: head for _, raised in placed for backend, head in raised.items()}
