@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -18,11 +19,14 @@ import pytest
 
 from tocsin.client import Client
 from tocsin.client.cluster import Cluster
+from tocsin.client.transport import tls
 from tocsin.dev.certificates import make_certificates
 from tocsin.dev.kafka import Kafka
 from tocsin.dev.postgresql import PostgreSQL
-from tocsin.errors import TocsinError
+from tocsin.errors import TocsinError, Unavailable, Unconfirmed
 from tocsin.protocol.appends import GatewayStatus
+from tocsin.protocol.failure import read_error
+from tocsin.protocol.publishing import StatementResult
 from tocsin.settings import Settings
 from tocsin.system import System
 
@@ -33,11 +37,12 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
 PUBLISHERS = 6
 REPORTS = "CREATE DATASET reports (id STRING, n BIGINT)"
 SETTLED_S = 90.0
+PAGE = 150  # records of each publisher
 
 
 class Publishing:
-    """Publishers, each at any of the gateways. `keyed` ones repeat what was not answered under a
-    key; the others note what nobody told them of."""
+    """Publishers, at all gateways. Every other one is our client, which repeats what had no answer
+    under a key; the rest speak plain HTTP without keys, send once, and note what is in doubt."""
 
     def __init__(self, system: System) -> None:
         token = system.token("ann", "publish")
@@ -45,6 +50,12 @@ class Publishing:
             Cluster(system.gateway_url, token, authority=system.settings.authority)
             for _ in range(PUBLISHERS)
         ]
+        self._plain = httpx.AsyncClient(
+            headers={"authorization": f"Bearer {token}"},
+            timeout=60,
+            verify=tls(system.settings.authority),
+        )
+        self._urls = itertools.cycle(system.gateway_urls.values())
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self.acknowledged: set[str] = set()
@@ -57,27 +68,46 @@ class Publishing:
         await self.growing()
 
     async def _run(self, number: int) -> None:
-        keyed = number % 2 == 0
         for count in itertools.count():
             if self._stopping:
                 return
             id = f"{number}-{count}"
-            await self._publish(self._clusters[number], id, keyed)
+            record = {"id": id, "n": count}
+            if number % 2 == 0:
+                await self._publish(self._clusters[number], record)
+            else:
+                await self._publish_plainly(record)
             await asyncio.sleep(0.01)
 
-    async def _publish(self, cluster: Cluster, id: str, keyed: bool) -> None:
+    async def _publish(self, cluster: Cluster, record: dict[str, Any]) -> None:
         while True:
             try:
-                await cluster.publish("reports", {"id": id, "n": 1}, key=id if keyed else None)
+                await cluster.publish("reports", record, key=record["id"])
             except TocsinError as error:
-                self.errors.append(f"{id}: {type(error).__name__} {error.message}")
-                if not keyed:
-                    self.in_doubt.add(id)
-                    return
+                self.errors.append(f"{record}: {error}")
                 await asyncio.sleep(0.1)
             else:
-                self.acknowledged.add(id)
+                self.acknowledged.add(record["id"])
                 return
+
+    async def _publish_plainly(self, record: dict[str, Any]) -> None:
+        url = f"{next(self._urls)}/v1/datasets/reports/records"
+        try:
+            answer = await self._plain.post(url, json=record)
+        except httpx.HTTPError as error:
+            self.errors.append(f"{record}: {error!r}")
+            if not isinstance(error, httpx.ConnectError):
+                self.in_doubt.add(record["id"])
+            return
+        if answer.is_success:
+            self.acknowledged.add(record["id"])
+            return
+        refusal = read_error(answer.content)
+        self.errors.append(f"{record}: {refusal}")
+        if isinstance(refusal, Unconfirmed):
+            self.in_doubt.add(record["id"])
+        else:
+            assert type(refusal) is Unavailable, answer.text  # and nothing was taken
 
     async def growing(self) -> None:
         goal = len(self.acknowledged) + 20
@@ -88,16 +118,41 @@ class Publishing:
     async def end(self) -> None:
         self._stopping = True
         await asyncio.gather(*self._tasks)
+        await self._plain.aclose()
         for cluster in self._clusters:
             await cluster.close()
 
     async def judge(self, admin: Client) -> None:
         """By what is stored."""
-        (stored,) = await admin.sql("SELECT id, count(*) AS n FROM reports GROUP BY id")
-        counts = Counter({id: n for id, n in stored.rows})
+        counts = await stored(admin)
         assert self.acknowledged <= counts.keys(), "what was acknowledged is lost"
         assert counts.keys() <= self.acknowledged | self.in_doubt
         assert max(counts.values()) == 1, "something was taken twice"
+
+
+async def asked(admin: Client, text: str) -> StatementResult:
+    """Spark is there some seconds after a cluster leads."""
+    async with asyncio.timeout(SETTLED_S):
+        while True:
+            try:
+                (result,) = await admin.sql(text)
+            except Unavailable:
+                await asyncio.sleep(0.5)
+            else:
+                return result
+
+
+async def stored(admin: Client) -> Counter[str]:
+    """How often each record is, read in pages: an answer has a bound."""
+    counts: Counter[str] = Counter()
+    last = await asked(admin, "SELECT max(n) AS n FROM reports")
+    for begin in range(0, last.rows[0][0] + 1, PAGE):
+        where = f"WHERE n >= {begin} AND n < {begin + PAGE}"
+        page = await asked(admin, f"SELECT id, count(*) AS n FROM reports {where} GROUP BY id")  # noqa: S608
+        counts.update({id: n for id, n in page.rows})
+    total = await asked(admin, "SELECT count(*) AS n FROM reports")
+    assert counts.total() == total.rows[0][0]
+    return counts
 
 
 @asynccontextmanager
