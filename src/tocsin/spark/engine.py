@@ -198,11 +198,11 @@ class Engine:
             self._warm_up()
         self._unwatch_log = self._log.watch(self._dispatcher.wake)
         self._dispatcher.start()
-        if self._real_time is not None:
-            self._real_time.start()
         # Nobody creates or drops one yet, and the last one should not wait for all others.
         with ThreadPoolExecutor(TAKEN_UP_AT_ONCE, thread_name_prefix="take-up") as pool:
             list(pool.map(self._take_up, channels))
+        if self._real_time is not None:  # now that all are there, their queries begin but once
+            self._real_time.start()
         self._housekeeping.start()
         self._watcher.start()
 
