@@ -22,7 +22,7 @@ from tocsin.errors import SettingError, field_named
 
 PREFIX = "TOCSIN_"
 _SECRET = re.compile(r"((?:password|secret|token|\.pem|\.config)=)[^&#]*", re.IGNORECASE)
-CONFIDENTIAL = ("secret", "broker_token", "gateway_token")
+CONFIDENTIAL = ("secret", "broker_token", "gateway_token", "writer_token")
 """Settings that are shown to nobody."""
 _NO_SETTINGS = ("token", "cache_directory")
 """What TOCSIN_ variables say besides settings: a credential, and where the machine keeps jars."""
@@ -90,18 +90,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     broker_token: str = ""  # a broker's token, or a file that holds it, instead of a key
     gateway_key: str = ""  # file with a gateway's private key, or a directory with one for each
     gateway_token: str = ""  # a gateway's token, or a file that holds it, instead of a key
+    writer_key: str = ""  # file with a writer's private key, or a directory with one for each
+    writer_token: str = ""  # a writer's token, or a file that holds it, instead of a key
     host: str = "127.0.0.1"  # address that services listen on
     cluster_port: Port = 7400  # the cluster's REST port; 0 takes a free one
     coordinator_port: Port = 7410  # the coordinator's REST port; 0 takes a free one
     broker_port: Port = 7420  # a broker's REST and SSE port; 0 takes a free one
-    writer_port: Port = 7430  # where a writer of matches tells its health; 0 takes a free one
     broker_ws_port: Port = 7421  # a broker's WebSocket port; 0 takes a free one
     gateway_port: Port = 7430  # a gateway's REST port; 0 takes a free one
+    writer_port: Port = 7440  # where a writer of matches tells its health; 0 takes a free one
     cluster_url: str = "http://127.0.0.1:7400"  # where brokers find the cluster; several by commas
     coordinator_url: str = "http://127.0.0.1:7410"  # where they find the coordinator, or several
     gateway_url: str = ""  # where brokers hand publications on; empty: to the cluster itself
     broker_name: str = "broker_1"  # a broker's name, unique in the system
     gateway_name: str = "gateway_1"  # a gateway's name, unique in the system
+    writer_name: str = "writer_1"  # a writer's name, unique in the system
     public_host: str = ""  # host that a service announces; empty: the listening host
     public_url: PublicUrl = ""  # where a broker says that its REST is; empty: where it listens
     public_ws_url: PublicWsUrl = ""  # where it says that its WebSockets are; empty: as above

@@ -36,7 +36,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[SparklessCluster]:
         yield made
 
 
-async def told(cluster: SparklessCluster, *commits: Any, scope: str = "broker") -> httpx.Response:
+async def told(cluster: SparklessCluster, *commits: Any, scope: str = "writer") -> httpx.Response:
     token = mint(SECRET, "writer", [scope], expires_s=600, now=time.time())
     headers = {"authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(base_url=cluster.url, headers=headers) as http:
@@ -71,5 +71,6 @@ async def test_columns_that_do_not_fit_are_refused(
     assert answer.json()["error"]["field"] == "commits"
 
 
-async def test_only_who_has_the_scope_may_tell(cluster: SparklessCluster) -> None:
-    assert (await told(cluster, STORED, scope="publish")).status_code == 403
+@pytest.mark.parametrize("scope", ["publish", "broker", "gateway", "admin"])
+async def test_none_but_writers_may_tell(cluster: SparklessCluster, scope: str) -> None:
+    assert (await told(cluster, STORED, scope=scope)).status_code == 403

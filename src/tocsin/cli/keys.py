@@ -43,16 +43,21 @@ def new(
     gateway: Annotated[
         str | None, typer.Option(help="a key for this gateway: it signs for it alone")
     ] = None,
+    writer: Annotated[
+        str | None, typer.Option(help="a key for this writer: it signs for it alone")
+    ] = None,
 ) -> None:
     """Make a key: a private file for who signs, and a public one for `keys add`."""
     from tocsin.service.keys.jwk import SigningKey
 
-    if broker is not None and gateway is not None:
-        raise InvalidInput("a key is a broker's or a gateway's, not of both", field="gateway")
-    scopes = [] if broker is None and gateway is None else ["gateway" if gateway else "broker"]
-    name = gateway or broker
+    given = {"broker": broker, "gateway": gateway, "writer": writer}
+    names = {kind: name for kind, name in given.items() if name is not None}
+    if len(names) > 1:
+        kinds = " and a ".join(names)
+        raise InvalidInput(f"a key is of one service, not of a {kinds}", field=[*names][-1])
+    name = next(iter(names.values()), None)
     key = SigningKey.new(
-        algorithm, kid=name if kid is None else kid, subject=name, scopes=scopes or None
+        algorithm, kid=name if kid is None else kid, subject=name, scopes=[*names] or None
     )
     private, public = key.write(out_, key.id)
     show_table(["key", "private", "public"], [[key.id, str(private), str(public)]])

@@ -233,6 +233,7 @@ def broker(
 
 
 def writer(
+    name: Annotated[str | None, typer.Option(help="unique name of this writer")] = None,
     port: Annotated[int | None, typer.Option(help="where it tells its health")] = None,
     log: Annotated[str | None, typer.Option(help="the cluster's log on Kafka")] = None,
     store: Annotated[str | None, typer.Option(help="the cluster's store")] = None,
@@ -242,7 +243,8 @@ def writer(
     set_: Set = None,
 ) -> None:
     """Run a writer: it stores what channels in real-time mode find."""
-    given = {"writer_port": port, "log": log, "store": store, "cluster_url": cluster}
+    given = {"writer_name": name, "writer_port": port, "cluster_url": cluster}
+    given |= {"log": log, "store": store}
     settings = settings_from(config, set_, data=data, **given)
     for address in (settings.log, settings.store):
         extras.require_for_address(address)

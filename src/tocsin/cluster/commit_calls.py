@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.cluster.cluster import Cluster
-from tocsin.errors import Forbidden, InvalidInput
+from tocsin.errors import InvalidInput
 from tocsin.protocol.commits import Commits, StoredResults
 from tocsin.protocol.health import Done
 from tocsin.service.web import Call, Route
@@ -22,7 +22,7 @@ class CommitCalls:
                 "POST",
                 "/v1/commits",
                 self.commits,
-                ("broker",),
+                ("writer",),
                 telling,
                 Commits,
                 Done,
@@ -31,12 +31,6 @@ class CommitCalls:
         ]
 
     async def commits(self, call: Call) -> Done:
-        if call.identity.broker is not None:
-            raise Forbidden(
-                f"this token is of broker {call.identity.broker!r}, and this is a writer's to say",
-                field="scope",
-                hint="a writer has the shared secret, or a token with the scopes broker and admin",
-            )
         body: Commits = await call.body(Commits)
         for committed in [_committed(stored) for stored in body.commits]:
             await self._cluster.results_stored(committed)

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from tocsin.errors import Forbidden, InvalidInput, SettingError, Unauthenticated
 
-SCOPES = ("publish", "subscribe", "admin", "broker", "gateway")
+SCOPES = ("publish", "subscribe", "admin", "broker", "gateway", "writer")
 MINIMUM_SECRET_CHARACTERS = 16
 NOTICE_TOLERANCE_S = 300.0
 LEEWAY_S = 60.0  # so far may the clocks of two machines be apart

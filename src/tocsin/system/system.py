@@ -83,7 +83,8 @@ class System:
         self.coordinator_urls = {
             name: f"{http}://{host}:{port}" for name, port in coordinators.items()
         }
-        gateways = ports.named("gateway", settings.gateways) if settings.gateways else {}
+        gateways = ports.named("gateway", settings.gateways)
+        writers = ports.named("writer", settings.writers)
         self.gateway_urls = {name: f"{http}://{host}:{port}" for name, port in gateways.items()}
         self.settings = ensure_secret(settings)
         shared = msgspec.structs.replace(
@@ -108,8 +109,8 @@ class System:
                 shared, gateway_port=port, gateway_name=f"gateway_{number}"
             )
             self._add(name, "gateway", own, self.gateway_urls[name])
-        for name, port in ports.named("writer", settings.writers).items():
-            own = msgspec.structs.replace(shared, writer_port=port)
+        for number, (name, port) in enumerate(writers.items(), 1):
+            own = msgspec.structs.replace(shared, writer_port=port, writer_name=f"writer_{number}")
             self._add(name, "writer", own, f"{http}://{host}:{port}")
         for number in range(1, brokers + 1):
             name = f"broker_{number}"

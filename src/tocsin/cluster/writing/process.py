@@ -12,7 +12,6 @@ import contextlib
 from functools import partial
 
 import structlog
-from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from tocsin.clock import Clock, boot_of_machine
@@ -22,7 +21,7 @@ from tocsin.errors import SettingError, Unavailable
 from tocsin.service.connections import ConnectionLimits, Connections
 from tocsin.service.exposure import exposure_of
 from tocsin.service.hosting import hosting, scheme
-from tocsin.service.keys.credentials import credential_of
+from tocsin.service.keys.credentials import writer_credential
 from tocsin.service.keys.verifier import TokenVerifier
 from tocsin.service.listener import Listener
 from tocsin.service.serving import listen, port_of, until_stopped
@@ -78,7 +77,7 @@ def app(settings: Settings, state: WriterState, inner: bool = False) -> Starlett
 async def run(settings: Settings) -> None:
     """Until a signal asks to stop."""
     require_servers(settings)
-    credential = credential_of(replace(settings, broker_name="writer"))
+    credential = writer_credential(settings)
     certificate = certificate_of(settings)
     connections = Connections(ConnectionLimits.of(settings))
     listener = listen(settings.host, settings.writer_port, "writer_port", connections)

@@ -1,5 +1,5 @@
-"""What a broker shows to the cluster, the coordinator and its neighbours, and a gateway to the
-cluster: a token for its name.
+"""What a broker shows to the cluster, the coordinator and its neighbours, and a gateway or a writer
+to the cluster: a token for its name.
 
 It signs one itself, with the shared secret or with a key of its own, or it was given one. Nothing
 here needs its clock to be right: a token says no beginning, lasts far longer than it is
@@ -112,6 +112,12 @@ def gateway_credential(settings: Settings) -> Credential:
     """The same of a gateway."""
     named = settings.gateway_name, settings.gateway_key, settings.gateway_token
     return _credential(settings, _Place("gateway", *named))
+
+
+def writer_credential(settings: Settings) -> Credential:
+    """The same of a writer of matches."""
+    named = settings.writer_name, settings.writer_key, settings.writer_token
+    return _credential(settings, _Place("writer", *named))
 
 
 def _credential(settings: Settings, place: _Place) -> Credential:
