@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +13,14 @@ import httpx
 import pytest
 
 from cluster.sparkless import SECRET, SparklessCluster, sparkless
-from tocsin.model import Channel, Dataset
+from tocsin.cluster.writing.telling import Telling
+from tocsin.errors import SettingError
+from tocsin.model import Channel, Dataset, Head
+from tocsin.service.keys.credentials import writer_credential
+from tocsin.service.keys.jwk import SigningKey
+from tocsin.service.keys.key_sets import KeySetFile
 from tocsin.service.tokens import mint
+from tocsin.settings import Settings
 from tocsin.storage.store.runs import Committed
 
 STORED: dict[str, Any] = {
@@ -74,3 +82,31 @@ async def test_columns_that_do_not_fit_are_refused(
 @pytest.mark.parametrize("scope", ["publish", "broker", "gateway", "admin"])
 async def test_none_but_writers_may_tell(cluster: SparklessCluster, scope: str) -> None:
     assert (await told(cluster, STORED, scope=scope)).status_code == 403
+
+
+async def test_with_public_keys_a_writer_has_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = SigningKey.new("EdDSA", kid="writer_1", subject="writer_1", scopes=["writer"])
+    private, public = own.write(tmp_path / "keys", own.id)
+    keys = tmp_path / "jwks.json"
+    KeySetFile(keys).add(json.loads(public.read_text()))
+    signed = {"secret": "", "token_keys": str(keys)}
+    with pytest.raises(SettingError, match="a writer needs a credential of its own"):
+        writer_credential(Settings(**signed))
+    heard = asyncio.Event()
+    (tmp_path / "data").mkdir()
+    async with sparkless(tmp_path / "data", **signed) as cluster:
+        cluster.store.catalog.create_dataset(Dataset("reports", ()))
+        cluster.store.catalog.create_channel(
+            Channel("c", "continuous", (), "SELECT 1", ("reports",), ("reports",))
+        )
+        monkeypatch.setattr(cluster.deliveries, "committed", lambda _: heard.set())
+        telling = Telling(cluster.url, writer_credential(Settings(writer_key=str(private))))
+        running = asyncio.create_task(telling.run())
+        heads = [Head(7, "e", 1)]
+        telling.committed(Committed("c", "real-time", 4, heads, [7], [1], [b"{}"], at=1.5))
+        async with asyncio.timeout(20):
+            await heard.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -68,7 +68,7 @@ def test_commands_of_the_page_do_what_it_says(
             assert failed == ("fails" in info), output
             compare(expected, output)
             ran += 1
-    assert ran == 12
+    assert ran == 13
     assert (tmp_path / "keys" / "broker_1.private.json").stat().st_mode & 0o777 == 0o600
 
 

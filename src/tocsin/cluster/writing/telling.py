@@ -92,7 +92,7 @@ class Telling:
 
         async def send(address: str) -> httpx.Response:
             headers = {
-                "authorization": f"Bearer {self._credential.token(address)}",
+                "authorization": f"Bearer {self._credential.token()}",
                 "content-type": "application/json",
             }
             return await self._http.post(f"{address}/v1/commits", content=content, headers=headers)
