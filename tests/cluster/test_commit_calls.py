@@ -91,7 +91,7 @@ async def test_with_public_keys_a_writer_has_one_of_its_own(
     private, public = own.write(tmp_path / "keys", own.id)
     keys = tmp_path / "jwks.json"
     KeySetFile(keys).add(json.loads(public.read_text()))
-    signed = {"secret": "", "token_keys": str(keys)}
+    signed: dict[str, Any] = {"secret": "", "token_keys": str(keys)}
     with pytest.raises(SettingError, match="a writer needs a credential of its own"):
         writer_credential(Settings(**signed))
     heard = asyncio.Event()
