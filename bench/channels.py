@@ -57,7 +57,7 @@ def _compared(
 ) -> list[Finding]:
     channels, seconds, warm_up_s = (20, 8.0, 15.0) if quick else (100, 30.0, 60.0)
     if servers is not None:
-        warm_up_s += Settings().real_time_batch_s  # until then ordinary runs serve, too
+        warm_up_s += 1.5 * Settings().real_time_batch_s  # until then ordinary runs serve, too
     say(f"{profile}: {channels} channels")
     ours = asyncio.run(_measure(channels, seconds, warm_up_s, servers))
     say(f"{profile}: one channel")
