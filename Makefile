@@ -58,7 +58,7 @@ servers: setup ## install Kafka, PostgreSQL, MariaDB, S3 and nginx for tests, as
 
 pytest: setup
 	$(call heading,tests (pytest))
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: setup classes ## every speed claim, measured here and now
 	@$(WITH_JAVA) $(BIN)/python -m bench $(ARGS)
